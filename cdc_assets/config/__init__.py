@@ -1,0 +1,1 @@
+"""Debezium property names to typed, validated settings."""

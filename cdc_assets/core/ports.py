@@ -1,0 +1,115 @@
+"""What the domain rooms need from the outside world, as protocols.
+
+`resources/` implements them; tests implement them over the stand-in or in memory.
+Nothing here knows pyodbc, Spark or Dagster.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.schema import CaptureInstance, TableSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """A half-open range `[low, high)` of a table's leading key column; None is an open end.
+
+    Bounds are the server's own text form of the value (`CONVERT(nvarchar(max), k, 126)`, binary as style 1),
+    converted back by the server into the column's own type, so that comparison is the server's.
+    A table without key has one range open at both ends.
+    """
+
+    column: str | None
+    low: str | None
+    high: str | None
+
+
+class Source(Protocol):
+    """Control plane of one SQL Server: small questions, answered in one round trip each.
+
+    Raises everywhere: ConnectionLostError and ServerBusyError (retryable), LoginError, QueryError.
+    """
+
+    def databases(self) -> Sequence[str]:
+        """Configured databases in the server's letter case, in configured order."""
+
+    def server_time(self) -> datetime:
+        """`SYSDATETIMEOFFSET()`, aware."""
+
+    def table_schema(self, table: TableId) -> TableSchema | None:
+        """Structure of a source table, or None if it does not exist (any more)."""
+
+    def user_tables(self, database: str) -> Sequence[TableId]:
+        """All user tables of a database, without `cdc` and `sys`, sorted."""
+
+    def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
+        """All capture instances with their columns, sorted by table and start LSN."""
+
+    def max_captured_lsn(self, database: str) -> Lsn | None:
+        """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
+
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
+        """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0.
+
+        Rows of `cdc.lsn_time_mapping` with tran_id 0x00 are no transactions. None: there is none.
+        """
+
+    def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
+        """`cdc.change_tables.start_lsn` by capture instance name, read now."""
+
+    def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
+        """Which instances have change rows in `(bounds[name], until]`; one query for all."""
+
+    def slice_bounds(
+        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int
+    ) -> Sequence[Lsn]:
+        """Commit LSNs that cut `(after, until]` into at most `slices` parts of about equal change rows; the last is `until`."""
+
+    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
+        """`tran_end_time` of commit LSNs as aware times with the server's current offset."""
+
+    def key_ranges(self, schema: TableSchema, slices: int) -> Sequence[KeyRange]:
+        """Ranges of about equal rows that together cover the table, first and last open; one if it has no key."""
+
+    def row_count(self, table: TableId) -> int:
+        """Exact `COUNT_BIG(*)`."""
+
+    def agent_running(self, database: str) -> bool | None:
+        """Whether the SQL Server Agent runs; None if it cannot be told."""
+
+
+class BulkSource(Protocol):
+    """Data plane: rows as Arrow. Picklable: it travels to Spark tasks and connects there."""
+
+    def read(self, statement: str, parameters: Sequence[object] = ()) -> "Iterator[pa.RecordBatch]":
+        """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema."""
+
+
+class TaskRunner(Protocol):
+    """Runs one function over tasks, in parallel where it can (a Spark job; a loop in tests)."""
+
+    parallelism: int
+    """About how many tasks run at once."""
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """Results in task order. The first error is raised after the others have stopped."""
+
+
+class Clock(Protocol):
+    """Time."""
+
+    def now(self) -> datetime:
+        """Aware, UTC."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""

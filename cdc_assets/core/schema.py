@@ -1,0 +1,82 @@
+"""Structure of captured tables as the catalogue describes it."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a source table.
+
+    Args:
+        name: as in the catalogue.
+        type_name: system type in lower case without length, such as `nvarchar`; for an alias type its base type.
+        ordinal: place in the table, from 1 (`sys.columns.column_id` order).
+        nullable: whether NULL is allowed.
+        length: declared length in characters (char types) or bytes (binary types); -1 for `(max)`; None elsewhere.
+        precision: decimal precision, or None.
+        scale: decimal scale or fractional-second digits, or None.
+        identity: whether the column is an identity column.
+        computed: whether the column is computed (NULL in change tables).
+        default: default expression in catalogue form such as `((1))`, or None.
+        alias: name of the alias type the column was declared with, or None.
+        collation: collation name of a character column, or None.
+    """
+
+    name: str
+    type_name: str
+    ordinal: int
+    nullable: bool = True
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+    identity: bool = False
+    computed: bool = False
+    default: str | None = None
+    alias: str | None = None
+    collation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """Columns and key of a source table.
+
+    Args:
+        table: whose structure it is.
+        object_id: `sys.objects.object_id`; tells a re-created table from the old one.
+        columns: in ordinal order.
+        key: names of the primary key's columns in key order, or of the first unique index; empty if there is none.
+    """
+
+    table: TableId
+    object_id: int
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+
+    def column(self, name: str) -> Column | None:
+        """The column of that exact name, or None."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureInstance:
+    """One row of `cdc.change_tables` with its columns.
+
+    Args:
+        table: source table.
+        source_object_id: object id of the source table.
+        name: capture instance name; its change table is `cdc.[<name>_CT]`.
+        start_lsn: low-water mark: changes at or after it can be read.
+        columns: captured column names in `captured_columns` order, which is the bit order of the update mask.
+        created: when the instance was made, server time.
+    """
+
+    table: TableId
+    source_object_id: int
+    name: str
+    start_lsn: Lsn
+    columns: tuple[str, ...] = field(default=())
+    created: datetime | None = None

@@ -1,0 +1,1 @@
+"""Change rows to Debezium events."""

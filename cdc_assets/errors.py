@@ -1,0 +1,126 @@
+"""The one error tree.
+
+    CdcError
+    ├── RetryableError          the same call may succeed later
+    │   ├── ConnectionLostError     host down, socket closed, login time-out
+    │   ├── ServerBusyError         deadlock victim 1205, lock time-out 1222, query time-out, update conflict 3960
+    │   ├── CaptureNotReadyError    no LSN recorded yet; the capture job has not scanned
+    │   └── LakeConflictError       another writer committed first; read again and repeat
+    └── TerminalError           nothing changes until somebody acts
+        ├── InvalidValueError       a value that cannot be what it claims to be
+        ├── ConfigurationError      a property is unknown or has a wrong value
+        ├── LoginError              credentials refused, database unknown to the login
+        ├── PreflightError          CDC off, permission missing, Agent missing
+        ├── QueryError              the server refused a statement
+        ├── GapError                changes between two LSNs can no longer be read
+        ├── InvariantError          the log or the lake contradicts itself
+        ├── FencedError             another writer has taken this capture over
+        └── LakeError               the lake cannot be read or written
+
+Each class says by `retryable` whether the same call may be repeated, and each
+message holds the value, what was expected and the next step. Secrets never
+enter a message: adapters pass driver texts through their own redaction.
+"""
+
+from typing import ClassVar
+
+
+class CdcError(Exception):
+    """Root of all errors that this project raises on purpose."""
+
+    retryable: ClassVar[bool] = False
+
+
+class RetryableError(CdcError):
+    """The same call may succeed later."""
+
+    retryable = True
+
+
+class ConnectionLostError(RetryableError):
+    """The server cannot be reached or the connection broke."""
+
+
+class ServerBusyError(RetryableError):
+    """The server gave up this time: deadlock, lock or query time-out, update conflict."""
+
+
+class CaptureNotReadyError(RetryableError):
+    """The capture job has recorded no LSN yet."""
+
+
+class LakeConflictError(RetryableError):
+    """Another commit came first."""
+
+
+class TerminalError(CdcError):
+    """Nothing changes until somebody acts."""
+
+
+class InvalidValueError(TerminalError, ValueError):
+    """A value that cannot be what it claims to be.
+
+    Args:
+        what: the kind of value, such as `LSN`.
+        value: what was given.
+        expected: what is allowed.
+        hint: what to do next.
+    """
+
+    def __init__(self, what: str, value: object, expected: str, hint: str) -> None:
+        super().__init__(f"{what} {value!r} is not valid: expected {expected}. Next: {hint}.")
+        self.what, self.value, self.expected, self.hint = what, value, expected, hint
+
+
+class ConfigurationError(InvalidValueError):
+    """A configuration property is unknown or has a value that is not allowed."""
+
+
+class LoginError(TerminalError):
+    """The server refused the credentials or the database."""
+
+
+class PreflightError(TerminalError):
+    """A prerequisite on the server is missing; the message holds the T-SQL that mends it."""
+
+
+class QueryError(TerminalError):
+    """The server refused a statement.
+
+    Args:
+        message: the driver's text, redacted.
+        number: SQL Server's error number, when the driver gave one.
+    """
+
+    def __init__(self, message: str, number: int | None = None) -> None:
+        super().__init__(message)
+        self.number = number
+
+
+class GapError(TerminalError):
+    """Changes of a table between two LSNs can no longer be read.
+
+    Args:
+        table: `db.schema.table`.
+        after: printed LSN up to which the lake is complete (exclusive start of the gap).
+        until: printed LSN at which reading is possible again (inclusive end of the gap).
+    """
+
+    def __init__(self, table: str, after: str, until: str) -> None:
+        super().__init__(
+            f"Changes of {table} after {after} up to {until} were removed by the clean-up job before they were read. "
+            f"Next: materialize the table's snapshot asset, or set gap.policy=resnapshot."
+        )
+        self.table, self.after, self.until = table, after, until
+
+
+class InvariantError(TerminalError):
+    """The log or the lake contradicts itself."""
+
+
+class FencedError(TerminalError):
+    """Another writer has taken this capture over; this one must stop."""
+
+
+class LakeError(TerminalError):
+    """The lake cannot be read or written."""

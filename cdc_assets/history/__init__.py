@@ -1,0 +1,1 @@
+"""Schema history and schema change events."""

@@ -1,0 +1,1 @@
+"""Topic tables in Delta: layout, commits, reading back."""

@@ -1,0 +1,1 @@
+"""Snapshot modes, key ranges, the consistent point."""

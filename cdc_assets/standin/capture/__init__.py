@@ -1,0 +1,1 @@
+"""Change data capture: instances, triggers, agent, functions, procedures."""

@@ -1,0 +1,196 @@
+"""What exists on the server: databases, schemas, tables, columns, indexes, constraints.
+
+A `Catalog` is a value: a committed one is never changed. The transaction that runs a
+definition statement works on its own copy (`Catalog.copy`) and publishes it at commit,
+so readers see definitions as of the last commit and a rollback forgets the copy.
+`engine.storage` persists it in the SQLite file beside the rows.
+
+All databases lie in one SQLite file: statements across databases and transactions over
+several of them then need nothing special. A table is stored as SQLite table
+`t<object_id>` with columns `c<column_id>`: renames touch only the catalogue, and no
+T-SQL name can collide with a word of SQLite.
+
+Names compare without letter case; lookups fold with `fold`.
+"""
+
+import copy
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, SqlType
+
+
+def fold(name: str) -> str:
+    """The form in which names compare."""
+    return name.casefold()
+
+
+@dataclass(slots=True)
+class Column:
+    """A column; `name` in the declared letter case, `column_id` never reused within a table."""
+
+    name: str
+    column_id: int
+    type: SqlType
+    nullable: bool = True
+    identity: tuple[int, int] | None = None
+    """(seed, increment)."""
+    computed: str | None = None
+    """Expression text in catalogue form."""
+    persisted: bool = False
+    default: str | None = None
+    """Expression text in catalogue form, such as `((1))`."""
+    default_name: str | None = None
+    alias_type: str | None = None
+    """Name of the alias type it was declared with."""
+    sparse: bool = False
+    rowguid: bool = False
+
+    @property
+    def sqlite(self) -> str:
+        """Name of the SQLite column."""
+        return f"c{self.column_id}"
+
+
+@dataclass(slots=True)
+class Index:
+    """An index, also behind a primary key or unique constraint."""
+
+    name: str
+    index_id: int
+    keys: tuple[tuple[str, bool], ...]
+    """(column name, descending) in key order."""
+    unique: bool = False
+    clustered: bool = False
+    primary_key: bool = False
+    unique_constraint: bool = False
+    included: tuple[str, ...] = ()
+    filter: str | None = None
+    object_id: int = 0
+    """Of the constraint, when it is one."""
+
+
+@dataclass(slots=True)
+class Check:
+    """A check constraint."""
+
+    name: str
+    object_id: int
+    expression: str
+
+
+@dataclass(slots=True)
+class ForeignKey:
+    """A foreign key to a table of the same database."""
+
+    name: str
+    object_id: int
+    columns: tuple[str, ...]
+    referenced_schema: str
+    referenced_table: str
+    referenced_columns: tuple[str, ...]
+    on_delete: str = "NO_ACTION"
+    on_update: str = "NO_ACTION"
+
+
+@dataclass(slots=True)
+class Table:
+    """A user table, or a table of the `cdc` schema (`ms_shipped`)."""
+
+    object_id: int
+    database: str
+    schema: str
+    name: str
+    columns: list[Column] = field(default_factory=list)
+    indexes: list[Index] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    foreign_keys: list[ForeignKey] = field(default_factory=list)
+    created: datetime = datetime.min
+    modified: datetime = datetime.min
+    ms_shipped: bool = False
+    next_column_id: int = 1
+    tracked_by_cdc: bool = False
+
+    @property
+    def sqlite(self) -> str:
+        """Name of the SQLite table; temporary tables override it by their object id too."""
+        return f"t{self.object_id}"
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name, or None."""
+        wanted = fold(name)
+        return next((column for column in self.columns if fold(column.name) == wanted), None)
+
+    @property
+    def primary_key(self) -> Index | None:
+        """The primary key's index, or None."""
+        return next((index for index in self.indexes if index.primary_key), None)
+
+    @property
+    def clustered_key(self) -> Index | None:
+        """The clustered index, or None for a heap."""
+        return next((index for index in self.indexes if index.clustered), None)
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.schema}.{self.name}"
+
+
+@dataclass(slots=True)
+class AliasType:
+    """CREATE TYPE … FROM."""
+
+    schema: str
+    name: str
+    user_type_id: int
+    base: SqlType
+    nullable: bool = True
+
+
+@dataclass(slots=True)
+class Database:
+    """A database with its tables."""
+
+    name: str
+    database_id: int
+    collation: str = DEFAULT_COLLATION
+    created: datetime = datetime.min
+    snapshot_isolation: bool = False
+    read_committed_snapshot: bool = False
+    cdc_enabled: bool = False
+    schemas: dict[str, int] = field(default_factory=lambda: {"dbo": 1, "INFORMATION_SCHEMA": 3, "sys": 4})
+    """name in declared case → schema_id."""
+    tables: dict[tuple[str, str], Table] = field(default_factory=dict)
+    """(folded schema, folded name) → table."""
+    alias_types: list[AliasType] = field(default_factory=list)
+
+    def table(self, schema: str, name: str) -> Table | None:
+        """The table of that name, or None."""
+        return self.tables.get((fold(schema), fold(name)))
+
+    def table_by_id(self, object_id: int) -> Table | None:
+        """The table of that object id, or None."""
+        return next((table for table in self.tables.values() if table.object_id == object_id), None)
+
+
+@dataclass(slots=True)
+class Catalog:
+    """All databases; `version` changes with every published definition and keys plan caches."""
+
+    databases: dict[str, Database] = field(default_factory=dict)
+    """folded name → database."""
+    version: int = 0
+    next_object_id: int = 885578193
+    """Object ids look like SQL Server's; increased by 16 for each object."""
+
+    def database(self, name: str) -> Database | None:
+        """The database of that name, or None."""
+        return self.databases.get(fold(name))
+
+    def new_object_id(self) -> int:
+        """A fresh object id."""
+        self.next_object_id += 16
+        return self.next_object_id
+
+    def copy(self) -> "Catalog":
+        """A deep copy for a transaction that changes definitions."""
+        return copy.deepcopy(self)

@@ -1,0 +1,1 @@
+"""Sessions, batches, transactions, locks, definitions, storage."""

@@ -1,0 +1,1 @@
+"""T-SQL text to typed SQLite text: lexer, compiler, functions, conversions."""

@@ -1,0 +1,1 @@
+"""TDS: packets, login, tokens, values, requests."""

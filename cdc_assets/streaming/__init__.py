@@ -1,0 +1,1 @@
+"""Windows, slices, the streaming loop."""

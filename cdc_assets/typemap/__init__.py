@@ -1,0 +1,1 @@
+"""SQL Server types to Connect types and Arrow kernels."""
