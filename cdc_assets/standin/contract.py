@@ -6,11 +6,13 @@ text with types; it knows nothing of sessions. All protocols are structural: nob
 inherits from them.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from datetime import datetime
+from typing import Protocol
 
-from cdc_assets.standin.catalog import Table
+from cdc_assets.standin.catalog import Catalog, Table
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import SqlType, Value
 
@@ -232,14 +234,102 @@ class Query:
     """SELECT … INTO."""
 
 
-class ProcedureContext(Protocol):
-    """What a built-in procedure may use; implemented by the engine's session."""
+class Clock(Protocol):
+    """The server's clock; tests set it."""
 
-    session: Any
+    offset_minutes: int
+    """Of the server's time zone."""
+
+    def utc_ticks(self) -> int:
+        """100 ns ticks since 0001-01-01, UTC."""
+
+    def local(self) -> datetime:
+        """Server-local wall clock, naive."""
+
+
+class SessionContext(Protocol):
+    """What built-in functions, views and procedures may see of the session that runs them.
+
+    One per SQLite connection; registered functions close over it. A function that fails parks its `SqlError`
+    in `failure`, since SQLite reports only that a user-defined function raised.
+    """
+
+    session_id: int
+    connection: sqlite3.Connection
+    """The session's own connection; functions and collations are registered on it."""
+    clock: Clock
+    failure: SqlError | None
+    rowcount: int
+    """@@ROWCOUNT."""
+    command_id: int
+    """Number of the data-changing statement within the transaction, from 1; CDC triggers read it."""
+    change_number: int
+    """Number of the change row within the transaction, from 0; CDC triggers count it up."""
+
+    @property
+    def database(self) -> str:
+        """Current database, declared letter case."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """Committed catalogue, or the transaction's own copy."""
+
+    @property
+    def transaction_count(self) -> int:
+        """@@TRANCOUNT."""
+
+    @property
+    def savepoint_lsn(self) -> int | None:
+        """LSN of the latest SAVE TRANSACTION as an integer of its 10 bytes."""
+
+
+class ProcedureContext(SessionContext, Protocol):
+    """What a built-in procedure may use besides; implemented by the engine's session."""
+
     sink: ResultSink
-    database: str
+    procedure_database: str
     """The database in whose name it runs: the prefix it was called with, else the session's."""
+
+    def edit(self) -> Catalog:
+        """Begin writing (lock, transaction, statement savepoint) and return the catalogue copy that may be changed."""
+
+    def create_table(self, table: Table) -> None:
+        """Add the table to the copy and create its SQLite table and indexes."""
+
+    def drop_table(self, table: Table) -> None:
+        """Drop table and triggers and remove it from the copy."""
+
+    def send(self, columns: Sequence[ResultColumn], rows: Iterable[Sequence[Value]]) -> None:
+        """Send a whole result set."""
 
 
 Procedure = Callable[[ProcedureContext, dict[str, Parameter]], int]
-"""A built-in procedure: arguments by folded name without `@`; returns the status."""
+"""A built-in procedure: arguments by folded name without `@`, or by "1", "2", … when positional; returns the status."""
+
+
+class AgentControl(Protocol):
+    """The capture Agent as tests steer it; implemented by `capture.agent.Agent`."""
+
+    latency_s: float
+    """0: synchronous, the committing client waits until its changes are captured."""
+
+    def start(self) -> None:
+        """Start the thread, or start it again after `stop`."""
+
+    def stop(self) -> None:
+        """Stopped Agent: sys.dm_server_services says so, nothing is captured."""
+
+    def pause(self) -> None:
+        """Capture job paused: commits succeed, nothing is captured, the maximum LSN stays."""
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+
+    def drain(self) -> None:
+        """Return when everything committed so far is captured."""
+
+    def idle_row(self, database: str) -> None:
+        """Write one idle row (tran_id 0x00) to cdc.lsn_time_mapping."""
+
+    def cleanup(self, database: str, capture_instance: str, low_water_mark: bytes) -> None:
+        """What the clean-up job does."""

@@ -1,0 +1,1 @@
+"""System views and catalogue procedures."""

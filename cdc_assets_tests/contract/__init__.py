@@ -1,0 +1,1 @@
+"""Tests, laid out as the rooms of `cdc_assets` are."""
