@@ -17,7 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": BASE,
     "typemap": BASE | {"config"},
     "envelope": BASE | {"config", "typemap"},
-    **{room: BASE | LOWER | DOMAIN for room in DOMAIN},
+    **dict.fromkeys(DOMAIN, BASE | LOWER | DOMAIN),
     "resources": BASE | LOWER | DOMAIN,
     "defs": BASE | LOWER | DOMAIN | {"resources"},
     "definitions": BASE | LOWER | {"defs", "resources"},
