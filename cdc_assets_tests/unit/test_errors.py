@@ -1,0 +1,14 @@
+"""The error tree tells whether to try again."""
+
+import inspect
+
+from cdc_assets import errors
+
+
+def test_every_class_is_drawn_in_the_tree_and_is_either_retryable_or_terminal() -> None:
+    for name, kind in inspect.getmembers(errors, inspect.isclass):
+        if kind.__module__ != errors.__name__ or kind is errors.CdcError:
+            continue
+        assert name in (errors.__doc__ or ""), f"draw {name} at the top of errors.py"
+        assert kind.retryable == issubclass(kind, errors.RetryableError)
+        assert issubclass(kind, errors.RetryableError) != issubclass(kind, errors.TerminalError)
