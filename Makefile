@@ -1,0 +1,45 @@
+# Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev run dev test test-daemon conformance lint bench lock clean
+
+PY := .venv/bin/python
+PYTEST := $(PY) -m pytest
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## System packages (only if missing), .venv, locked Python packages
+	@scripts/setup.sh run
+
+setup-dev: ## The same, with what the tests need
+	@scripts/setup.sh dev
+
+run: setup ## The whole story once: stand-in server, live workload, capture through Dagster, summary
+	@$(PY) -m cdc_assets.cli.demo run
+
+dev: setup ## Dagster's web pages with sensors on, a stand-in server and a live workload
+	@$(PY) -m cdc_assets.cli.demo dev
+
+test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process
+	$(PYTEST) -q
+
+test-daemon: setup-dev ## The real Dagster daemon, killed runs, web pages in a headless browser
+	$(PYTEST) -q -m daemon
+
+conformance: setup-dev ## The real Debezium connector against the stand-in, and against us
+	$(PYTEST) -q -m conformance
+
+lint: setup-dev ## ruff, ruff format, mypy
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	$(PY) -m mypy
+
+bench: setup-dev ## Snapshot and backlog drain: rows/s, raw rate, memory
+	$(PY) -m benchmarks.main_job
+
+lock: ## Write requirements/*.txt anew from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o requirements/run.txt
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q --extra dev --extra conformance -o requirements/dev.txt
+
+clean: ## Remove the lake, Dagster's state and the stand-in's data (var/)
+	rm -rf var

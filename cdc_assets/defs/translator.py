@@ -1,0 +1,115 @@
+"""What a captured table looks like in Dagster. Override a method of `CdcTranslator` to change it.
+
+Keys are built from parts and never joined, so that a name may hold dots, blanks or brackets.
+"""
+
+import re
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, Literal
+
+import dagster as dg
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import Column, TableSchema
+
+Role = Literal["source", "snapshot", "changes"]
+
+_NOT_A_WORD = re.compile(r"\W+")
+
+
+def word(text: str) -> str:
+    """`text` as Dagster allows it in op, group, job, sensor and pool names: letters, digits and underscores."""
+    return _NOT_A_WORD.sub("_", text)
+
+
+class CdcTranslator:
+    """Maps a captured table to the pieces of its asset specs.
+
+    Each method has the capture's topic prefix and the table; `role` tells the
+    source table, its `snapshot` (rows as READ events) and its `changes` apart.
+    """
+
+    def asset_key(self, prefix: str, table: TableId, role: Role) -> dg.AssetKey:
+        """`[prefix, database, schema, table, role]`."""
+        return dg.AssetKey([prefix, table.database, table.schema, table.table, role])
+
+    def group_name(self, prefix: str, table: TableId) -> str:
+        """One group per database of a capture."""
+        return f"{word(prefix)}/{word(table.database)}"
+
+    def kinds(self, role: Role) -> Set[str]:
+        """At most three are shown."""
+        return {"sqlserver", "table"} if role == "source" else {"sqlserver", "delta", "pyspark"}
+
+    def owners(self, prefix: str, table: TableId) -> Sequence[str]:
+        """E-mail addresses or `team:` names."""
+        return ["team:cdc"]
+
+    def tags(self, prefix: str, table: TableId) -> Mapping[str, str]:
+        """Tags to select by, such as `tag:cdc/capture=shop`."""
+        return {"cdc/capture": word(prefix), "cdc/database": word(table.database), "cdc/schema": word(table.schema)}
+
+    def description(self, schema: TableSchema, role: Role) -> str:
+        """What the asset page says."""
+        return _DESCRIPTIONS[role].format(table=schema.table, key=", ".join(schema.key) or "none")
+
+    def metadata(self, schema: TableSchema, role: Role, uri: str) -> Mapping[str, Any]:
+        """Facts known before anything ran: the table's columns and, for what we write, where it lies."""
+        facts: dict[str, Any] = {
+            "dagster/table_name": str(schema.table),
+            "dagster/column_schema": column_schema(schema),
+        }
+        return facts if role == "source" else facts | {"dagster/uri": uri, "dagster/storage_kind": "delta"}
+
+    def spec(
+        self, prefix: str, schema: TableSchema, role: Role, uri: str, deps: Sequence[dg.AssetKey] = ()
+    ) -> dg.AssetSpec:
+        """The asset spec, made of all the pieces."""
+        table = schema.table
+        return dg.AssetSpec(
+            self.asset_key(prefix, table, role),
+            deps=list(deps),
+            description=self.description(schema, role),
+            group_name=self.group_name(prefix, table),
+            kinds=set(self.kinds(role)),
+            owners=list(self.owners(prefix, table)),
+            tags=dict(self.tags(prefix, table)),
+            metadata=dict(self.metadata(schema, role, uri)),
+            skippable=role != "source",
+        )
+
+
+_DESCRIPTIONS: dict[Role, str] = {
+    "source": "Table `{table}` on the SQL Server, captured by change data capture. Primary key: {key}.",
+    "snapshot": (
+        "Rows of `{table}` as READ events. Materializing it reads the table again; a partition is one range of the "
+        "primary key ({key}), so a backfill of some partitions reads just these ranges."
+    ),
+    "changes": (
+        "Committed changes of `{table}` as Debezium envelopes, each exactly once, in commit order. Materializing it "
+        "catches up with the server and goes on until nothing new comes. Message key: {key}."
+    ),
+}
+
+
+def column_schema(schema: TableSchema) -> dg.TableSchema:
+    """The table's columns as the asset page shows them."""
+    return dg.TableSchema(columns=[_column(column, column.name in schema.key) for column in schema.columns])
+
+
+def _column(column: Column, in_key: bool) -> dg.TableColumn:
+    constraints = dg.TableColumnConstraints(
+        nullable=column.nullable, unique=False, other=["primary key"] if in_key else []
+    )
+    return dg.TableColumn(name=column.name, type=declared_type(column), constraints=constraints)
+
+
+def declared_type(column: Column) -> str:
+    """The type as one would declare it, such as `decimal(10, 2)`."""
+    if column.length is not None:
+        return f"{column.type_name}({'max' if column.length < 0 else column.length})"
+    if column.type_name in ("decimal", "numeric"):
+        return f"{column.type_name}({column.precision}, {column.scale})"
+    if column.type_name in ("time", "datetime2", "datetimeoffset"):
+        return f"{column.type_name}({column.scale})"
+    return column.type_name

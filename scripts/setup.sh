@@ -1,0 +1,72 @@
+#!/bin/sh
+# Makes this clone ready to run: system packages (only those that are missing), a virtual environment, the locked
+# Python packages. Repeatable; a second run takes a second. Usage: scripts/setup.sh run|dev
+set -eu
+cd "$(dirname "$0")/.."
+lock="requirements/${1:-run}.txt"
+
+say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+java_is_new_enough() {
+    command -v java >/dev/null 2>&1 || return 1
+    version=$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+    [ "${version:-0}" -ge 17 ]
+}
+
+has_library() { ldconfig -p 2>/dev/null | grep -q "$1"; }
+
+find_python() {
+    for candidate in "${PYTHON:-}" python3.11 python3.12 python3.13 python3; do
+        [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
+        "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || continue
+        echo "$candidate"
+        return 0
+    done
+    return 1
+}
+
+missing_packages() {
+    java_is_new_enough || echo default-jre-headless
+    has_library libodbc.so.2 || echo unixodbc
+    has_library libltdl.so.7 || echo libltdl7
+    has_library libgssapi_krb5.so.2 || echo libgssapi-krb5-2
+    has_library libkrb5.so.3 || echo libkrb5-3
+    python=$(find_python) || echo python3 python3-venv
+    [ -z "${python:-}" ] || "$python" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+    if [ "$lock" = requirements/dev.txt ]; then
+        find /usr/lib /usr/local/lib -name libtdsodbc.so 2>/dev/null | grep -q . || echo tdsodbc
+    fi
+}
+
+install_packages() {
+    command -v apt-get >/dev/null 2>&1 || die "please install these packages by your package manager: $*"
+    root=""
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null 2>&1 || die "these packages are missing and need root to be installed: $*"
+        root="sudo"
+    fi
+    say "Installing system packages: $*"
+    $root apt-get update -qq
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive $root apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+packages=$(missing_packages)
+# shellcheck disable=SC2086
+[ -z "$packages" ] || install_packages $packages
+java_is_new_enough || die "Java 17 or newer is needed; found: $(java -version 2>&1 | head -n 1)"
+python=$(find_python) || die "Python 3.11, 3.12 or 3.13 is needed; name one by PYTHON=/path/to/python"
+
+if [ ! -x .venv/bin/python ]; then
+    say "Creating .venv with $("$python" --version)"
+    "$python" -m venv .venv
+fi
+stamp=".venv/installed-$(basename "$lock" .txt)"
+wanted=$(cat "$lock" pyproject.toml | cksum)
+if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+    say "Installing the locked Python packages ($lock)"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement "$lock"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+    echo "$wanted" > "$stamp"
+fi
