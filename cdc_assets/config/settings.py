@@ -231,8 +231,6 @@ class HeartbeatSettings:
     topic_prefix: str = "__debezium-heartbeat"
     topic_name: str = ""
     """Complete topic name; empty builds it from the prefixes."""
-    action_query: str = ""
-    """T-SQL run with each heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,231 @@
+"""From property texts to `CaptureConfig`: every name known, every value valid, every combination possible."""
+
+import difflib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from cdc_assets.config.properties import PROPERTIES, property_of
+from cdc_assets.config.property import Property, Status
+from cdc_assets.config.settings import (
+    CaptureConfig,
+    ColumnRule,
+    ConnectionSettings,
+    EventSettings,
+    FilterSettings,
+    HeartbeatSettings,
+    HistorySettings,
+    LakeSettings,
+    NotificationSettings,
+    SnapshotSettings,
+    StreamingSettings,
+)
+from cdc_assets.config.table.connection import DRIVER_OPTIONS, EXCLUSIVE, JDBC_ONLY
+from cdc_assets.config.table.events import COLUMN_RULES
+from cdc_assets.errors import ConfigurationError
+
+Given = Mapping[str, str]
+"""Property names as written and their texts."""
+Found = Sequence[tuple[str, Property, str]]
+"""Names as written, their rows, their texts."""
+
+_TYPED_DRIVER_OPTIONS = {
+    row.name.lower(): row.name for row in PROPERTIES if row.name.startswith("driver.") and not row.patterned
+}
+_HASH_ALGORITHMS = ("MD2", "MD5", "SHA-1", "SHA-224", "SHA-256", "SHA-384", "SHA-512", "SHA3-256", "SHA3-512")
+_CHANNELS = ("sink", "log")
+
+
+def build_config(given: Given) -> CaptureConfig:
+    """Validate properties and turn them into settings.
+
+    Args:
+        given: texts by property name; placeholders are already replaced.
+
+    Raises:
+        ConfigurationError: a property is unknown, wrong, missing, not supported, or contradicts another.
+    """
+    found = [(name, property_of(name), text) for name, text in _canonical(given)]
+    _refuse(found)
+    _require(found)
+    _check_exclusive(found)
+    values = _values(found)
+    filters = FilterSettings(**values["filters"])
+    columns = FilterSettings(column_include=filters.column_include, column_exclude=filters.column_exclude)
+    events = EventSettings(**values["events"], column_filters=columns, column_rules=_column_rules(found))
+    options, ignored_options = _driver_options(found)
+    capture = {"name": events.topic_prefix} | values["capture"]
+    return CaptureConfig(
+        **capture,
+        connection=_connection(values["connection"], options),
+        filters=filters,
+        events=events,
+        snapshot=SnapshotSettings(**values["snapshot"], overrides=_overrides(found)),
+        streaming=StreamingSettings(**values["streaming"]),
+        lake=LakeSettings(**{"path": "lake"} | values["lake"], storage_options=_storage_options(found)),
+        history=HistorySettings(**values["history"]),
+        heartbeat=HeartbeatSettings(**values["heartbeat"]),
+        notifications=_notifications(values["notifications"]),
+        ignored=(*_ignored(found), *ignored_options),
+    )
+
+
+def _canonical(given: Given) -> Iterator[tuple[str, str]]:
+    """Names in the table's spelling: driver options in any letter case, and their older form `database.<option>`."""
+    known = DRIVER_OPTIONS.keys() | JDBC_ONLY
+    exact = {row.name for row in PROPERTIES}
+    for name, text in given.items():
+        option = name.removeprefix("database.").lower()
+        if (
+            name.startswith("database.")
+            and name not in exact
+            and (option in known or f"driver.{option}" in _TYPED_DRIVER_OPTIONS)
+        ):
+            yield _TYPED_DRIVER_OPTIONS.get(f"driver.{option}", f"driver.{option}"), text
+        else:
+            yield _TYPED_DRIVER_OPTIONS.get(name.lower(), name), text
+
+
+def _refuse(found: Found) -> None:
+    for name, row, text in found:
+        if row.status is Status.REFUSED and text.strip() != row.default:
+            allowed = f"no value, or {row.default!r}" if row.default else "no value"
+            raise ConfigurationError(name, text, f"{allowed}: {row.reason}", "remove the property")
+
+
+def _require(found: Found) -> None:
+    names = {row.name for _, row, _ in found}
+    for row in PROPERTIES:
+        if row.required and row.name not in names:
+            raise ConfigurationError(row.name, None, row.kind.allowed, f"add {row.name} to the configuration")
+
+
+def _check_exclusive(found: Found) -> None:
+    given = {row.name: text for _, row, text in found if text.strip()}
+    for first, second in EXCLUSIVE:
+        if first in given and second in given:
+            raise ConfigurationError(
+                second, given[second], f"nothing beside {first}", f"keep either {first} or {second}"
+            )
+
+
+def _values(found: Found) -> dict[str, dict[str, Any]]:
+    """Parsed values by section and field; every value is parsed, also those without a field."""
+    values: dict[str, dict[str, Any]] = defaultdict(dict)
+    for _, row, text in found:
+        if row.status is Status.IGNORED:
+            continue
+        value = row.parse(text)
+        if row.target:
+            section, field = row.target.split(".")
+            values[section][field] = value
+    return values
+
+
+def _ignored(found: Found) -> Iterator[tuple[str, str]]:
+    return ((name, row.reason) for name, row, _ in found if row.status is Status.IGNORED)
+
+
+def _of_pattern(found: Found, pattern: str) -> Iterator[tuple[str, dict[str, str], str]]:
+    for name, row, text in found:
+        if row.name == pattern:
+            yield name, row.holes(name) or {}, text
+
+
+def _driver_options(found: Found) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """ODBC keywords with values, and the options that only the JDBC driver knows."""
+    options: list[tuple[str, str]] = []
+    ignored: list[tuple[str, str]] = []
+    for name, holes, text in _of_pattern(found, "driver.<option>"):
+        option = holes["option"].lower()
+        if option in DRIVER_OPTIONS:
+            options.append((DRIVER_OPTIONS[option], text))
+        elif option in JDBC_ONLY:
+            ignored.append((name, "only Microsoft's JDBC driver knows it"))
+        else:
+            near = difflib.get_close_matches(option, [*DRIVER_OPTIONS, "encrypt", "trustservercertificate"], n=1)
+            hint = f"did you mean driver.{near[0]}" if near else "see `cdc-assets properties driver`"
+            raise ConfigurationError("driver option", name, "an option of the ODBC or JDBC driver", hint)
+    options += [("Authentication", text) for name, row, text in found if row.name == "driver.authentication"]
+    options += [("Driver", text) for name, row, text in found if row.name == "odbc.driver"]
+    return tuple(options), tuple(ignored)
+
+
+def _connection(values: dict[str, Any], options: tuple[tuple[str, str], ...]) -> ConnectionSettings:
+    keywords = {keyword for keyword, _ in options}
+    if not values.get("user") and not keywords & {"Authentication", "Trusted_Connection"}:
+        raise ConfigurationError(
+            "database.user", values.get("user"), "a login, unless driver.authentication says how to log in", "add it"
+        )
+    return ConnectionSettings(**{"user": "", "password": ""} | values, extra=options)
+
+
+def _overrides(found: Found) -> tuple[tuple[str, str], ...]:
+    """Statements by table, brackets and quotes around name parts removed, in the order of the list."""
+    listed = next((text for _, row, text in found if row.name == "snapshot.select.statement.overrides"), "")
+    statements = {
+        _bare(holes["table"]): text
+        for _, holes, text in _of_pattern(found, "snapshot.select.statement.overrides.<table>")
+    }
+    tables = [_bare(entry) for entry in listed.split(",") if entry.strip()]
+    for table in statements:
+        if table not in tables:
+            raise ConfigurationError(
+                f"snapshot.select.statement.overrides.{table}",
+                "(a statement)",
+                "a table that snapshot.select.statement.overrides lists",
+                f"add {table} to that list",
+            )
+    for table in tables:
+        if table not in statements:
+            raise ConfigurationError(
+                "snapshot.select.statement.overrides",
+                table,
+                "tables with a statement each",
+                f"add snapshot.select.statement.overrides.{table}",
+            )
+    return tuple((table, statements[table]) for table in tables)
+
+
+def _bare(table: str) -> str:
+    return ".".join(part.strip().strip('[]"') for part in table.split("."))
+
+
+def _storage_options(found: Found) -> tuple[tuple[str, str], ...]:
+    return tuple((holes["option"], text) for _, holes, text in _of_pattern(found, "lake.storage.option.<option>"))
+
+
+def _column_rules(found: Found) -> tuple[ColumnRule, ...]:
+    """Rules in the order in which they were written, since the first that matches a column wins."""
+    patterns = {row.name for row in COLUMN_RULES}
+    return tuple(_column_rule(name, row, text) for name, row, text in found if row.name in patterns)
+
+
+def _column_rule(name: str, row: Property, text: str) -> ColumnRule:
+    holes = row.holes(name) or {}
+    columns = cast(tuple[str, ...], row.parse(text))
+    if "algorithm" in holes:
+        if holes["algorithm"].upper() not in _HASH_ALGORITHMS:
+            raise ConfigurationError(
+                row.name, holes["algorithm"], "one of " + ", ".join(_HASH_ALGORITHMS), "correct it"
+            )
+        kind = "hash_v2" if ".v2." in row.name else "hash"
+        return ColumnRule(cast(Any, kind), columns, algorithm=holes["algorithm"], salt=holes["salt"])
+    if not holes["length"].isascii() or not holes["length"].isdigit():
+        raise ConfigurationError(row.name, holes["length"], "a whole number of at least 0", f"correct {name}")
+    kind = "mask" if ".mask." in row.name else "truncate"
+    return ColumnRule(cast(Any, kind), columns, length=int(holes["length"]))
+
+
+def _notifications(values: dict[str, Any]) -> NotificationSettings:
+    settings = NotificationSettings(**values)
+    for channel in settings.channels:
+        if channel not in _CHANNELS:
+            raise ConfigurationError(
+                "notification.enabled.channels", channel, "one of " + ", ".join(_CHANNELS), "remove the channel"
+            )
+    if "sink" in settings.channels and not settings.sink_topic:
+        raise ConfigurationError(
+            "notification.sink.topic.name", "", "a topic name, since the channel sink is enabled", "add it"
+        )
+    return settings

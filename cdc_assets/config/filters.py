@@ -1,0 +1,165 @@
+"""Which tables and columns the filter settings mean.
+
+Lists hold regular expressions that must match a whole name, letter case ignored; include and exclude of one kind are
+exclusive (spec debezium-sqlserver §1.4, §4.6).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from cdc_assets.config.settings import FilterSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.errors import ConfigurationError
+
+_BUILTIN_SCHEMAS = frozenset({"cdc", "sys"})
+_BUILTIN_TABLES = frozenset({"systranschemas"})
+
+
+class Names:
+    """A list of anchored, case-insensitive regular expressions.
+
+    Args:
+        property_name: for messages.
+        patterns: the expressions.
+
+    Raises:
+        ConfigurationError: one does not compile.
+    """
+
+    def __init__(self, property_name: str, patterns: Sequence[str]) -> None:
+        self._property_name = property_name
+        self._patterns = tuple(self._compile(pattern) for pattern in patterns)
+
+    def _compile(self, pattern: str) -> re.Pattern[str]:
+        try:
+            return re.compile(pattern, re.IGNORECASE)
+        except re.error as error:
+            raise ConfigurationError(
+                self._property_name, pattern, f"a regular expression that compiles: {error}", "correct it"
+            ) from error
+
+    def __bool__(self) -> bool:
+        return bool(self._patterns)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The expressions as given."""
+        return tuple(pattern.pattern for pattern in self._patterns)
+
+    def match(self, *names: str) -> bool:
+        """Whether any expression matches the whole of any name."""
+        return self.place(*names) is not None
+
+    def place(self, *names: str) -> int | None:
+        """Index of the first expression that matches the whole of any name, or None."""
+        for index, pattern in enumerate(self._patterns):
+            if any(pattern.fullmatch(name) for name in names):
+                return index
+        return None
+
+
+class _Switch:
+    """An include list and an exclude list, at most one of them given."""
+
+    def __init__(self, kind: str, include: Sequence[str], exclude: Sequence[str]) -> None:
+        if include and exclude:
+            raise ConfigurationError(
+                f"{kind}.exclude.list", ",".join(exclude), f"nothing beside {kind}.include.list", "keep one of the two"
+            )
+        self.include = Names(f"{kind}.include.list", include)
+        self.exclude = Names(f"{kind}.exclude.list", exclude)
+
+    def accepts(self, *names: str) -> bool:
+        return self.include.match(*names) if self.include else not self.exclude.match(*names)
+
+
+class TableFilter:
+    """Which tables a capture takes.
+
+    Args:
+        settings: the filter settings.
+
+    Raises:
+        ConfigurationError: both lists of a kind are given, or an expression does not compile.
+    """
+
+    def __init__(self, settings: FilterSettings) -> None:
+        self._ignore_builtin = settings.ignore_builtin
+        self._schemas = _Switch("schema", settings.schema_include, settings.schema_exclude)
+        self._tables = _Switch("table", settings.table_include, settings.table_exclude)
+
+    def accepts(self, table: TableId) -> bool:
+        """Whether a table is captured; table lists match `schema.table`."""
+        if self._ignore_builtin and (
+            table.schema.lower() in _BUILTIN_SCHEMAS or table.table.lower() in _BUILTIN_TABLES
+        ):
+            return False
+        return self._schemas.accepts(table.schema) and self._tables.accepts(table.within_database)
+
+    def select(self, tables: Iterable[TableId]) -> list[TableId]:
+        """The captured ones in snapshot order: by entry of the include list, then by name (spec §2.6)."""
+        chosen = [table for table in tables if self.accepts(table)]
+        return sorted(chosen, key=lambda table: (self._tables.include.place(table.within_database) or 0, table))
+
+    def require(self, tables: Iterable[TableId]) -> list[TableId]:
+        """Like `select`, but at least one.
+
+        Raises:
+            ConfigurationError: no table matches; the message names some that exist.
+        """
+        known = sorted(tables)
+        chosen = self.select(known)
+        if not chosen:
+            names = ", ".join(table.within_database for table in known if table.schema not in _BUILTIN_SCHEMAS)
+            shown = names if len(names) <= 300 else names[:300] + " …"
+            raise ConfigurationError(
+                "table.include.list / table.exclude.list",
+                self.description,
+                f"filters that match a table; the databases have: {shown or 'no user table'}",
+                "correct the filters, and write tables as schema.table",
+            )
+        return chosen
+
+    @cached_property
+    def description(self) -> str:
+        """The lists as given."""
+        parts = {
+            "schema include": self._schemas.include,
+            "schema exclude": self._schemas.exclude,
+            "table include": self._tables.include,
+            "table exclude": self._tables.exclude,
+        }
+        return "; ".join(f"{name} {', '.join(names.texts)}" for name, names in parts.items() if names)
+
+
+class ColumnFilter:
+    """Which columns of a table event values hold.
+
+    Args:
+        settings: the filter settings.
+
+    Raises:
+        ConfigurationError: both lists are given, or an expression does not compile.
+    """
+
+    def __init__(self, settings: FilterSettings) -> None:
+        self._columns = _Switch("column", settings.column_include, settings.column_exclude)
+
+    def accepts(self, table: TableId, column: str) -> bool:
+        """Whether one column passes; lists match `schema.table.column`, and the database may stand before it."""
+        return self._columns.accepts(f"{table.within_database}.{column}", f"{table}.{column}")
+
+    def select(self, schema: TableSchema, captured: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Names of a table's columns for values, in ordinal order.
+
+        Args:
+            schema: the table.
+            captured: names a capture instance has; all if None.
+
+        Returns:
+            Those that pass; all (captured) columns if none does, as Debezium falls back to.
+        """
+        names = [column.name for column in schema.columns if captured is None or column.name in captured]
+        return tuple(name for name in names if self.accepts(schema.table, name)) or tuple(names)

@@ -1,0 +1,144 @@
+"""Kinds of property values: how a text becomes a value, and what to tell when it does not."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+_LIST_COMMA = re.compile(r"(?<!\\),")
+"""A comma separates list entries; `\\,` belongs to the entry, where as a regex it matches a comma."""
+_TABLE_KEYS = re.compile(r"[^:;]+:[^:;,]+(,[^:;,]+)*\Z")
+_WORDS = {"true": True, "yes": True, "false": False, "no": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value.
+
+    Args:
+        name: for the documentation, such as `boolean`.
+        allowed: what is accepted, as a message says it.
+        parse: text to value; raises ValueError, whose text is ignored in favour of `allowed` unless it has one.
+        values: the closed set of texts, if there is one.
+    """
+
+    name: str
+    allowed: str
+    parse: Callable[[str], object]
+    values: tuple[str, ...] = ()
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """Entries of a comma list without surrounding blanks; empty entries are dropped."""
+    return tuple(entry for part in _LIST_COMMA.split(text) if (entry := part.strip()))
+
+
+def _plain(text: str) -> str:
+    return text
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise ValueError
+    return text.strip()
+
+
+def _boolean(text: str) -> bool:
+    try:
+        return _WORDS[text.strip().lower()]
+    except KeyError:
+        raise ValueError from None
+
+
+def _regexes(text: str) -> tuple[str, ...]:
+    entries = split_list(text)
+    for entry in entries:
+        try:
+            re.compile(entry)
+        except re.error as error:
+            raise ValueError(f"regular expressions, comma separated; {entry!r} does not compile: {error}") from None
+    return entries
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise ValueError
+    return names
+
+
+def _topic_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", text.strip()):
+        raise ValueError
+    return text.strip()
+
+
+def _message_keys(text: str) -> tuple[str, ...]:
+    entries = tuple(entry for part in text.split(";") if (entry := part.strip()))
+    if not all(_TABLE_KEYS.match(entry) for entry in entries):
+        raise ValueError
+    for entry in entries:
+        _regexes(entry.split(":")[0].replace(",", r"\,"))
+    return entries
+
+
+def _operations(text: str) -> frozenset[str]:
+    codes = frozenset(split_list(text.lower()))
+    if not codes <= {"c", "u", "d", "t", "none"} or ("none" in codes and len(codes) > 1):
+        raise ValueError
+    return codes - {"none"}
+
+
+TEXT = Kind("text", "any text", _plain)
+FILLED = Kind("text", "a text that is not empty", _filled)
+BOOLEAN = Kind("boolean", "true or false", _boolean, ("true", "false"))
+REGEXES = Kind("list of regular expressions", "regular expressions, comma separated", _regexes)
+NAMES = Kind("list of names", "names, comma separated", _names)
+ENTRIES = Kind("list", "entries, comma separated", split_list)
+TOPIC_NAME = Kind("topic name", "letters, digits, `_`, `-` and `.`", _topic_name)
+MESSAGE_KEYS = Kind("message keys", "`table regex:column,column`, semicolon separated", _message_keys)
+OPERATIONS = Kind("operations", "c, u, d, t, comma separated, or none", _operations)
+
+
+def integer(low: int, high: int = 2**63 - 1) -> Kind:
+    """A whole number in a closed range."""
+
+    def parse(text: str) -> int:
+        number = int(text)
+        if not low <= number <= high:
+            raise ValueError
+        return number
+
+    bound = f"from {low} to {high}" if high < 2**31 - 1 else f"of at least {low}"
+    return Kind("integer", f"a whole number {bound}", parse)
+
+
+def milliseconds(low: int = 0) -> Kind:
+    """A time span written in milliseconds; the value is seconds."""
+    base = integer(low)
+
+    def parse(text: str) -> float:
+        return timedelta(milliseconds=int(str(base.parse(text)))).total_seconds()
+
+    return Kind("milliseconds", f"{base.allowed}, in milliseconds", parse)
+
+
+def whole_seconds() -> Kind:
+    """A time span written in milliseconds; the value is whole seconds, rounded up, as ODBC time-outs are."""
+    base = integer(0)
+    return Kind("milliseconds", f"{base.allowed}, in milliseconds", lambda text: -(-int(str(base.parse(text))) // 1000))
+
+
+def choice(*values: str, aliases: Mapping[str, str] | None = None) -> Kind:
+    """One of some words, letter case ignored; aliases are accepted and mean one of them."""
+    meaning = {value.lower(): value for value in values} | {
+        key.lower(): value for key, value in (aliases or {}).items()
+    }
+
+    def parse(text: str) -> str:
+        try:
+            return meaning[text.strip().lower()]
+        except KeyError:
+            raise ValueError from None
+
+    return Kind("choice", "one of " + ", ".join(values), parse, values)

@@ -1,0 +1,31 @@
+"""The one table of configuration properties: it validates, builds the settings and writes `docs/configuration.md`."""
+
+from dataclasses import replace
+
+from cdc_assets.config.property import Property, find
+from cdc_assets.config.table import connection, elsewhere, events, reading
+
+_GROUPS: tuple[tuple[str, tuple[Property, ...]], ...] = (
+    ("Connection", connection.CONNECTION),
+    ("What is captured", connection.FILTERS),
+    ("Events", events.EVENTS),
+    ("Schema history", events.HISTORY),
+    ("Heartbeats and notifications", events.SIGNS),
+    ("Snapshot", reading.SNAPSHOT + reading.CONFIGURED_SNAPSHOT),
+    ("Streaming", reading.STREAMING),
+    ("Lake", reading.LAKE),
+    ("Not yet supported", elsewhere.REFUSED),
+    ("Without effect here", elsewhere.IGNORED),
+)
+
+PROPERTIES: tuple[Property, ...] = tuple(replace(row, group=group) for group, rows in _GROUPS for row in rows)
+"""Every property in documentation order."""
+
+
+def property_of(name: str) -> Property:
+    """The row for a property name as given in a file.
+
+    Raises:
+        ConfigurationError: the name is unknown; the message suggests the nearest ones.
+    """
+    return find(PROPERTIES, name)

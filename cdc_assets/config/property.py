@@ -1,0 +1,102 @@
+"""What is known about one property, and how a name is found."""
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from cdc_assets.config.kinds import Kind
+from cdc_assets.errors import ConfigurationError
+
+_HOLE = re.compile(r"<([a-z]+)>")
+
+
+class Status(StrEnum):
+    """What happens when a property is given."""
+
+    SUPPORTED = "supported"
+    IGNORED = "ignored"
+    """It has no meaning here: accepted, and named in a warning with the reason."""
+    REFUSED = "not yet supported"
+    """Leaving it out silently would change the result: an error says so."""
+
+
+@dataclass(frozen=True)
+class Property:
+    """One row of the property table.
+
+    Args:
+        name: Debezium's name; `<hole>` stands for a part the user chooses.
+        kind: how the value is read.
+        default: text form of the value used when the property is absent; None if there is none.
+        doc: one or two sentences in plain English.
+        target: `section.field` of the settings it fills; empty if code of its own reads it.
+        status: whether it is supported.
+        reason: why it is ignored or refused.
+        group: heading in the documentation.
+        required: whether it must be given.
+        secret: whether its value must never be shown.
+        note: where we differ from Debezium, if we do.
+    """
+
+    name: str
+    kind: Kind
+    default: str | None
+    doc: str
+    target: str = ""
+    status: Status = Status.SUPPORTED
+    reason: str = ""
+    group: str = ""
+    required: bool = False
+    secret: bool = False
+    note: str = ""
+
+    @property
+    def patterned(self) -> bool:
+        """Whether the name has holes."""
+        return "<" in self.name
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        parts = _HOLE.split(self.name)
+        literal = [re.escape(part) if index % 2 == 0 else f"(?P<{part}>.+)" for index, part in enumerate(parts)]
+        return re.compile("".join(literal) + r"\Z")
+
+    def holes(self, name: str) -> dict[str, str] | None:
+        """What stands in the holes of a given name, or None if the name is not of this pattern."""
+        match = self._pattern.match(name)
+        return match.groupdict() if match else None
+
+    def parse(self, text: str) -> object:
+        """The value.
+
+        Raises:
+            ConfigurationError: it is not allowed; a secret is not repeated in the message.
+        """
+        try:
+            return self.kind.parse(text)
+        except ValueError as error:
+            detail = str(error)
+            expected = detail if detail.startswith("regular expressions") else self.kind.allowed
+            shown = "(hidden)" if self.secret else text
+            raise ConfigurationError(self.name, shown, expected, f"see `cdc-assets properties {self.name}`") from None
+
+
+def find(table: Iterable[Property], name: str) -> Property:
+    """The row for a name: by exact name, else the first pattern that fits.
+
+    Raises:
+        ConfigurationError: there is none; the message names the nearest ones.
+    """
+    rows = list(table)
+    for row in rows:
+        if row.name == name:
+            return row
+    for row in rows:
+        if row.patterned and row.holes(name) is not None:
+            return row
+    near = difflib.get_close_matches(name, [row.name for row in rows], n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(near)}?" if near else "list all names with `cdc-assets properties`"
+    raise ConfigurationError("property", name, "a Debezium SQL Server property or one of ours", hint.rstrip("?"))

@@ -1,0 +1,184 @@
+"""Properties of the connection and of what is captured (spec debezium-sqlserver §1, §4.6)."""
+
+from cdc_assets.config import kinds
+from cdc_assets.config.property import Property, Status
+
+ENCRYPT = kinds.choice(
+    "no", "yes", "strict", aliases={"false": "no", "optional": "no", "true": "yes", "mandatory": "yes"}
+)
+
+CONNECTION = (
+    Property("name", kinds.FILLED, None, "Name of the capture; the topic prefix if absent.", "capture.name"),
+    Property("database.hostname", kinds.FILLED, None, "Address of the server.", "connection.host", required=True),
+    Property("database.port", kinds.integer(1, 65535), "1433", "TCP port.", "connection.port"),
+    Property(
+        "database.instance",
+        kinds.TEXT,
+        "",
+        "Named instance; the port is used only if it is given too.",
+        "connection.instance",
+    ),
+    Property(
+        "database.user", kinds.TEXT, "", "SQL Server login; empty with an authentication scheme.", "connection.user"
+    ),
+    Property(
+        "database.password",
+        kinds.TEXT,
+        "",
+        "Password of the login. Write `${env:NAME}` or `${file:/path}`, so that it is not in the file.",
+        "connection.password",
+        secret=True,
+    ),
+    Property("database.names", kinds.NAMES, None, "Databases to capture.", "connection.databases", required=True),
+    Property(
+        "database.query.timeout.ms",
+        kinds.whole_seconds(),
+        "600000",
+        "Time limit of a statement, rounded up to seconds; 0 waits for ever.",
+        "connection.query_timeout_s",
+    ),
+    Property(
+        "connection.validation.timeout.ms",
+        kinds.whole_seconds(),
+        "15000",
+        "Time limit of a login, rounded up to seconds.",
+        "connection.login_timeout_s",
+        note="Debezium waits 60000.",
+    ),
+    Property(
+        "driver.encrypt",
+        ENCRYPT,
+        "yes",
+        "Encryption of the connection: `no`, `yes` (certificate checked unless trusted) or `strict` (TDS 8). "
+        "`false` and `true` mean `no` and `yes`; `database.encrypt` is the older name.",
+        "connection.encrypt",
+    ),
+    Property(
+        "driver.trustServerCertificate",
+        kinds.BOOLEAN,
+        "false",
+        "Accept any certificate. `database.trustServerCertificate` is the older name.",
+        "connection.trust_server_certificate",
+    ),
+    Property(
+        "driver.authentication",
+        kinds.FILLED,
+        None,
+        "Authentication scheme of the driver in place of user and password, such as `ActiveDirectoryMsi`.",
+    ),
+    Property(
+        "driver.<option>",
+        kinds.TEXT,
+        None,
+        "Further options of the driver under their JDBC or ODBC names: applicationIntent, hostNameInCertificate, "
+        "serverCertificate, multiSubnetFailover, packetSize, connectRetryCount, connectRetryInterval, ipAddressPreference, "
+        "keepAlive, keepAliveInterval, serverSpn. Options that only the JDBC driver knows are ignored.",
+    ),
+    Property(
+        "odbc.driver",
+        kinds.FILLED,
+        None,
+        "ODBC driver to use: its registered name or the path of its shared object. "
+        "Absent: the registered ODBC Driver 18, else the one that comes with mssql-python.",
+        note="Ours.",
+    ),
+)
+
+FILTERS = (
+    Property("schema.include.list", kinds.REGEXES, "", "Schemas to capture.", "filters.schema_include"),
+    Property("schema.exclude.list", kinds.REGEXES, "", "Schemas to leave out.", "filters.schema_exclude"),
+    Property("table.include.list", kinds.REGEXES, "", "Tables to capture, as `schema.table`.", "filters.table_include"),
+    Property(
+        "table.exclude.list", kinds.REGEXES, "", "Tables to leave out, as `schema.table`.", "filters.table_exclude"
+    ),
+    Property("table.ignore.builtin", kinds.BOOLEAN, "true", "Leave out system tables.", "filters.ignore_builtin"),
+    Property(
+        "column.include.list",
+        kinds.REGEXES,
+        "",
+        "Columns of event values, as `schema.table.column`.",
+        "filters.column_include",
+    ),
+    Property(
+        "column.exclude.list",
+        kinds.REGEXES,
+        "",
+        "Columns left out of event values, as `schema.table.column`; a key keeps its columns.",
+        "filters.column_exclude",
+    ),
+    Property(
+        "internal.capture.instance.include.list",
+        kinds.REGEXES,
+        "",
+        "Capture instances to use, by name.",
+        "streaming.instance_include",
+    ),
+    Property(
+        "internal.capture.instance.exclude.list",
+        kinds.REGEXES,
+        "",
+        "Capture instances to leave out, by name.",
+        "streaming.instance_exclude",
+    ),
+    Property(
+        "guardrail.collections.max",
+        kinds.integer(0),
+        "0",
+        "Most tables a capture may have; 0 sets no limit.",
+        "capture.table_limit",
+    ),
+    Property(
+        "guardrail.collections.limit.action",
+        kinds.choice("warn", "fail"),
+        "warn",
+        "What happens above the limit.",
+        "capture.table_limit_action",
+    ),
+    Property(
+        "change.column.filter.override",
+        kinds.BOOLEAN,
+        "false",
+        "Snapshot columns that are not captured too.",
+        status=Status.REFUSED,
+        reason="rows of snapshot and stream would differ in structure",
+    ),
+)
+
+EXCLUSIVE = (
+    ("schema.include.list", "schema.exclude.list"),
+    ("table.include.list", "table.exclude.list"),
+    ("column.include.list", "column.exclude.list"),
+    ("internal.capture.instance.include.list", "internal.capture.instance.exclude.list"),
+)
+"""Pairs of which at most one may be given."""
+
+DRIVER_OPTIONS = {
+    "applicationintent": "ApplicationIntent",
+    "hostnameincertificate": "HostnameInCertificate",
+    "servercertificate": "ServerCertificate",
+    "multisubnetfailover": "MultiSubnetFailover",
+    "packetsize": "PacketSize",
+    "connectretrycount": "ConnectRetryCount",
+    "connectretryinterval": "ConnectRetryInterval",
+    "ipaddresspreference": "IpAddressPreference",
+    "keepalive": "KeepAlive",
+    "keepaliveinterval": "KeepAliveInterval",
+    "serverspn": "ServerSPN",
+    "trusted_connection": "Trusted_Connection",
+}
+"""Name of a `driver.*` option in lower case → ODBC keyword that both drivers accept."""
+
+JDBC_ONLY = frozenset(
+    {
+        "applicationname", "calcbigdecimalprecision", "cachebulkcopymetadata", "cancelquerytimeout", "clientcertificate",
+        "clientkey", "clientkeypassword", "columnencryptionsetting", "datetimeparametertype", "delayloadinglobs",
+        "disablestatementpooling", "fips", "gsscredential", "iamtoken", "instancename", "jaasconfigurationname", "lastupdatecount",
+        "locktimeout", "logintimeout", "maxresultbuffer", "preparemethod", "querytimeout", "quotedidentifier", "replication",
+        "responsebuffering", "retryconn", "retryexec", "selectmethod", "sendstringparametersasunicode",
+        "sendtemporaldatatypesasstringforbulkcopy", "sendtimeasdatetime", "serverpreparedstatementdiscardthreshold",
+        "sockettimeout", "sslprotocol", "statementpoolingcachesize", "transparentnetworkipresolution", "truststore",
+        "truststorepassword", "truststoretype", "trustmanagerclass", "usebulkcopyforbatchinsert", "usedefaultgsscredential",
+        "usefmtonly", "workstationid", "xopenstates",
+    }
+)  # fmt: skip
+"""Options in lower case that only Microsoft's JDBC driver knows; they change nothing that we read."""

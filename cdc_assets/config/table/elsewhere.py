@@ -1,0 +1,131 @@
+"""Properties that have no effect here, with the reason, and those that are not supported yet."""
+
+from cdc_assets.config import kinds
+from cdc_assets.config.property import Property, Status
+
+_CONNECT = "it belongs to Kafka Connect; Dagster starts and places the work"
+_QUEUE = "there is no queue between reader and writer: rows stream from the server into files"
+_KAFKA_HISTORY = "the schema history is a table of the lake"
+_METRICS = "numbers are told as Dagster metadata, not as MBeans"
+_PLUGIN = "classes of the JVM cannot be loaded here"
+
+
+def _ignored(reason: str, *rows: tuple[str, str]) -> tuple[Property, ...]:
+    return tuple(Property(name, kinds.TEXT, None, doc, status=Status.IGNORED, reason=reason) for name, doc in rows)
+
+
+def _refused(reason: str, *rows: tuple[str, str, str]) -> tuple[Property, ...]:
+    return tuple(
+        Property(name, kinds.TEXT, default, doc, status=Status.REFUSED, reason=reason) for name, default, doc in rows
+    )
+
+
+IGNORED = (
+    *_ignored(
+        _CONNECT,
+        ("connector.class", "Implementation class."),
+        ("tasks.max", "Upper bound of tasks."),
+        ("task.id", "Number of a task."),
+        ("key.converter", "Converter of keys."),
+        ("key.converter.<option>", "Options of that converter."),
+        ("value.converter", "Converter of values."),
+        ("value.converter.<option>", "Options of that converter."),
+        ("header.converter", "Converter of headers."),
+        ("header.converter.<option>", "Options of that converter."),
+        ("config.action.reload", "Reaction to changed external configuration."),
+        ("exactly.once.support", "Exactly-once demand; it always holds here."),
+        ("transaction.boundary", "Producer transaction borders."),
+        ("topic.creation.<option>", "Creation of Kafka topics."),
+        ("errors.tolerance", "Reaction to converter errors."),
+        ("errors.log.enable", "Logging of converter errors."),
+        ("errors.log.include.messages", "Logging of converter errors."),
+        ("errors.retry.delay.max.ms", "Retry of converters."),
+        ("errors.retry.timeout", "Retry of converters."),
+        ("offset.storage.<option>", "Store of offsets; here each table's last commit holds them."),
+        ("offset.storage", "Store of offsets; here each table's last commit holds them."),
+        ("offset.flush.interval.ms", "Flushing of offsets."),
+        ("offset.flush.timeout.ms", "Flushing of offsets."),
+        ("producer.<option>", "Options of the Kafka producer."),
+        ("consumer.<option>", "Options of the Kafka consumer."),
+        ("executor.shutdown.timeout.ms", "Wait for threads at the end."),
+    ),
+    *_ignored(
+        _QUEUE,
+        ("max.queue.size", "Capacity of the internal queue."),
+        ("max.batch.size", "Records handed over at once."),
+        ("max.queue.size.in.bytes", "Capacity of the internal queue."),
+        ("queue.provider.type", "Implementation of the internal queue."),
+        ("poll.dispatch.interval.ms", "Pause between hand-overs."),
+        ("streaming.fetch.size", "Paging of change queries; result sets are streamed here."),
+    ),
+    *_ignored(
+        _KAFKA_HISTORY,
+        ("schema.history.internal", "Implementation of the schema history."),
+        ("schema.history.internal.kafka.<option>", "Kafka topic of the schema history."),
+        ("schema.history.internal.producer.<option>", "Kafka producer of the schema history."),
+        ("schema.history.internal.consumer.<option>", "Kafka consumer of the schema history."),
+        ("schema.history.internal.file.filename", "File of the schema history."),
+        ("schema.history.internal.skip.unparseable.ddl", "Reaction to DDL text; there is none for SQL Server."),
+        ("schema.history.internal.memory.optimization", "Memory of the schema history."),
+    ),
+    *_ignored(
+        _METRICS,
+        ("custom.metric.tags", "Tags in MBean names."),
+        ("statistics.metrics.enabled", "Quantiles of lag."),
+    ),
+    *_ignored(
+        "the behaviour is fixed here",
+        ("include.schema.comments", "Comments in schemas; Debezium does not read them from SQL Server."),
+        ("legacy.snapshot.max.threads", "One thread per table."),
+        ("streaming.lsn.optimization", "Where the upper bound comes from."),
+        ("source.struct.version", "Version of the source block; see event.version."),
+        ("topic.cache.size", "Size of a name cache."),
+        ("snapshot.locking.mode.custom.name", "Name of a locking plug-in."),
+        ("snapshot.query.mode.custom.name", "Name of a query plug-in."),
+        ("snapshot.mode.custom.name", "Name of a mode plug-in."),
+    ),
+    *_ignored("lineage is what Dagster records", ("openlineage.integration.<option>", "Lineage events.")),
+    *_ignored(
+        "signals are not supported yet, so nothing can start an incremental snapshot",
+        ("signal.poll.interval.ms", "Poll interval of signal channels."),
+        ("signal.kafka.<option>", "Kafka topic of signals."),
+        ("signal.consumer.<option>", "Kafka consumer of signals."),
+        ("signal.file", "File of signals."),
+        ("signal.emit.failure.max.retries", "Retries of a watermark."),
+        ("signal.emit.failure.backoff", "Wait before such a retry."),
+        ("incremental.snapshot.chunk.size", "Rows per chunk."),
+        ("incremental.snapshot.allow.schema.changes", "Schema changes in mid-snapshot."),
+        ("incremental.snapshot.option.recompile", "Query hint of chunks."),
+        ("incremental.snapshot.watermarking.strategy", "How chunks are fenced."),
+    ),
+)
+
+REFUSED = (
+    *_refused(
+        "signals are not supported yet",
+        ("signal.data.collection", "", "Table that takes signals."),
+        ("signal.enabled.channels", "source", "Channels that take signals."),
+    ),
+    *_refused(
+        _PLUGIN,
+        ("converters", "", "Custom converters."),
+        ("post.processors", "", "Chain of post-processors."),
+        ("transforms", "", "Chain of single message transforms."),
+        ("predicates", "", "Predicates of transforms."),
+        (
+            "topic.naming.strategy",
+            "io.debezium.schema.SchemaTopicNamingStrategy",
+            "Class that names topics.",
+        ),
+        (
+            "transaction.metadata.factory",
+            "io.debezium.pipeline.txmetadata.DefaultTransactionMetadataFactory",
+            "Transaction block class.",
+        ),
+        (
+            "sourceinfo.struct.maker",
+            "io.debezium.connector.sqlserver.SqlServerSourceInfoStructMaker",
+            "Source block class.",
+        ),
+    ),
+)

@@ -1,0 +1,242 @@
+"""Properties of events, topics and history (spec debezium-sqlserver §4 to §7, §10)."""
+
+from cdc_assets.config import kinds
+from cdc_assets.config.property import Property, Status
+
+ADJUSTMENT = kinds.choice("none", "avro", "avro_unicode")
+
+COLUMN_RULES = (
+    Property(
+        "column.mask.hash.v2.<algorithm>.with.salt.<salt>",
+        kinds.REGEXES,
+        None,
+        "Character columns whose value becomes a salted digest of its UTF-8 text.",
+        secret=True,
+    ),
+    Property(
+        "column.mask.hash.<algorithm>.with.salt.<salt>",
+        kinds.REGEXES,
+        None,
+        "Character columns whose value becomes a salted digest of its Java serialisation (version 1).",
+        secret=True,
+    ),
+    Property(
+        "column.mask.with.<length>.chars",
+        kinds.REGEXES,
+        None,
+        "Character columns whose value becomes so many asterisks.",
+    ),
+    Property(
+        "column.truncate.to.<length>.chars",
+        kinds.REGEXES,
+        None,
+        "Character columns of which so many characters remain.",
+    ),
+)
+"""In the order in which a name is tried: v2 before v1, whose pattern fits both."""
+
+EVENTS = (
+    Property(
+        "topic.prefix",
+        kinds.TOPIC_NAME,
+        None,
+        "Logical name of the server: first part of every topic and of its table's directory.",
+        "events.topic_prefix",
+        required=True,
+    ),
+    Property(
+        "topic.delimiter", kinds.TOPIC_NAME, ".", "What joins the parts of a topic name.", "events.topic_delimiter"
+    ),
+    Property(
+        "topic.transaction",
+        kinds.TOPIC_NAME,
+        "transaction",
+        "Last part of the transaction topic.",
+        "events.transaction_topic",
+    ),
+    Property(
+        "custom.sanitize.pattern",
+        kinds.TEXT,
+        "",
+        "Regular expression of what a topic name may not hold.",
+        "events.sanitize_pattern",
+    ),
+    Property(
+        "message.key.columns", kinds.MESSAGE_KEYS, "", "Columns that form a table's key.", "events.message_key_columns"
+    ),
+    Property(
+        "time.precision.mode",
+        kinds.choice(
+            "adaptive",
+            "adaptive_time_microseconds",
+            "connect",
+            "microseconds",
+            "nanoseconds",
+            "isostring",
+            "structured",
+        ),
+        "adaptive",
+        "How dates and times are represented.",
+        "events.time_mode",
+    ),
+    Property(
+        "decimal.handling.mode",
+        kinds.choice("precise", "double", "string"),
+        "precise",
+        "How decimal and money values are represented.",
+        "events.decimal_mode",
+    ),
+    Property(
+        "binary.handling.mode",
+        kinds.choice("bytes", "base64", "base64-url-safe", "hex"),
+        "bytes",
+        "How binary values are represented.",
+        "events.binary_mode",
+    ),
+    Property(
+        "schema.name.adjustment.mode",
+        ADJUSTMENT,
+        "none",
+        "How schema names are made valid.",
+        "events.schema_name_adjustment",
+    ),
+    Property(
+        "field.name.adjustment.mode",
+        ADJUSTMENT,
+        "none",
+        "How field names are made valid.",
+        "events.field_name_adjustment",
+    ),
+    Property(
+        "tombstones.on.delete",
+        kinds.BOOLEAN,
+        "true",
+        "Follow a delete by an event without value.",
+        "events.tombstones_on_delete",
+    ),
+    Property(
+        "unavailable.value.placeholder",
+        kinds.TEXT,
+        "__debezium_unavailable_value",
+        "Stands for a value that the log does not hold.",
+        "events.unavailable_value",
+    ),
+    Property(
+        "skipped.operations",
+        kinds.OPERATIONS,
+        "t",
+        "Operations that give no event: c create, u update, d delete, t truncate, or none.",
+        "events.skipped_operations",
+    ),
+    Property(
+        "skip.messages.without.change",
+        kinds.BOOLEAN,
+        "false",
+        "Leave out updates that change no column of the value.",
+        "events.skip_unchanged",
+    ),
+    Property(
+        "column.propagate.source.type",
+        kinds.REGEXES,
+        "",
+        "Columns whose source type is told in schema parameters.",
+        "events.propagate_columns",
+    ),
+    Property(
+        "datatype.propagate.source.type",
+        kinds.REGEXES,
+        "",
+        "The same, by `db.schema.table.TYPE` or `schema.table.TYPE`.",
+        "events.propagate_types",
+    ),
+    Property(
+        "provide.transaction.metadata",
+        kinds.BOOLEAN,
+        "false",
+        "Tell begin and end of transactions and each event's place in its own.",
+        "events.transaction_metadata",
+    ),
+    Property(
+        "extended.headers.enabled",
+        kinds.BOOLEAN,
+        "true",
+        "Add the context headers to data events.",
+        "events.extended_headers",
+    ),
+    Property(
+        "event.converting.failure.handling.mode",
+        kinds.choice("fail", "warn", "skip"),
+        "warn",
+        "What happens to a value that does not fit its event type.",
+        "events.conversion_failure",
+    ),
+    Property(
+        "event.version",
+        kinds.choice("3", "2.3"),
+        "3",
+        "Debezium release whose envelope is written.",
+        "events.event_version",
+        note="Ours.",
+    ),
+    *COLUMN_RULES,
+)
+
+HISTORY = (
+    Property(
+        "include.schema.changes",
+        kinds.BOOLEAN,
+        "true",
+        "Publish schema changes on the topic prefix.",
+        "history.publish",
+    ),
+    Property(
+        "schema.history.internal.store.only.captured.tables.ddl",
+        kinds.BOOLEAN,
+        "false",
+        "Record the structure of captured tables only.",
+        "history.only_captured_tables",
+    ),
+    Property(
+        "schema.history.internal.store.only.captured.databases.ddl",
+        kinds.BOOLEAN,
+        "false",
+        "Record the structure of captured databases only.",
+        "history.only_captured_databases",
+    ),
+)
+
+SIGNS = (
+    Property(
+        "heartbeat.interval.ms",
+        kinds.milliseconds(),
+        "0",
+        "Time between heartbeats; 0 sends none.",
+        "heartbeat.interval_s",
+    ),
+    Property(
+        "topic.heartbeat.prefix",
+        kinds.TOPIC_NAME,
+        "__debezium-heartbeat",
+        "First part of the heartbeat topic.",
+        "heartbeat.topic_prefix",
+    ),
+    Property("topic.heartbeat.name", kinds.TEXT, "", "Complete name of the heartbeat topic.", "heartbeat.topic_name"),
+    Property(
+        "heartbeat.action.query",
+        kinds.TEXT,
+        "",
+        "T-SQL run with each heartbeat.",
+        status=Status.REFUSED,
+        reason="the capture writes nothing to the source yet",
+    ),
+    Property(
+        "notification.enabled.channels",
+        kinds.ENTRIES,
+        "",
+        "Where notifications go: `sink`, `log`.",
+        "notifications.channels",
+    ),
+    Property(
+        "notification.sink.topic.name", kinds.TEXT, "", "Topic of the `sink` channel.", "notifications.sink_topic"
+    ),
+)

@@ -1,0 +1,265 @@
+"""Properties of snapshot, streaming and lake (spec debezium-sqlserver §2, §3)."""
+
+from cdc_assets.config import kinds
+from cdc_assets.config.property import Property, Status
+
+SNAPSHOT = (
+    Property(
+        "snapshot.mode",
+        kinds.choice(
+            "always",
+            "initial",
+            "initial_only",
+            "no_data",
+            "recovery",
+            "when_needed",
+            "when_needed_no_data",
+            aliases={"schema_only": "no_data", "schema_only_recovery": "recovery"},
+        ),
+        "initial",
+        "When tables are read as a whole. `schema_only` is the older name of `no_data`.",
+        "snapshot.mode",
+        note="`configuration_based` and `custom` are not supported yet.",
+    ),
+    Property(
+        "snapshot.isolation.mode",
+        kinds.choice("read_uncommitted", "read_committed", "repeatable_read", "exclusive", "snapshot"),
+        "repeatable_read",
+        "Isolation level of snapshot reads.",
+        "snapshot.isolation",
+    ),
+    Property(
+        "snapshot.locking.mode",
+        kinds.choice("exclusive", "none"),
+        "exclusive",
+        "Whether structures are read under table locks.",
+        "snapshot.locking",
+        note="`custom` is not supported.",
+    ),
+    Property(
+        "snapshot.lock.timeout.ms",
+        kinds.integer(-1),
+        "10000",
+        "Time to wait for a table lock; 0 fails at once, -1 waits for ever.",
+        "snapshot.lock_timeout_ms",
+    ),
+    Property(
+        "snapshot.include.collection.list",
+        kinds.REGEXES,
+        "",
+        "Tables whose rows are read; all if absent.",
+        "snapshot.include",
+    ),
+    Property(
+        "snapshot.fetch.size",
+        kinds.integer(1, 10_000_000),
+        "32768",
+        "Rows per batch.",
+        "snapshot.fetch_size",
+        note="Debezium takes 2000; batches here are columnar.",
+    ),
+    Property("snapshot.delay.ms", kinds.milliseconds(), "0", "Wait before the snapshot.", "snapshot.delay_s"),
+    Property(
+        "snapshot.max.threads",
+        kinds.integer(0, 1024),
+        "0",
+        "Parallel readers; 0 takes as many as Spark runs tasks at once.",
+        "snapshot.threads",
+        note="Debezium takes 1.",
+    ),
+    Property(
+        "snapshot.max.threads.multiplier",
+        kinds.integer(1, 1024),
+        "1",
+        "Slices of a table per parallel reader.",
+        "snapshot.slices_per_thread",
+    ),
+    Property(
+        "snapshot.tables.order.by.row.count",
+        kinds.choice("disabled", "ascending", "descending"),
+        "disabled",
+        "Read small or large tables first.",
+        "snapshot.order_by_row_count",
+    ),
+    Property(
+        "snapshot.select.statement.overrides",
+        kinds.ENTRIES,
+        "",
+        "Tables, as `schema.table` or `db.schema.table`, that are read by a statement of their own.",
+    ),
+    Property(
+        "snapshot.select.statement.overrides.<table>",
+        kinds.FILLED,
+        None,
+        "The SELECT statement of such a table. `SELECT *` stands for the captured columns.",
+    ),
+    Property(
+        "snapshot.query.mode",
+        kinds.choice("select_all"),
+        "select_all",
+        "How rows are selected.",
+        note="`custom` is not supported.",
+    ),
+    Property(
+        "snapshot.partitions",
+        kinds.integer(1, 1000),
+        "8",
+        "Key-range partitions of a table's snapshot asset; fixed once the asset exists.",
+        "snapshot.partitions",
+        note="Ours.",
+    ),
+)
+
+STREAMING = (
+    Property("poll.interval.ms", kinds.milliseconds(), "500", "Wait when nothing is new.", "streaming.poll_interval_s"),
+    Property(
+        "max.iteration.transactions",
+        kinds.integer(0),
+        "100000",
+        "Transactions per window at most; 0 sets no limit.",
+        "streaming.max_iteration_transactions",
+        note="Debezium takes 500; a window here is read in parallel slices and streamed, so memory does not grow with it.",
+    ),
+    Property(
+        "data.query.mode",
+        kinds.choice("direct", "function"),
+        "direct",
+        "Read change tables directly or through the change functions.",
+        "streaming.query_mode",
+    ),
+    Property(
+        "query.fetch.size",
+        kinds.integer(1, 10_000_000),
+        "32768",
+        "Rows per batch.",
+        "streaming.fetch_size",
+        note="Debezium takes 10000; batches here are columnar.",
+    ),
+    Property("streaming.delay.ms", kinds.milliseconds(), "0", "Wait between snapshot and stream.", "streaming.delay_s"),
+    Property(
+        "event.processing.failure.handling.mode",
+        kinds.choice("fail"),
+        "fail",
+        "What happens when a row cannot become an event.",
+        "streaming.event_failure",
+        note="`warn` and `skip` are not supported yet.",
+    ),
+    Property(
+        "retriable.restart.connector.wait.ms",
+        kinds.milliseconds(),
+        "10000",
+        "Wait before a retry.",
+        "streaming.retry_wait_s",
+    ),
+    Property(
+        "errors.max.retries", kinds.integer(-1), "-1", "Retries in a row; -1 sets no limit.", "streaming.max_retries"
+    ),
+    Property(
+        "database.sqlserver.agent.status.query",
+        kinds.TEXT,
+        "",
+        "T-SQL that gives 1 if the Agent runs; `#db` stands for the database. Absent: sys.dm_server_services.",
+        "streaming.agent_status_query",
+    ),
+    Property(
+        "internal.log.position.check.enable",
+        kinds.BOOLEAN,
+        "true",
+        "Compare the position with the retention before streaming.",
+        "streaming.check_position",
+    ),
+    Property(
+        "slices.per.window",
+        kinds.integer(0, 100_000),
+        "0",
+        "Parts a window is cut into; 0 takes as many as Spark runs tasks at once.",
+        "streaming.slices",
+        note="Ours.",
+    ),
+    Property(
+        "stream.idle.timeout.ms",
+        kinds.milliseconds(),
+        "10000",
+        "A run ends after so long without a change; 0 never.",
+        "streaming.idle_timeout_s",
+        note="Ours.",
+    ),
+    Property(
+        "stream.max.duration.ms",
+        kinds.milliseconds(),
+        "600000",
+        "A run ends at the next window border after so long; 0 never.",
+        "streaming.max_duration_s",
+        note="Ours.",
+    ),
+    Property(
+        "gap.policy",
+        kinds.choice("fail", "resnapshot", "ignore"),
+        "fail",
+        "What happens to a table whose changes were cleaned up before they were read.",
+        "streaming.gap_policy",
+        note="Ours.",
+    ),
+)
+
+LAKE = (
+    Property(
+        "lake.path",
+        kinds.FILLED,
+        "lake",
+        "Directory or object-store URL that holds one Delta table per topic.",
+        "lake.path",
+        note="Ours.",
+    ),
+    Property(
+        "lake.storage.option.<option>",
+        kinds.TEXT,
+        None,
+        "Option of the object store's client, such as `AWS_REGION`.",
+        secret=True,
+        note="Ours.",
+    ),
+    Property(
+        "lake.compact.after.files",
+        kinds.integer(0),
+        "200",
+        "Compact a table when it has so many small files; 0 never.",
+        "lake.compact_after_files",
+        note="Ours.",
+    ),
+    Property(
+        "lake.target.file.bytes",
+        kinds.integer(1024 * 1024),
+        str(128 * 1024 * 1024),
+        "Size that compaction aims at.",
+        "lake.target_file_bytes",
+        note="Ours.",
+    ),
+    Property(
+        "lake.retention.hours",
+        kinds.integer(0),
+        "168",
+        "Age at which files that no version uses may be removed.",
+        "lake.retention_hours",
+        note="Ours.",
+    ),
+)
+
+_CONFIGURED = "snapshot.mode=configuration_based is not supported yet"
+CONFIGURED_SNAPSHOT = tuple(
+    Property(
+        f"snapshot.mode.configuration.based.{part}",
+        kinds.BOOLEAN,
+        "false",
+        doc,
+        status=Status.REFUSED,
+        reason=_CONFIGURED,
+    )
+    for part, doc in (
+        ("snapshot.data", "Read rows."),
+        ("snapshot.schema", "Read structures."),
+        ("start.stream", "Stream afterwards."),
+        ("snapshot.on.schema.error", "Read structures again when the history is lost."),
+        ("snapshot.on.data.error", "Read rows again when the position is lost."),
+    )
+)

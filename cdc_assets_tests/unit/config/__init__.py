@@ -1,0 +1,1 @@
+"""Configuration: files, values, filters, documentation."""

@@ -1,0 +1,53 @@
+"""Filters match whole names, ignore letter case, and keep the snapshot order."""
+
+import pytest
+
+from cdc_assets.config.filters import ColumnFilter, TableFilter
+from cdc_assets.config.settings import FilterSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.errors import ConfigurationError
+
+ORDERS = TableId("Sales", "dbo", "Orders")
+LINES = TableId("Sales", "dbo", "OrderLines")
+STOCK = TableId("Sales", "store", "stock")
+SYSTEM = TableId("Sales", "cdc", "change_tables")
+ALL = [SYSTEM, ORDERS, LINES, STOCK]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (FilterSettings(), [LINES, ORDERS, STOCK]),
+        (FilterSettings(table_include=(r"DBO\.ORDERS",)), [ORDERS]),
+        (FilterSettings(table_include=(r"dbo\.Order",)), []),
+        (FilterSettings(table_include=(r"store\..*", r"dbo\.Order.*")), [STOCK, LINES, ORDERS]),
+        (FilterSettings(table_exclude=(r"dbo\..*",)), [STOCK]),
+        (FilterSettings(schema_include=("STORE",)), [STOCK]),
+        (FilterSettings(schema_exclude=("store",)), [LINES, ORDERS]),
+        (FilterSettings(schema_include=("dbo",), table_exclude=(r".*lines",)), [ORDERS]),
+        (FilterSettings(ignore_builtin=False, schema_include=("cdc",)), [SYSTEM]),
+        (FilterSettings(table_include=(r"Sales\.dbo\.Orders",)), []),
+    ],
+)
+def test_tables(settings: FilterSettings, expected: list[TableId]) -> None:
+    assert TableFilter(settings).select(ALL) == expected
+
+
+def test_no_table_is_an_error_that_names_what_there_is() -> None:
+    with pytest.raises(ConfigurationError, match=r"dbo\.nope.*dbo\.OrderLines, dbo\.Orders, store\.stock"):
+        TableFilter(FilterSettings(table_include=(r"dbo.nope",))).require(ALL)
+
+
+def test_exclusive_lists_and_broken_expressions() -> None:
+    with pytest.raises(ConfigurationError, match=r"table\.exclude\.list"):
+        TableFilter(FilterSettings(table_include=("a",), table_exclude=("b",)))
+    with pytest.raises(ConfigurationError, match=r"schema\.include\.list.*compiles"):
+        TableFilter(FilterSettings(schema_include=("(",)))
+
+
+def test_columns() -> None:
+    schema = TableSchema(ORDERS, 1, tuple(Column(name, "int", place) for place, name in enumerate("abc", 1)))
+    assert ColumnFilter(FilterSettings(column_include=(r"dbo\.orders\.[ac]",))).select(schema) == ("a", "c")
+    assert ColumnFilter(FilterSettings(column_exclude=(r"sales\.dbo\.orders\.a",))).select(schema) == ("b", "c")
+    assert ColumnFilter(FilterSettings(column_include=("nothing",))).select(schema, ("b", "c")) == ("b", "c")

@@ -1,0 +1,224 @@
+"""Files become settings; whatever is wrong is one clear error."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_assets.config.build import build_config
+from cdc_assets.config.load import environment_name, load_config, parse_java_properties
+from cdc_assets.errors import ConfigurationError
+
+MINIMUM = {
+    "database.hostname": "db",
+    "database.user": "reader",
+    "database.password": "s3cret!",
+    "database.names": "Sales, Stock",
+    "topic.prefix": "shop",
+}
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_plain_json(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "a.json", json.dumps({**MINIMUM, "database.port": 1444})), {})
+    assert config.connection.databases == ("Sales", "Stock")
+    assert config.connection.port == 1444
+    assert config.name == config.events.topic_prefix == "shop"
+    assert config.connection.encrypt == "yes"
+
+
+def test_kafka_connect_json_names_the_capture(tmp_path: Path) -> None:
+    document = {"name": "orders", "config": {**MINIMUM, "tasks.max": "1", "tombstones.on.delete": False}}
+    config = load_config(write(tmp_path, "a.json", json.dumps(document)), {})
+    assert config.name == "orders"
+    assert config.events.tombstones_on_delete is False
+    assert [name for name, _ in config.ignored] == ["tasks.max"]
+
+
+def test_properties_file(tmp_path: Path) -> None:
+    lines = [f"{name}={text}" for name, text in MINIMUM.items()] + ["table.include.list = dbo\\\\.a,\\", "   dbo\\\\.b"]
+    config = load_config(write(tmp_path, "a.properties", "# comment\n" + "\n".join(lines)), {})
+    assert config.filters.table_include == (r"dbo\.a", r"dbo\.b")
+
+
+def test_yaml_nested_and_lists(tmp_path: Path) -> None:
+    text = """
+database: {hostname: db, user: reader, password: x, names: [Sales]}
+topic.prefix: shop
+table.include.list:
+  - dbo\\.orders
+  - dbo\\.a{1,2}
+"""
+    config = load_config(write(tmp_path, "a.yaml", text), {})
+    assert config.connection.databases == ("Sales",)
+    assert config.filters.table_include == (r"dbo\.orders", r"dbo\.a{1\,2}")
+
+
+def test_secrets_come_from_outside_and_stay_out_of_repr(tmp_path: Path) -> None:
+    secret = write(tmp_path, "secret", "p;w}d\n")
+    keyed = write(tmp_path, "keyed.properties", "user=reader2\n")
+    changed = {
+        **MINIMUM,
+        "database.password": f"${{file:{secret}}}",
+        "database.user": f"${{file:{keyed}:user}}",
+        "database.hostname": "${env:HOST}.example",
+        "column.mask.hash.SHA-256.with.salt.pepper": "dbo.t.c",
+        "lake.storage.option.AWS_SECRET_ACCESS_KEY": "hush",
+    }
+    config = load_config(write(tmp_path, "a.json", json.dumps(changed)), {"HOST": "h"})
+    assert config.connection.password == "p;w}d"
+    assert config.connection.user == "reader2"
+    assert config.connection.host == "h.example"
+    for hidden in ("p;w}d", "pepper", "hush"):
+        assert hidden not in repr(config)
+
+
+def test_environment_overrides_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.json", json.dumps(MINIMUM))
+    variables = {"CDC_DATABASE_HOSTNAME": "other", "CDC_LAKE_PATH": "/data", "CDC_DRIVER_ENCRYPT": "strict"}
+    config = load_config(path, variables)
+    assert (config.connection.host, config.lake.path, config.connection.encrypt) == ("other", "/data", "strict")
+    assert environment_name("base64-x.y") == "CDC_BASE64_X_Y"
+
+
+@pytest.mark.parametrize(
+    ("change", "needles"),
+    [
+        ({"snapshot.moed": "initial"}, ["snapshot.moed", "snapshot.mode"]),
+        ({"snapshot.mode": "sometimes"}, ["snapshot.mode", "sometimes", "initial_only", "no_data"]),
+        ({"decimal.handling.mode": "exact"}, ["decimal.handling.mode", "exact", "precise, double, string"]),
+        ({"database.port": "70000"}, ["database.port", "70000", "65535"]),
+        ({"poll.interval.ms": "half"}, ["poll.interval.ms", "half", "milliseconds"]),
+        ({"tombstones.on.delete": "maybe"}, ["tombstones.on.delete", "maybe", "true or false"]),
+        ({"table.include.list": "dbo.(a"}, ["table.include.list", "dbo.(a", "does not compile"]),
+        ({"message.key.columns": "dbo.a"}, ["message.key.columns", "dbo.a", "semicolon"]),
+        ({"skipped.operations": "c,x"}, ["skipped.operations", "c,x"]),
+        ({"topic.prefix": "a b"}, ["topic.prefix", "a b", "letters"]),
+        ({"table.include.list": "a", "table.exclude.list": "b"}, ["table.exclude.list", "nothing beside"]),
+        ({"signal.data.collection": "db.dbo.signal"}, ["signal.data.collection", "not supported yet"]),
+        ({"driver.aplicationIntent": "ReadOnly"}, ["driver.aplicationIntent", "applicationintent"]),
+        ({"column.mask.with.many.chars": "a"}, ["many", "whole number"]),
+        ({"column.mask.hash.ROT13.with.salt.s": "a"}, ["ROT13", "SHA-256"]),
+        ({"notification.enabled.channels": "sink"}, ["notification.sink.topic.name"]),
+        ({"notification.enabled.channels": "jmx"}, ["jmx", "sink, log"]),
+        ({"snapshot.select.statement.overrides": "dbo.a"}, ["dbo.a", "statement"]),
+        ({"snapshot.select.statement.overrides.dbo.a": "SELECT 1"}, ["dbo.a", "list"]),
+        ({"database.user": ""}, ["database.user", "login"]),
+        ({"database.names": "a,,b"}, ["database.names", "a,,b"]),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, str], needles: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        build_config({**MINIMUM, **change})
+    for needle in needles:
+        assert needle in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["database.hostname", "database.names", "topic.prefix"])
+def test_what_is_missing_is_named(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")):
+        build_config({key: text for key, text in MINIMUM.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "needle"),
+    [
+        ("a.json", '{"a": 1, "a": 2}', "each property once"),
+        ("a.json", "{", "line 1"),
+        ("a.json", "[]", "object"),
+        ("a.yaml", "a: [", "YAML"),
+        ("a.toml", "", "ending in"),
+        ("a.json", '{"topic.prefix": "${vault:x}"}', "${env:NAME}"),
+        ("a.json", '{"topic.prefix": "${env:MISSING}"}', "MISSING"),
+        ("a.json", '{"database.password": "${file:/nowhere/x}"}', "/nowhere/x"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path: Path, name: str, text: str, needle: str) -> None:
+    with pytest.raises(ConfigurationError, match="(?s).*" + needle.replace("$", r"\$").replace("{", r"\{")):
+        load_config(write(tmp_path, name, text), {})
+
+
+def test_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="readable"):
+        load_config(tmp_path / "none.json", {})
+
+
+def test_driver_options_in_both_spellings() -> None:
+    config = build_config(
+        {
+            **MINIMUM,
+            "database.encrypt": "false",
+            "driver.TrustServerCertificate": "true",
+            "database.applicationIntent": "ReadOnly",
+            "database.sendStringParametersAsUnicode": "false",
+            "driver.packetSize": "16000",
+        }
+    )
+    assert config.connection.encrypt == "no"
+    assert config.connection.trust_server_certificate is True
+    assert config.connection.extra == (("ApplicationIntent", "ReadOnly"), ("PacketSize", "16000"))
+    assert [name for name, _ in config.ignored] == ["driver.sendstringparametersasunicode"]
+
+
+def test_column_rules_keep_their_order() -> None:
+    config = build_config(
+        {
+            **MINIMUM,
+            "column.truncate.to.3.chars": "dbo.a.x",
+            "column.mask.hash.v2.SHA-256.with.salt.sa.lt": "dbo.a.y",
+            "column.mask.hash.MD5.with.salt.q": "dbo.a.z",
+            "column.mask.with.0.chars": "dbo.a.w",
+        }
+    )
+    rules = config.events.column_rules
+    assert [rule.kind for rule in rules] == ["truncate", "hash_v2", "hash", "mask"]
+    assert (rules[1].algorithm, rules[1].salt, rules[0].length) == ("SHA-256", "sa.lt", 3)
+
+
+def test_overrides_by_bare_name() -> None:
+    config = build_config(
+        {
+            **MINIMUM,
+            "snapshot.select.statement.overrides": "[dbo].[a], Sales.dbo.b",
+            "snapshot.select.statement.overrides.Sales.dbo.b": "SELECT * FROM dbo.b WHERE x = 1",
+            "snapshot.select.statement.overrides.dbo.a": "SELECT * FROM dbo.a",
+        }
+    )
+    assert [table for table, _ in config.snapshot.overrides] == ["dbo.a", "Sales.dbo.b"]
+
+
+def test_refused_property_with_its_default_changes_nothing() -> None:
+    assert build_config({**MINIMUM, "signal.enabled.channels": "source"}).name == "shop"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=b", {"a": "b"}),
+        ("a : b", {"a": "b"}),
+        ("a b c", {"a": "b c"}),
+        ("a", {"a": ""}),
+        ("a=\\u0041\\n\\:", {"a": "A\n:"}),
+        ("! no\n#no\n\na=1,\\\n   2", {"a": "1,2"}),
+        ("a\\=b=c", {"a=b": "c"}),
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+    ],
+)
+def test_java_properties(text: str, expected: dict[str, str]) -> None:
+    assert parse_java_properties(text) == expected
+
+
+@given(st.dictionaries(st.text("abc.=: #!\\é", min_size=1), st.text("xyz \t\n\\=:#!,é"), max_size=5))
+def test_java_properties_round_trip(pairs: dict[str, str]) -> None:
+    def escape(text: str) -> str:
+        return "".join(f"\\u{ord(char):04x}" if char not in "abcxyz." else char for char in text)
+
+    text = "\n".join(f"{escape(name)}={escape(value)}" for name, value in pairs.items())
+    assert parse_java_properties(text) == pairs
