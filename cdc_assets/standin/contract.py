@@ -252,6 +252,10 @@ class SessionContext(Protocol):
 
     One per SQLite connection; registered functions close over it. A function that fails parks its `SqlError`
     in `failure`, since SQLite reports only that a user-defined function raised.
+
+    The engine calls `capture.hooks.opened(context)` once per connection, right after opening it (it registers the
+    functions that capture triggers call), and `capture.hooks.closed(context)` at the end. `before_commit` runs under the
+    write lock inside the SQLite transaction, `after_commit` behind the lock.
     """
 
     session_id: int
@@ -281,6 +285,10 @@ class SessionContext(Protocol):
     @property
     def savepoint_lsn(self) -> int | None:
         """LSN of the latest SAVE TRANSACTION as an integer of its 10 bytes."""
+
+    @property
+    def agent(self) -> "AgentControl":
+        """The server's capture Agent: hooks, functions and procedures of `capture` reach it here."""
 
 
 class ProcedureContext(SessionContext, Protocol):
@@ -333,3 +341,6 @@ class AgentControl(Protocol):
 
     def cleanup(self, database: str, capture_instance: str, low_water_mark: bytes) -> None:
         """What the clean-up job does."""
+
+    def next_lsn(self, database: str) -> bytes:
+        """Draw the next LSN of a database's log, for SAVE TRANSACTION: above every commit so far, below every later one."""
