@@ -1,0 +1,307 @@
+"""T-SQL text to syntax trees.
+
+sqlglot's T-SQL dialect is made to *transpile*: it turns functions into nodes of its own
+(GETDATE and SYSDATETIME become one), drops the difference between real and float, takes words
+of other dialects as keywords and gives `& | ^` another precedence than SQL Server does. The dialect
+here keeps sqlglot's grammar of queries and data changes and replaces the rest:
+
+* every function call is `Anonymous(this=name, expressions=arguments)`, names as written;
+* CAST, CONVERT and their TRY_ forms are `Convert(this=Var(type text), expression=…, style=…, safe=…)`,
+  PARSE is `Anonymous("PARSE", [value, Var(type text), culture?])`;
+* type arguments stay text for `sqltypes.parse_type`;
+* only SQL Server's own words are keywords.
+
+Trees are cached and shared: nobody may change one.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+from sqlglot import exp
+from sqlglot.dialects.tsql import TSQL
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parsers.tsql import TSQLParser
+from sqlglot.tokens import Token, TokenType
+
+from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
+
+_WORDS: Final = """
+ALL AND ANY AS ASC BEGIN BETWEEN CASE COLLATE CROSS CURRENT_TIMESTAMP CURRENT_USER CUBE DEFAULT DELETE DESC DISTINCT
+ELSE END ESCAPE EXCEPT EXISTS FETCH FIRST FOR FROM FULL HAVING IN INNER INSERT INTERSECT INTO IS JOIN LEFT LIKE MERGE NEXT
+NOT NULL OFFSET ON OPTION OR OUTER OUTPUT OVER PARTITION PERCENT PIVOT RANGE RIGHT ROLLUP ROW ROWS SELECT SESSION_USER
+SET SOME SYSTEM_USER TABLESAMPLE THEN TOP UNION UNPIVOT UPDATE USING VALUES WHEN WHERE WITH XML APPLY
+""".split()
+_PHRASES: Final = ("GROUP BY", "GROUPING SETS", "ORDER BY", "PARTITION BY")
+_OPERATORS: Final = (">=", "<=", "<>", "!=")
+
+_NILADIC: Final = frozenset({"CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "USER"})
+_TWO_WORD_TYPES: Final = frozenset({"PRECISION", "VARYING", "CHAR", "CHARACTER", "TEXT"})
+
+
+class _Parser(TSQLParser):
+    """sqlglot's grammar without its function and type semantics."""
+
+    TERM: ClassVar = {
+        TokenType.DASH: exp.Sub,
+        TokenType.PLUS: exp.Add,
+        TokenType.AMP: exp.BitwiseAnd,
+        TokenType.PIPE: exp.BitwiseOr,
+        TokenType.CARET: exp.BitwiseXor,
+    }
+    BITWISE: ClassVar = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar = {}
+
+    def parse_condition_text(self, tokens: list[Token], sql: str) -> list[exp.Expression | None]:
+        """A scalar expression or a condition, alone."""
+        return self._parse(parse_method=type(self)._parse_disjunction, raw_tokens=tokens, sql=sql)
+
+    def _parse_unary(self) -> Any:
+        this = super()._parse_unary()
+        while this is not None:
+            if self._match(TokenType.COLLATE):
+                this = exp.Collate(this=this, expression=exp.Var(this=self._advance_any() and self._prev.text))
+            elif self._curr and self._curr.text.upper() == "AT":
+                changed = self._parse_at_time_zone(this)
+                if changed is this:
+                    return this
+                this = changed
+            else:
+                return this
+        return this
+
+    def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:
+        return self._parse_atom() or self._parse_column()
+
+    def _parse_function_call(
+        self, functions: Any = None, anonymous: bool = False, optional_parens: bool = True, any_token: bool = False
+    ) -> Any:
+        token = self._curr
+        if not token:
+            return None
+        name, upper = token.text, token.text.upper()
+        plain = token.token_type not in self.INVALID_FUNC_NAME_TOKENS
+        after_dot = self._prev is not None and self._prev.token_type == TokenType.DOT
+        if plain and not after_dot and optional_parens:
+            if upper == "CASE":
+                self._advance()
+                return self._parse_case()
+            if upper in _NILADIC and self._next.token_type != TokenType.L_PAREN:
+                self._advance()
+                return exp.Anonymous(this=upper, expressions=[])
+        if self._next.token_type != TokenType.L_PAREN or token.token_type == TokenType.STRING:
+            return None
+        if token.token_type in self.RESERVED_TOKENS if any_token else token.token_type not in self.FUNC_TOKENS:
+            return None
+        self._advance(2)
+        predicate = self.SUBQUERY_PREDICATES.get(token.token_type) if plain and not after_dot else None
+        if predicate:
+            query = self._parse_select()
+            self._match_r_paren()
+            return predicate(this=query)
+        special = _SPECIAL.get(upper) if plain and not after_dot else None
+        result = special(self) if special else exp.Anonymous(this=name, expressions=self._parse_function_args())
+        self._match_r_paren()
+        return self._parse_window(result)
+
+    def _parse_function_args(self, alias: bool = False) -> Any:
+        if self._match(TokenType.R_PAREN, advance=False):
+            return []
+        return self._parse_csv(self._parse_argument)
+
+    def _parse_argument(self) -> Any:
+        if self._match(TokenType.DISTINCT):
+            return exp.Distinct(expressions=[self._parse_disjunction()])
+        self._match(TokenType.ALL)
+        if self._match(TokenType.DEFAULT):
+            return exp.Var(this="DEFAULT")
+        return self._required(self._parse_disjunction())
+
+    def _parse_for(self) -> Any:
+        if self._match_text_seq("FOR", "XML") or self._match_text_seq("FOR", "JSON"):
+            raise unsupported(f"FOR {self._prev.text.upper()}")
+        return super()._parse_for()
+
+    def _required(self, node: Any) -> Any:
+        if node is None:
+            self.raise_error("Expected an expression")
+        return node
+
+    def _parse_type_text(self) -> exp.Var:
+        parts = [self._name()]
+        while self._match(TokenType.DOT):
+            parts.append("." + self._name())
+        while self._curr and self._curr.token_type == TokenType.VAR and self._curr.text.upper() in _TWO_WORD_TYPES:
+            parts.append(" " + self._name())
+        if self._match(TokenType.L_PAREN):
+            arguments = [self._name()]
+            while self._match(TokenType.COMMA):
+                arguments.append(self._name())
+            self._match_r_paren()
+            parts.append(f"({','.join(arguments)})")
+        return exp.Var(this="".join(parts))
+
+    def _name(self) -> str:
+        if self._curr is None or self._curr.token_type in (TokenType.R_PAREN, TokenType.L_PAREN, TokenType.COMMA):
+            self.raise_error("Expected a type")
+        self._advance()
+        return str(self._prev.text)
+
+    def _parse_cast_call(self, safe: bool) -> exp.Expression:
+        value = self._required(self._parse_disjunction())
+        if not self._match(TokenType.ALIAS):
+            self.raise_error("Expected AS")
+        return exp.Convert(this=self._parse_type_text(), expression=value, safe=safe)
+
+    def _parse_convert_call(self, safe: bool) -> exp.Expression:
+        to = self._parse_type_text()
+        if not self._match(TokenType.COMMA):
+            self.raise_error("Expected ,")
+        value = self._required(self._parse_disjunction())
+        style = self._required(self._parse_disjunction()) if self._match(TokenType.COMMA) else None
+        return exp.Convert(this=to, expression=value, style=style, safe=safe)
+
+    def _parse_parse_call(self, name: str) -> exp.Expression:
+        value = self._required(self._parse_disjunction())
+        if not self._match(TokenType.ALIAS):
+            self.raise_error("Expected AS")
+        arguments = [value, self._parse_type_text()]
+        if self._match(TokenType.USING):
+            arguments.append(self._required(self._parse_disjunction()))
+        return exp.Anonymous(this=name, expressions=arguments)
+
+    def _parse_trim_call(self) -> exp.Expression:
+        side = "BOTH"
+        if self._curr.text.upper() in ("LEADING", "TRAILING", "BOTH"):
+            side = self._curr.text.upper()
+            self._advance()
+        value = self._required(self._parse_disjunction())
+        if not self._match(TokenType.FROM):
+            return exp.Anonymous(this="TRIM", expressions=[value])
+        return exp.Anonymous(
+            this={"BOTH": "TRIM", "LEADING": "LTRIM", "TRAILING": "RTRIM"}[side],
+            expressions=[self._required(self._parse_disjunction()), value],
+        )
+
+
+_SPECIAL: Final[dict[str, Callable[[_Parser], exp.Expression]]] = {
+    "CAST": lambda parser: parser._parse_cast_call(safe=False),
+    "TRY_CAST": lambda parser: parser._parse_cast_call(safe=True),
+    "CONVERT": lambda parser: parser._parse_convert_call(safe=False),
+    "TRY_CONVERT": lambda parser: parser._parse_convert_call(safe=True),
+    "PARSE": lambda parser: parser._parse_parse_call("PARSE"),
+    "TRY_PARSE": lambda parser: parser._parse_parse_call("TRY_PARSE"),
+    "TRIM": lambda parser: parser._parse_trim_call(),
+}
+
+
+class Dialect(TSQL):
+    """T-SQL as the stand-in reads it."""
+
+    INTERSECT_BINDS_TIGHTER_THAN_UNION_AND_EXCEPT = True
+
+    class Tokenizer(TSQL.Tokenizer):
+        """Only SQL Server's own keywords."""
+
+        QUOTES: ClassVar = ["'"]
+        KEYWORDS: ClassVar = {
+            **{word: TSQL.Tokenizer.KEYWORDS[word] for word in (*_WORDS, *_PHRASES, *_OPERATORS)},
+            "!<": TokenType.GTE,
+            "!>": TokenType.LTE,
+        }
+        COMMANDS: ClassVar = set()
+
+    Parser = _Parser
+
+
+_DIALECT: Final = Dialect()
+
+_ESCAPES: Final = re.compile(
+    r"""(?P<skip>'(?:[^']|'')*'|\[(?:[^\]]|\]\])*\]|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/)"""
+    r"""|\{\s*(?P<kind>ts|d|t|guid)\s*(?P<text>'(?:[^']|'')*')\s*\}"""
+    r"""|\{\s*fn\b(?P<open>)"""
+    r"""|(?P<close>\})"""
+    r"""|(?<![\w$@#\]"])\$(?P<money>\d+(?:\.\d*)?|\.\d+)""",
+    re.IGNORECASE | re.DOTALL,
+)
+_LITERAL_TYPES: Final = {"ts": "datetime", "d": "datetime", "t": "datetime", "guid": "uniqueidentifier"}
+
+
+def _plain(text: str) -> str:
+    """Replace ODBC escapes and money literals by what they stand for."""
+    if "{" not in text and "$" not in text:
+        return text
+
+    def replacement(found: re.Match[str]) -> str:
+        if found["skip"] is not None:
+            return found["skip"]
+        if found["kind"] is not None:
+            return f"CAST({found['text']} AS {_LITERAL_TYPES[found['kind'].lower()]})"
+        if found["money"] is not None:
+            return f"CAST({found['money']} AS money)"
+        return " "
+
+    return _ESCAPES.sub(replacement, text)
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        return _DIALECT.tokenize(text)
+    except TokenError as error:
+        raise SqlError(105, f"Unclosed quotation mark or comment in '{text[-60:]}'.", 15) from error
+
+
+def _one(trees: list[exp.Expression | None]) -> exp.Expression:
+    if len(trees) != 1 or trees[0] is None:
+        raise syntax_error(";" if len(trees) > 1 else "")
+    return trees[0]
+
+
+def _run(parse: Callable[[_Parser, list[Token], str], list[exp.Expression | None]], text: str) -> exp.Expression:
+    plain = _plain(text)
+    tokens = _tokens(plain)
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    try:
+        return _one(parse(_DIALECT.parser(), tokens, plain))
+    except ParseError as error:
+        near = str((error.errors[0].get("highlight") if error.errors else "") or "")
+        raise syntax_error(near) from error
+    except RecursionError as error:
+        raise SqlError(191, "Some part of your SQL statement is nested too deeply.", 15) from error
+
+
+@lru_cache(maxsize=2000)
+def parse_expression_tree(text: str) -> exp.Expression:
+    """Parse a scalar expression or a condition.
+
+    Raises:
+        SqlError: 102 with the token at fault, 105 for an unclosed quotation mark.
+    """
+    return _run(_Parser.parse_condition_text, text)
+
+
+@lru_cache(maxsize=2000)
+def parse_statement(text: str) -> exp.Expression:
+    """Parse a query or a data-changing statement (INSERT, UPDATE, DELETE, MERGE) that sqlglot's grammar covers.
+
+    Raises:
+        SqlError: 102, 105.
+    """
+    tree = _run(_Parser.parse, text)
+    if isinstance(tree, exp.Command):
+        raise unsupported(f"the statement {tree.name}")
+    return tree
+
+
+def parse_select(text: str) -> exp.Expression:
+    """Parse a query: SELECT, WITH … SELECT, set operations.
+
+    Raises:
+        SqlError: 102 when it is something else or wrong, 105.
+    """
+    tree = parse_statement(text)
+    if not isinstance(tree, exp.Query):
+        raise syntax_error(text.split(None, 1)[0] if text.strip() else "")
+    return tree

@@ -1,0 +1,102 @@
+"""The scalar functions a T-SQL expression may call, by name.
+
+Other rooms add theirs with `define` at import time, dotted names included
+(`sys.fn_cdc_get_max_lsn`). An implementation works on stored values; what it must know of
+the place that calls it (argument types, result type, database prefix) comes in a `Call`.
+
+A compiled call reaches Python through one SQLite function per determinism class, whose
+first argument is a *specification text* such as `len|nvarchar(30)|>int`. The text carries
+everything, so SQLite text that was stored (a computed column, a check) works in a later process.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cdc_assets.standin.catalog import fold
+from cdc_assets.standin.sqltypes import SqlType, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One place that calls a function.
+
+    Args:
+        types: of the arguments, in order.
+        returns: type of the result.
+        database: prefix as written (`db` in `db.sys.fn_x()`), empty when there was none.
+    """
+
+    types: tuple[SqlType, ...]
+    returns: SqlType
+    database: str = ""
+
+
+Rule = Callable[[Sequence[SqlType]], SqlType]
+"""Result type from argument types."""
+
+Implementation = Callable[..., Value]
+"""`implementation(call, *values)`, or `implementation(context, call, *values)` when it needs the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A defined scalar function."""
+
+    name: str
+    returns: SqlType | Rule
+    minimum: int
+    maximum: int
+    implementation: Implementation
+    needs_context: bool = False
+    deterministic: bool = True
+    strict: bool = True
+    """NULL in any argument gives NULL without a call."""
+    nullable: bool = True
+    arguments: tuple[SqlType | None, ...] = ()
+    """Types to which arguments are converted first; None leaves one as it is; the last entry repeats."""
+
+    def result(self, types: Sequence[SqlType]) -> SqlType:
+        """Type of the result for these argument types."""
+        return self.returns if isinstance(self.returns, SqlType) else self.returns(types)
+
+
+_FUNCTIONS: Final[dict[str, Function]] = {}
+
+
+def define(
+    name: str,
+    returns: SqlType | Rule,
+    minimum: int,
+    maximum: int,
+    implementation: Implementation,
+    needs_context: bool = False,
+    *,
+    deterministic: bool | None = None,
+    strict: bool = True,
+    nullable: bool = True,
+    arguments: Sequence[SqlType | None] = (),
+) -> None:
+    """Make a scalar function known to the compiler.
+
+    Args:
+        name: as called, without database prefix; letter case does not matter. May hold a schema (`sys.fn_x`).
+        returns: result type, or a rule that computes it from the argument types.
+        minimum: least number of arguments (fewer or more than allowed is error 174).
+        maximum: largest number of arguments; -1 means any number.
+        implementation: see `Implementation`; raise `SqlError` to fail the statement.
+        needs_context: pass the `SessionContext` of the connection first.
+        deterministic: same arguments, same result for the whole statement; default: not `needs_context`.
+        strict: NULL in, NULL out, without a call.
+        nullable: whether the result can be NULL for non-NULL arguments.
+        arguments: types to which arguments are converted implicitly before the call; None: as it is.
+    """
+    _FUNCTIONS[fold(name)] = Function(
+        name, returns, minimum, maximum, implementation, needs_context,
+        not needs_context if deterministic is None else deterministic, strict, nullable, tuple(arguments),
+    )  # fmt: skip
+
+
+def find(name: str) -> Function | None:
+    """The function of that name, or None."""
+    return _FUNCTIONS.get(fold(name))
