@@ -30,14 +30,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dagster_pyspark import LazyPySparkResource
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pydantic import Field, PrivateAttr
-from pyspark import cloudpickle
+from pyspark import SparkContext, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.types import BinaryType
 
 from cdc_assets.errors import ConfigurationError, RetryableError
+from resources.spark_archive import default_class_archive
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -92,12 +94,19 @@ class SparkTaskRunner:
         execute = udf(lambda index: _attempt(payloads[index]), BinaryType(), useArrow=False).asNondeterministic()
         try:
             rows = frame.select("id", execute("id").alias("outcome")).collect()
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise SparkTaskError(
-                f"A Spark job of {len(payloads)} tasks broke: {str(error).splitlines()[0]}. "
+                f"A Spark job of {len(payloads)} tasks broke: {_summary(error)}. "
                 "Next: look for a killed Python worker or lost executor in Spark's log; the window is repeated."
             ) from error
         return [_result(bytes(row["outcome"])) for row in sorted(rows, key=lambda row: row["id"])]
+
+
+def _summary(error: Exception) -> str:
+    """The telling line of a JVM error: the deepest cause that it names first, else its own first line."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    causes = [line.partition("Exception: ")[2] for line in lines if "SparkException: " in line]
+    return (causes[-1] if causes else lines[0]).rstrip(".")
 
 
 def _attempt(payload: bytes) -> bytes:
@@ -147,7 +156,9 @@ class SparkResource(LazyPySparkResource):
     remote: str = Field(default="", description="Spark Connect address such as sc://host:15002.")
     driver_memory: str = Field(default="1g", description="Heap of the local JVM; rows do not pass through it.")
     tasks: int = Field(default=0, description="Tasks that run at once; 0 asks: local cores, or Spark's default.")
-    class_archive: str = Field(default="", description="AppCDS archive; used if the file is there (`make setup`).")
+    class_archive: str = Field(
+        default_factory=default_class_archive, description="AppCDS archive of the local JVM; used if the file is there."
+    )
     spark_config: dict[str, Any] = Field(default={}, description="Further Spark properties; they win.")
     _spark_session: SparkSession | None = PrivateAttr(default=None)
 
@@ -192,6 +203,21 @@ class SparkResource(LazyPySparkResource):
             inside = self.master.partition("[")[2].rstrip("]").split(",")[0] or "1"
             return os.cpu_count() or 1 if inside == "*" else int(inside)
         return int(self.spark_session.range(1).sparkSession.conf.get("spark.default.parallelism", "4"))
+
+    def stop(self, wait_s: float = 30) -> None:
+        """End a local session and its JVM. A Connect session stays: stopping it would close its id for good.
+
+        Without this the JVM ends with the Python process, a moment after it.
+        """
+        session, self._spark_session = self._spark_session, None
+        if session is None or self.remote:
+            return
+        gateway = session.sparkContext._gateway
+        session.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(wait_s)
+        SparkContext._gateway = SparkContext._jvm = None
 
     def runner(self) -> SparkTaskRunner:
         """The task runner of this session."""

@@ -70,3 +70,7 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
     echo "$wanted" > "$stamp"
 fi
+if [ ! -e .venv/spark-*.jsa ] 2>/dev/null; then
+    say "Archiving the JVM classes that Spark loads (once, half a minute; halves every later start)"
+    .venv/bin/python -m resources.spark_archive >/dev/null 2>&1 || say "No archive was made; Spark starts all the same"
+fi

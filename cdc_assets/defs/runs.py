@@ -1,0 +1,52 @@
+"""What Dagster's run storage says about the runs of a capture.
+
+Runs are told by the assets they were asked for and by their job, not by tags
+alone, so that a run started by hand in the web pages counts as well.
+"""
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+import dagster as dg
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
+
+WAITING = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED]
+ACTIVE = [*WAITING, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+
+FAILURE_REASON_TAG = "dagster/failure_reason"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRuns:
+    """The runs that write to one capture.
+
+    Args:
+        jobs: names of its jobs.
+        assets: keys of the assets that its jobs write.
+    """
+
+    jobs: frozenset[str]
+    assets: frozenset[dg.AssetKey]
+
+    def concerns(self, run: DagsterRun) -> bool:
+        """Whether the run writes to this capture."""
+        return run.job_name in self.jobs or bool(self.assets & (run.asset_selection or frozenset()))
+
+    def active(self, instance: DagsterInstance) -> Sequence[DagsterRun]:
+        """Runs that wait or work."""
+        return [run for run in instance.get_runs(RunsFilter(statuses=ACTIVE)) if self.concerns(run)]
+
+    def waiting(self, instance: DagsterInstance, assets: Set[dg.AssetKey], jobs: Set[str]) -> bool:
+        """Whether a run of these jobs or for some of these assets is in the queue."""
+        queued = instance.get_runs(RunsFilter(statuses=WAITING))
+        return any(run.job_name in jobs or assets & (run.asset_selection or set()) for run in queued)
+
+    def finished(self, instance: DagsterInstance, limit: int) -> Sequence[dg.RunRecord]:
+        """The newest ended runs, newest first, among the capture's jobs."""
+        records = [
+            record
+            for job in sorted(self.jobs)
+            for record in instance.get_run_records(RunsFilter(job_name=job), limit=limit)
+            if record.dagster_run.is_finished
+        ]
+        return sorted(records, key=lambda record: record.storage_id, reverse=True)[:limit]

@@ -1,0 +1,25 @@
+"""Fixtures for all tests."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from resources.spark import SparkResource, SparkTaskRunner
+
+
+@pytest.fixture(scope="session")
+def spark_resource() -> "Iterator[SparkResource]":
+    """One small local Spark for the whole test run."""
+    from resources.spark import SparkResource
+
+    resource = SparkResource(master="local[2]")
+    yield resource
+    resource.stop()
+
+
+@pytest.fixture(scope="session")
+def runner(spark_resource: "SparkResource") -> "SparkTaskRunner":
+    """The task runner of that Spark."""
+    return spark_resource.runner()

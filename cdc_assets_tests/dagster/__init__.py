@@ -1,0 +1,1 @@
+"""Definitions, sensors, checks and in-process runs."""

@@ -1,0 +1,1 @@
+"""Spark as task runner, and IO managers on Spark data frames."""

@@ -1,0 +1,113 @@
+"""One Spark job per call, one task per item, errors with their class."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.errors import ConfigurationError, ConnectionLostError, GapError
+from resources.spark import ATTEMPTS, SparkResource, SparkTaskError, SparkTaskRunner
+
+pytestmark = pytest.mark.spark
+
+
+class UnpicklableError(Exception):
+    """Holds something that no pickle takes."""
+
+    def __init__(self) -> None:
+        super().__init__("no way")
+        self.lock = threading.Lock()
+
+
+def test_results_come_in_task_order(runner: SparkTaskRunner) -> None:
+    assert runner.run(lambda task: task * task, range(7)) == [0, 1, 4, 9, 16, 25, 36]
+
+
+def test_no_tasks_start_no_session() -> None:
+    def session() -> None:
+        raise AssertionError("a session was asked for")
+
+    assert SparkTaskRunner(session, 2).run(lambda task: task, []) == []
+
+
+def test_tasks_run_in_parallel_in_worker_processes(runner: SparkTaskRunner) -> None:
+    pids = runner.run(lambda _: os.getpid(), range(8))
+    assert os.getpid() not in pids
+    assert 1 <= len(set(pids)) <= 8
+
+
+def test_error_keeps_class_attributes_and_message(runner: SparkTaskRunner) -> None:
+    def fail(task: int) -> None:
+        if task == 1:
+            raise ConfigurationError("colour", "blu", "red or blue", "correct it")
+
+    with pytest.raises(ConfigurationError, match=r"colour 'blu' is not valid: expected red or blue") as caught:
+        runner.run(fail, [0, 1, 2])
+    assert caught.value.hint == "correct it"
+    assert "in fail" in caught.value.__notes__[0]
+
+
+def test_first_error_in_task_order_wins(runner: SparkTaskRunner) -> None:
+    def fail(task: int) -> None:
+        raise GapError(f"table{task}", "a", "b")
+
+    with pytest.raises(GapError, match="table3"):
+        runner.run(fail, [3, 1, 2])
+
+
+def test_error_that_cannot_be_pickled_travels_as_text(runner: SparkTaskRunner) -> None:
+    def fail(_: int) -> None:
+        raise UnpicklableError
+
+    with pytest.raises(RuntimeError, match="UnpicklableError: no way"):
+        runner.run(fail, [0])
+
+
+def test_retryable_error_is_tried_again_in_the_task(runner: SparkTaskRunner, tmp_path: Path) -> None:
+    def flaky(directory: str) -> int:
+        tries = len(list(Path(directory).iterdir()))
+        (Path(directory) / str(tries)).touch()
+        if tries + 1 < ATTEMPTS:
+            raise ConnectionLostError("the server went away")
+        return tries + 1
+
+    assert runner.run(flaky, [str(tmp_path)]) == [ATTEMPTS]
+
+
+def test_retryable_error_that_stays_is_raised_as_it_is(runner: SparkTaskRunner) -> None:
+    def fail(_: int) -> None:
+        raise ConnectionLostError("the server is gone")
+
+    with pytest.raises(ConnectionLostError, match="the server is gone"):
+        runner.run(fail, [0])
+
+
+def test_a_killed_worker_is_a_retryable_error_and_the_session_goes_on(runner: SparkTaskRunner) -> None:
+    def die(_: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(SparkTaskError, match="Python worker exited unexpectedly") as caught:
+        runner.run(die, [0])
+    assert caught.value.retryable
+    assert runner.run(lambda task: task + 1, [1]) == [2]
+
+
+def test_large_tasks_and_results_pass(runner: SparkTaskRunner) -> None:
+    blob = bytes(3_000_000)
+    assert [len(result) for result in runner.run(lambda task: task + b"!", [blob, blob])] == [3_000_001] * 2
+
+
+@pytest.mark.parametrize(("master", "expected"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2)])
+def test_parallelism_of_a_local_master_needs_no_session(master: str, expected: int) -> None:
+    assert SparkResource(master=master).parallelism() == expected
+
+
+def test_own_properties_win_and_connect_gets_only_session_properties() -> None:
+    local = SparkResource(spark_config={"spark.sql.shuffle.partitions": 9}).properties()
+    assert local["spark.sql.shuffle.partitions"] == "9"
+    assert local["spark.sql.session.timeZone"] == "UTC"
+    connect = SparkResource(remote="sc://somewhere:15002").properties()
+    assert connect
+    assert all(name.startswith("spark.sql.") for name in connect)
