@@ -1,0 +1,94 @@
+"""Key ranges as T-SQL: how a bound leaves the server as text and comes back as the column's own type.
+
+Comparison is always the server's, with the column's own type and collation: strings compare differently in
+Python, and so do uniqueidentifiers. Styles are those of CAST and CONVERT, chosen so that the text holds the whole
+value: 126 for dates and times, 3 for floats (17 digits), 2 for money (four decimals), 1 for binary (0x…).
+https://learn.microsoft.com/en-us/sql/t-sql/functions/cast-and-convert-transact-sql
+"""
+
+import re
+
+from cdc_assets.core.identifiers import quote
+from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.errors import InvalidValueError
+
+_STYLES = dict.fromkeys(("date", "time", "datetime", "datetime2", "smalldatetime", "datetimeoffset"), 126)
+_STYLES |= dict.fromkeys(("float", "real"), 3)
+_STYLES |= dict.fromkeys(("money", "smallmoney"), 2)
+_STYLES |= dict.fromkeys(("binary", "varbinary", "timestamp", "rowversion"), 1)
+
+_PLAIN = frozenset({"bit", "tinyint", "smallint", "int", "bigint", "decimal", "numeric", "uniqueidentifier"})
+_CODE_PAGE = frozenset({"char", "varchar"})
+_LENGTH = _CODE_PAGE | {"nchar", "nvarchar", "binary", "varbinary"}
+_SCALE = frozenset({"time", "datetime2", "datetimeoffset"})
+_COLLATION = re.compile(r"\w{1,128}\Z", re.ASCII)
+
+
+def can_bound(column: Column) -> bool:
+    """Whether values of the column can be range bounds: they go to text and back unchanged."""
+    return column.type_name in _STYLES or column.type_name in _PLAIN or column.type_name in _LENGTH
+
+
+def type_text(column: Column) -> str:
+    """The column's type as a declaration writes it, such as `decimal(18,2)`; alias types as their base type."""
+    name = "binary(8)" if column.type_name in ("timestamp", "rowversion") else column.type_name
+    if name in _LENGTH:
+        return f"{name}({'max' if column.length in (None, -1) else column.length})"
+    if name in ("decimal", "numeric"):
+        return f"{name}({column.precision},{column.scale})"
+    if name in _SCALE and column.scale is not None:
+        return f"{name}({column.scale})"
+    return name
+
+
+def to_text(column: Column, expression: str) -> str:
+    """T-SQL that gives an expression of the column's type as text."""
+    style = _STYLES.get(column.type_name)
+    if style == 1:
+        return f"CONVERT(varchar(max), CONVERT(varbinary(max), {expression}), 1)"
+    return f"CONVERT(nvarchar(max), {expression}{f', {style}' if style else ''})"
+
+
+def from_text(column: Column, parameter: str = "?") -> str:
+    """T-SQL that turns a text parameter into the column's own type.
+
+    Raises:
+        InvalidValueError: the catalogue's collation name is none.
+    """
+    if column.type_name in _CODE_PAGE and column.collation:
+        if not _COLLATION.match(column.collation):
+            raise InvalidValueError("collation", column.collation, "a collation name", "check sys.columns")
+        return f"CONVERT({type_text(column)}, {parameter} COLLATE {column.collation})"
+    style = _STYLES.get(column.type_name)
+    return f"CONVERT({type_text(column)}, {parameter}{f', {style}' if style else ''})"
+
+
+def where(schema: TableSchema, key_range: KeyRange) -> tuple[str, tuple[str, ...]]:
+    """Condition and parameters that select a range's rows.
+
+    Args:
+        schema: the table; its column has the type to compare with.
+        key_range: a range of the leading key column. A NULL sorts before every value, so it is in the range that is
+            open below.
+
+    Returns:
+        A condition without WHERE, empty if the range is the whole table, and its parameters in order.
+
+    Raises:
+        InvalidValueError: the range's column is none of the table.
+    """
+    if key_range.column is None or (key_range.low is None and key_range.high is None):
+        return "", ()
+    column = schema.column(key_range.column)
+    if column is None:
+        raise InvalidValueError(
+            "key range column", key_range.column, f"a column of {schema.table}", "plan ranges again"
+        )
+    name, bound = quote(column.name), from_text(column)
+    if key_range.low is None and key_range.high is not None:
+        below = f"{name} < {bound}"
+        return (f"({below} OR {name} IS NULL)" if column.nullable else below), (key_range.high,)
+    if key_range.high is None and key_range.low is not None:
+        return f"{name} >= {bound}", (key_range.low,)
+    return f"{name} >= {bound} AND {name} < {bound}", (str(key_range.low), str(key_range.high))

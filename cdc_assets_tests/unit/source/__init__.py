@@ -1,0 +1,1 @@
+"""The SQL Server adapters without a server: texts, rows, errors."""

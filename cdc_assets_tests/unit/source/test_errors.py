@@ -1,0 +1,175 @@
+"""Every class of driver error maps to one of ours, and no password gets out."""
+
+import inspect
+
+import mssql_python
+import pyodbc
+import pytest
+from mssql_python import exceptions as mssql_errors
+
+from cdc_assets.config.settings import ConnectionSettings
+from cdc_assets.errors import (
+    CdcError,
+    ConfigurationError,
+    ConnectionLostError,
+    LoginError,
+    PreflightError,
+    QueryError,
+    ServerBusyError,
+)
+from resources import bulk, sqlserver_session
+from resources.sqlserver_errors import BUSY, LOGIN, LOST, NO_CDC, PERMISSION, clean, number_in, redact, to_cdc_error
+
+SETTINGS = ConnectionSettings(host="db", user="reader", password="p;w}d", databases=("Sales",))
+DRIVER = "[Microsoft][ODBC Driver 18 for SQL Server][ODBC Driver 18 for SQL Server]"
+
+
+def odbc(state: str, text: str, number: int = 0) -> pyodbc.Error:
+    return pyodbc.Error(state, f"[{state}] {DRIVER}[SQL Server]{text} ({number}) (SQLExecDirectW)")
+
+
+PYODBC_CLASSES = [kind for kind in vars(pyodbc).values() if inspect.isclass(kind) and issubclass(kind, pyodbc.Error)]
+MSSQL_CLASSES = [
+    kind for kind in vars(mssql_errors).values() if inspect.isclass(kind) and issubclass(kind, mssql_errors.Error)
+]
+
+
+@pytest.mark.parametrize("kind", PYODBC_CLASSES, ids=lambda kind: kind.__name__)
+def test_every_pyodbc_class_maps(kind: type[pyodbc.Error]) -> None:
+    assert isinstance(sqlserver_session.translate(kind("HY000", "[HY000] x (0) (SQLFetch)"), SETTINGS), CdcError)
+    assert isinstance(sqlserver_session.translate(kind("only a text"), SETTINGS), QueryError)
+    assert isinstance(sqlserver_session.translate(kind(), SETTINGS), QueryError)
+
+
+@pytest.mark.parametrize("kind", MSSQL_CLASSES, ids=lambda kind: kind.__name__)
+def test_every_mssql_python_class_maps(kind: type[mssql_errors.Error]) -> None:
+    error = bulk.translate(kind("General error", "[Microsoft][ODBC Driver 18 for SQL Server]x"), SETTINGS)
+    assert isinstance(error, QueryError)
+    assert "db:1433" in str(error)
+
+
+def test_all_classes_were_found() -> None:
+    assert {kind.__name__ for kind in PYODBC_CLASSES} >= {"OperationalError", "ProgrammingError", "InterfaceError"}
+    assert {kind.__name__ for kind in MSSQL_CLASSES} >= {"OperationalError", "ProgrammingError", "InterfaceError"}
+    assert issubclass(mssql_python.Error, mssql_errors.Exception)
+
+
+NUMBERS = [
+    (BUSY, ServerBusyError),
+    (LOST, ConnectionLostError),
+    (LOGIN, LoginError),
+    (PERMISSION, PreflightError),
+    (NO_CDC, PreflightError),
+    (frozenset({102, 207, 208, 313, 2627}), QueryError),
+]
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(number, kind) for numbers, kind in NUMBERS for number in sorted(numbers)]
+)
+def test_server_numbers(number: int, expected: type[CdcError]) -> None:
+    error = sqlserver_session.translate(odbc("42000", "Something.", number), SETTINGS)
+    assert type(error) is expected
+    assert "Something." in str(error)
+    if isinstance(error, QueryError):
+        assert error.number == number
+
+
+@pytest.mark.parametrize(
+    ("state", "text", "expected"),
+    [
+        ("08S01", "TCP Provider: Error code 0x68", ConnectionLostError),
+        ("08001", "TCP Provider: Error code 0x2749", ConnectionLostError),
+        ("HYT01", "Connection timeout expired", ConnectionLostError),
+        ("HYT00", "Login timeout expired", ConnectionLostError),
+        ("HYT00", "Query timeout expired", ServerBusyError),
+        ("HY008", "Operation canceled", ServerBusyError),
+        ("40001", "Serialization failure", ServerBusyError),
+        ("28000", "Login refused somehow", LoginError),
+        ("08001", "SSL Provider: certificate verify failed", LoginError),
+        ("08001", "Encryption not supported on SQL Server", LoginError),
+        ("01000", "[unixODBC][Driver Manager]Can't open lib 'x' : file not found", ConfigurationError),
+        ("IM002", "[unixODBC][Driver Manager]Data source name not found", ConfigurationError),
+        ("HY000", "anything", QueryError),
+    ],
+)
+def test_driver_states(state: str, text: str, expected: type[CdcError]) -> None:
+    assert type(sqlserver_session.translate(odbc(state, text), SETTINGS)) is expected
+
+
+@pytest.mark.parametrize(
+    ("state", "text", "expected"),
+    [
+        ("08001", "[Microsoft][ODBC Driver 18 for SQL Server]TCP Provider: Error code 0x2749", ConnectionLostError),
+        ("08S01", "[Microsoft][ODBC Driver 18 for SQL Server]Communication link failure", ConnectionLostError),
+        ("HYT00", "[Microsoft][ODBC Driver 18 for SQL Server]Query timeout expired", ServerBusyError),
+        ("28000", "[Microsoft][ODBC Driver 18 for SQL Server]Login failed for user 'reader'.", LoginError),
+        (
+            "42000",
+            '[Microsoft][ODBC Driver 18 for SQL Server]Cannot open database "x" requested by the login.',
+            LoginError,
+        ),
+        (
+            "40001",
+            "[Microsoft][ODBC Driver 18 for SQL Server]Transaction (Process ID 5) was deadlocked on lock resources",
+            ServerBusyError,
+        ),
+        ("HY000", "[Microsoft][ODBC Driver 18 for SQL Server]Lock request time out period exceeded.", ServerBusyError),
+        ("42S02", "[Microsoft][ODBC Driver 18 for SQL Server]Invalid object name 'cdc.change_tables'.", QueryError),
+        (
+            "42000",
+            "[Microsoft][ODBC Driver 18 for SQL Server]The SELECT permission was denied on the object 't'.",
+            PreflightError,
+        ),
+    ],
+)
+def test_mssql_python_states(state: str, text: str, expected: type[CdcError]) -> None:
+    original = mssql_errors.sqlstate_to_exception(state, text)
+    assert type(bulk.translate(original, SETTINGS)) is expected
+
+
+def test_mssql_python_numbers_by_text() -> None:
+    error = bulk.translate(
+        mssql_errors.ProgrammingError("x", "[Microsoft][ODBC Driver 18 for SQL Server]Invalid object name 'a'."),
+        SETTINGS,
+    )
+    assert isinstance(error, QueryError)
+    assert error.number == 208
+
+
+def test_errors_that_are_no_dbapi_errors() -> None:
+    assert isinstance(bulk.translate(RuntimeError("fetch failed"), SETTINGS), QueryError)
+    with pytest.raises(ValueError) as error:  # the driver package stumbles over its own prefix: bulk catches this too
+        mssql_errors.OperationalError("x", "[Microsoft]no second bracket")
+    assert isinstance(bulk.translate(error.value, SETTINGS), QueryError)
+    parse = mssql_errors.ConnectionStringParseError(["Unknown keyword", "PWD=p;w}d"])
+    assert "p;w}d" not in str(bulk.translate(parse, SETTINGS))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Server={db};PWD={p;w}}d};Encrypt={no}",
+        "server=db;pwd=secret1;x=y",
+        "Password = secret1",
+        "it said p;w}d to me",
+    ],
+)
+def test_passwords_are_hidden(text: str) -> None:
+    shown = redact(text, ("p;w}d", ""))
+    assert "w}}d" not in shown
+    assert "secret1" not in shown
+    assert "p;w}d" not in shown
+    assert "***" in shown
+
+
+def test_redaction_reaches_every_message() -> None:
+    for state in ("08001", "28000", "HYT00", "42000", "01000"):
+        error = to_cdc_error(state, f"[{state}] Can't open p;w}}d (0) (SQLDriverConnect)", "db", (SETTINGS.password,))
+        assert "p;w}d" not in str(error)
+
+
+def test_layers_are_not_shown() -> None:
+    assert clean(f"[28000] {DRIVER}[SQL Server]Login failed.") == "Login failed."
+    assert number_in(f"[42000] {DRIVER}x (0) (SQLx); [42000] y (208) (SQLx)") == 208
+    assert number_in("no number") is None

@@ -1,0 +1,102 @@
+"""Catalogue rows become core values; windows are cut at commits only."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from resources.sqlserver_rows import column_of, commit_time, cut, instances_of, schema_of
+
+TABLE = TableId("Sales", "dbo", "t")
+
+
+def row(name: str, base: str, declared: str | None = None, size: int = 4, **more: object) -> tuple[object, ...]:
+    values = {
+        "precision": 0,
+        "scale": 0,
+        "nullable": True,
+        "identity": False,
+        "computed": False,
+        "default": None,
+    } | more
+    return (7, 1, name, base, declared or base, size, *values.values(), more.get("collation"))[:13]
+
+
+@pytest.mark.parametrize(
+    ("given_row", "expected"),
+    [
+        (row("c", "nvarchar", size=80), {"length": 40}),
+        (row("c", "nvarchar", size=-1), {"length": -1}),
+        (row("c", "varchar", size=80), {"length": 80}),
+        (row("c", "varbinary", size=-1), {"length": -1}),
+        (row("c", "text", size=16), {"length": None}),
+        (row("c", "int"), {"length": None, "precision": None, "scale": None}),
+        (row("c", "decimal", precision=18, scale=2), {"precision": 18, "scale": 2}),
+        (row("c", "datetime2", precision=27, scale=7), {"precision": None, "scale": 7}),
+        (row("c", "money", precision=19, scale=4), {"precision": None, "scale": None}),
+        (row("c", "nvarchar", "Phone", size=40), {"alias": "Phone", "type_name": "nvarchar"}),
+        (row("c", "nvarchar", "sysname", size=256), {"alias": "sysname", "length": 128}),
+        (row("c", "hierarchyid"), {"alias": None, "type_name": "hierarchyid"}),
+    ],
+)
+def test_columns(given_row: tuple[object, ...], expected: dict[str, object]) -> None:
+    column = column_of(given_row)
+    for name, value in expected.items():
+        assert getattr(column, name) == value
+
+
+def test_first_unique_index_is_the_key() -> None:
+    schema = schema_of(TABLE, [row("a", "int")], [(3, "b"), (3, "a"), (5, "c")])
+    assert schema.key == ("b", "a")
+    assert schema_of(TABLE, [row("a", "int")], []).key == ()
+    assert schema.object_id == 7
+
+
+def test_instances() -> None:
+    early, late = bytes(9) + b"\1", bytes(9) + b"\2"
+    old, new = datetime(2026, 1, 1), datetime(2026, 1, 2)  # noqa: DTZ001
+    tables = [
+        (12, 7, "dbo", "t", "dbo_t_b", late, new),
+        (11, 7, "dbo", "t", "dbo_t_a", early, old),
+        (13, 7, "dbo", "t", "dbo_t_again", late, old),
+        (14, 8, None, None, "gone", early, old),
+    ]
+    columns = [(11, "a"), (11, "b"), (12, "a"), (12, "c")]
+    found = instances_of("Sales", tables, columns)
+    assert [(instance.name, instance.columns) for instance in found] == [
+        ("dbo_t_a", ("a", "b")),
+        ("dbo_t_b", ("a", "c")),
+    ]
+
+
+def test_commit_time_takes_the_servers_offset() -> None:
+    assert commit_time(datetime(2026, 1, 1, 12), 90) == datetime(2026, 1, 1, 10, 30, tzinfo=UTC)  # noqa: DTZ001
+    assert commit_time(datetime(2026, 1, 1, 12), -60).utcoffset() == timedelta(hours=-1)  # noqa: DTZ001
+
+
+COUNTS = st.lists(st.integers(1, 1000), max_size=40)
+
+
+@given(COUNTS, st.integers(1, 12))
+def test_cut_covers_the_window_in_order_and_balances(counts: list[int], slices: int) -> None:
+    commits = [(Lsn.from_int(10 * place), rows) for place, rows in enumerate(counts, 1)]
+    until = Lsn.from_int(10 * len(counts) + 5)
+    bounds = cut(commits, until, slices)
+    assert bounds == sorted(set(bounds))
+    assert bounds[-1] == until
+    assert len(bounds) <= slices
+    assert set(bounds[:-1]) <= {lsn for lsn, _ in commits}
+    share = sum(counts) / slices
+    low = Lsn.from_int(0)
+    for bound in bounds:
+        part = sum(rows for lsn, rows in commits if low < lsn <= bound)
+        assert part <= share + max(counts, default=0)
+        low = bound
+
+
+def test_cut_of_equal_commits_is_even() -> None:
+    commits = [(Lsn.from_int(place), 1) for place in range(1, 101)]
+    assert [int(lsn) for lsn in cut(commits, Lsn.from_int(100), 4)] == [25, 50, 75, 100]

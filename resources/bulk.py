@@ -1,0 +1,117 @@
+"""Rows as Arrow through mssql-python, inside whatever process asks: a Spark task or the driver.
+
+Reading is repeatable as a whole, never in part: only the connect is retried here; an error in mid-stream reaches the
+task, whose slice is read again from its start. Every type is exact except where the Arrow reader is not (measured):
+it gives microseconds, so statements select datetime2(7), time(7) and datetimeoffset as text or ticks.
+"""
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import mssql_python
+import pyarrow as pa
+from mssql_python.exceptions import ConnectionStringParseError, sqlstate_to_exception
+
+from cdc_assets.config.settings import ConnectionSettings, IsolationMode
+from cdc_assets.errors import CdcError
+from resources.sqlserver_driver import connection_string, keywords
+from resources.sqlserver_errors import redact, to_cdc_error
+from resources.sqlserver_queries import isolation_level
+from resources.sqlserver_session import server_name
+
+CONNECT_ATTEMPTS = 4
+FIRST_WAIT_S = 0.2
+
+_STATES = (
+    "08001",
+    "08003",
+    "08004",
+    "08007",
+    "08S01",
+    "28000",
+    "40001",
+    "HYT00",
+    "HYT01",
+    "HY008",
+    "IM002",
+    "IM003",
+    "IM004",
+)
+_STATE_OF = {sqlstate_to_exception(state, "").driver_error: state for state in _STATES}
+"""mssql-python turns a SQLSTATE into a text; this turns it back."""
+
+_ERRORS = (mssql_python.Error, ConnectionStringParseError, RuntimeError, ValueError)
+"""What comes out of mssql-python: its native part raises RuntimeError, its shortening of messages ValueError."""
+
+mssql_python.pooling(enabled=False)  # a task's connection must be its own: session settings would leak through a pool
+
+
+@dataclass(frozen=True, slots=True)
+class MssqlBulkSource:
+    """Data plane over mssql-python (`core.ports.BulkSource`); a value, so it travels to Spark tasks.
+
+    Args:
+        settings: how to reach the server; the password travels with it and is in no repr.
+        batch_rows: rows per Arrow batch.
+        isolation: isolation level of reads; `exclusive` reads like `repeatable_read`.
+    """
+
+    settings: ConnectionSettings
+    batch_rows: int = 32_768
+    isolation: IsolationMode = "read_committed"
+
+    def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema.
+
+        Raises:
+            CdcError: ConnectionLostError, ServerBusyError, LoginError, PreflightError or QueryError.
+        """
+        connection = self._connect_patiently()
+        try:
+            cursor = connection.cursor()
+            cursor.execute(isolation_level(self.isolation))
+            cursor.execute(statement, *parameters)
+            reader = cursor.arrow_reader(self.batch_rows)
+            empty = True
+            for batch in reader:
+                empty = False
+                yield batch
+            if empty:
+                yield pa.RecordBatch.from_pylist([], schema=reader.schema)
+        except _ERRORS as error:
+            raise translate(error, self.settings) from error
+        finally:
+            with suppress(*_ERRORS):
+                connection.close()
+
+    def _connect_patiently(self) -> mssql_python.Connection:
+        """A connection; retriable errors are tried again with a growing, jittered wait."""
+        for attempt in range(1, CONNECT_ATTEMPTS):
+            try:
+                return self._connect()
+            except CdcError as error:
+                if not error.retryable:
+                    raise
+            time.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
+        return self._connect()
+
+    def _connect(self) -> mssql_python.Connection:
+        settings = self.settings
+        try:
+            connection = mssql_python.connect(
+                connection_string(keywords(settings)), autocommit=True, timeout=settings.login_timeout_s
+            )
+            connection.timeout = settings.query_timeout_s
+        except _ERRORS as error:
+            raise translate(error, settings) from error
+        return connection
+
+
+def translate(error: Exception, settings: ConnectionSettings) -> CdcError:
+    """Ours for mssql-python's."""
+    state = _STATE_OF.get(getattr(error, "driver_error", ""), "")
+    text = getattr(error, "ddbc_error", "") or redact(str(error))
+    return to_cdc_error(state, text, server_name(settings), (settings.password,))

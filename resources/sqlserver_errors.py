@@ -1,0 +1,134 @@
+"""Driver errors to the project's error tree, for both drivers.
+
+What decides is SQL Server's error number, then the SQLSTATE. pyodbc tells both; mssql-python tells neither, only a
+text for the SQLSTATE, so for it the number is recognised by the server's message.
+https://learn.microsoft.com/en-us/sql/relational-databases/errors-events/database-engine-events-and-errors
+"""
+
+import re
+from collections.abc import Iterable
+
+from cdc_assets.errors import (
+    CdcError,
+    ConfigurationError,
+    ConnectionLostError,
+    LoginError,
+    PreflightError,
+    QueryError,
+    ServerBusyError,
+)
+
+BUSY = frozenset({701, 802, 1204, 1205, 1222, 3960, 3966, 8645, 8651, 10928, 10929, 40501, 49918, 49919, 49920})
+"""Memory, locks, deadlock, lock time-out, update conflict, Azure SQL throttling."""
+LOST = frozenset({64, 121, 233, 596, 976, 978, 983, 6005, 10053, 10054, 10060, 17142, 18401, 40197, 40613})
+"""Socket broken, session killed, replica not readable now, server starting, stopping or moving."""
+LOGIN = frozenset({911, 916, 4060, 4064, 18452, 18456, 18470, 18486, 18487, 18488, 40615})
+"""Login or database refused."""
+PERMISSION = frozenset({229, 230, 262, 297, 300, 371, 378, 15247, 22903, 22904})
+"""Permission missing."""
+NO_CDC = frozenset({22901, 22902, 22910, 22983})
+"""Change data capture is not enabled where a CDC procedure was called."""
+
+_NUMBER = re.compile(r"\((\d{1,6})\) \(SQL")
+_PREFIX = re.compile(
+    r"^\[[0-9A-Z]{5}\] ?|\[Microsoft\]|\[ODBC Driver [^\]]*\]|\[SQL Server\]|\[unixODBC\]|\[Driver Manager\]"
+)
+_PASSWORD = re.compile(r"(?i)\b(pwd|password)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)")
+
+_TEXTS: tuple[tuple[str, int], ...] = (
+    ("was deadlocked on", 1205),
+    ("Lock request time out period exceeded", 1222),
+    ("Snapshot isolation transaction aborted due to update conflict", 3960),
+    ("Snapshot isolation transaction failed accessing database", 3952),
+    ("Login failed for user", 18456),
+    ("Cannot open database", 4060),
+    ("Invalid object name", 208),
+    ("Invalid column name", 207),
+    ("permission was denied", 229),
+    ("insufficient number of arguments were supplied", 313),
+)
+"""How a message without number is recognised."""
+
+_UNTRUSTED = ("certificate verify failed", "SSL Provider", "Encryption not supported", "TLS")
+_NO_DRIVER = ("Can't open lib", "Data source name not found", "SQLAllocHandle", "could not be loaded")
+
+
+def number_in(text: str) -> int | None:
+    """SQL Server's error number in a driver's message; the driver's own errors have 0, told as None."""
+    for match in _NUMBER.finditer(text):
+        if number := int(match.group(1)):
+            return number
+    return next((number for needle, number in _TEXTS if needle in text), None)
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text without passwords: those of connection strings, and the given ones wherever they stand."""
+    hidden = _PASSWORD.sub(r"\1=***", text)
+    for secret in secrets:
+        if secret:
+            hidden = hidden.replace(secret, "***")
+    return hidden
+
+
+def clean(text: str) -> str:
+    """The server's or driver's sentence without the layers' names."""
+    return " ".join(_PREFIX.sub("", text).split())
+
+
+def to_cdc_error(sqlstate: str, text: str, server: str, secrets: Iterable[str] = ()) -> CdcError:
+    """The error of ours that a driver error stands for. The caller raises it from the original.
+
+    Args:
+        sqlstate: five characters, or empty if the driver tells none.
+        text: the driver's message.
+        server: host and port, for the message.
+        secrets: texts that must not appear.
+    """
+    number = number_in(text)
+    message = clean(redact(text, secrets))
+    if any(needle in text for needle in _NO_DRIVER):
+        return ConfigurationError(
+            "odbc.driver", message, "an ODBC driver that loads", "install msodbcsql18 or unixodbc, or set odbc.driver"
+        )
+    return (
+        _by_number(number, message, server)
+        or _by_state(sqlstate, text, message, server)
+        or QueryError(f"{server} refused a statement: {message}", number)
+    )
+
+
+def _by_number(number: int | None, message: str, server: str) -> CdcError | None:
+    if number in BUSY:
+        return ServerBusyError(f"{server} is busy: {message}. Next: it is tried again")
+    if number in LOST:
+        return ConnectionLostError(f"The connection to {server} broke: {message}. Next: it is opened again")
+    if number in LOGIN:
+        return LoginError(
+            f"{server} refused the login: {message}. Next: check database.user, database.password and database.names"
+        )
+    if number in PERMISSION:
+        return PreflightError(f"{server} denied access: {message}. Next: `cdc-assets doctor` prints the GRANT it takes")
+    if number in NO_CDC:
+        return PreflightError(f"Change data capture is off: {message}. Next: `cdc-assets doctor` prints the T-SQL")
+    return None
+
+
+def _by_state(sqlstate: str, text: str, message: str, server: str) -> CdcError | None:
+    if sqlstate.startswith("08") and any(needle in text for needle in _UNTRUSTED):
+        return LoginError(
+            f"{server} and the driver found no encryption both accept: {message}. "
+            "Next: check driver.encrypt, driver.trustServerCertificate and driver.hostNameInCertificate"
+        )
+    if sqlstate.startswith("08") or sqlstate == "HYT01" or "Login timeout" in text:
+        return ConnectionLostError(
+            f"Cannot reach {server}: {message}. Next: check database.hostname, database.port and the network"
+        )
+    if sqlstate in ("HYT00", "HY008"):
+        return ServerBusyError(
+            f"A statement at {server} took too long: {message}. Next: it is tried again; see database.query.timeout.ms"
+        )
+    if sqlstate == "40001":
+        return ServerBusyError(f"{server} is busy: {message}. Next: it is tried again")
+    if sqlstate == "28000":
+        return LoginError(f"{server} refused the login: {message}. Next: check database.user and database.password")
+    return None

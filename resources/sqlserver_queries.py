@@ -1,0 +1,204 @@
+"""Every T-SQL text of the control plane, named, with the vendor page it follows.
+
+Each begins with a comment that names us, so that a DBA finds us in a trace. `{db}` is the quoted database, put in by
+`of_database`; other names come quoted from `core.identifiers.quote`; values are parameters.
+"""
+
+from collections.abc import Sequence
+
+from cdc_assets.core.identifiers import quote
+
+_TAG = "/* cdc-assets: {name} */ "
+
+
+def _query(name: str, text: str) -> str:
+    return _TAG.format(name=name) + " ".join(text.split())
+
+
+def of_database(template: str, database: str) -> str:
+    """The text for one database."""
+    return template.replace("{db}", quote(database))
+
+
+PING = _query("ping", "SELECT 1")
+
+VERSION = _query("version", "SELECT @@VERSION")
+"""https://learn.microsoft.com/en-us/sql/t-sql/functions/version-transact-sql-configuration-functions"""
+
+EDITION = _query("edition", "SELECT CAST(SERVERPROPERTY('EngineEdition') AS int)")
+"""5 is Azure SQL Database, which has no Agent.
+https://learn.microsoft.com/en-us/sql/t-sql/functions/serverproperty-transact-sql"""
+
+SERVER_TIME = _query("server_time", "SELECT CONVERT(nvarchar(34), SYSDATETIMEOFFSET(), 126)")
+"""As text, because pyodbc has no type for datetimeoffset.
+https://learn.microsoft.com/en-us/sql/t-sql/functions/sysdatetimeoffset-transact-sql"""
+
+DATABASE = _query("database", "SELECT name, is_cdc_enabled, snapshot_isolation_state FROM sys.databases WHERE name = ?")
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-databases-transact-sql"""
+
+USER_TABLES = _query(
+    "user_tables",
+    """SELECT s.name, t.name FROM {db}.sys.tables AS t JOIN {db}.sys.schemas AS s ON s.schema_id = t.schema_id
+    WHERE t.is_ms_shipped = 0 AND s.name NOT IN (N'cdc', N'sys') ORDER BY s.name, t.name""",
+)
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-tables-transact-sql"""
+
+COLUMNS = _query(
+    "columns",
+    """SELECT t.object_id, c.column_id, c.name, COALESCE(b.name, y.name), y.name, c.max_length, c.precision, c.scale,
+    c.is_nullable, c.is_identity, c.is_computed, d.definition, c.collation_name
+    FROM {db}.sys.tables AS t
+    JOIN {db}.sys.schemas AS s ON s.schema_id = t.schema_id
+    JOIN {db}.sys.columns AS c ON c.object_id = t.object_id
+    JOIN {db}.sys.types AS y ON y.user_type_id = c.user_type_id
+    LEFT JOIN {db}.sys.types AS b ON b.user_type_id = c.system_type_id
+    LEFT JOIN {db}.sys.default_constraints AS d ON d.object_id = c.default_object_id
+    WHERE s.name = ? AND t.name = ? ORDER BY c.column_id""",
+)
+"""An alias type's row in sys.types has its own user_type_id; the base type is the row whose user_type_id is the
+column's system_type_id. CLR types have no such row and keep their own name.
+https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-columns-transact-sql"""
+
+KEYS = _query(
+    "keys",
+    """SELECT i.index_id, c.name FROM {db}.sys.indexes AS i
+    JOIN {db}.sys.index_columns AS ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
+    JOIN {db}.sys.columns AS c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+    WHERE i.object_id = ? AND i.is_unique = 1 AND i.is_disabled = 0 AND i.has_filter = 0 AND ic.key_ordinal > 0
+    ORDER BY i.is_primary_key DESC, i.type, i.name, ic.key_ordinal""",
+)
+"""The first index is the key: the primary key, else the first unique index, clustered before others, then by name
+(spec debezium-sqlserver §1.4). A filtered or disabled index does not make every row unique.
+https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-indexes-transact-sql"""
+
+CHANGE_TABLES = _query(
+    "change_tables",
+    """SELECT ct.object_id, ct.source_object_id, OBJECT_SCHEMA_NAME(ct.source_object_id, DB_ID(?)),
+    OBJECT_NAME(ct.source_object_id, DB_ID(?)), ct.capture_instance, ct.start_lsn, ct.create_date
+    FROM {db}.cdc.change_tables AS ct""",
+)
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-change-tables-transact-sql"""
+
+CAPTURED_COLUMNS = _query(
+    "captured_columns",
+    "SELECT object_id, column_name FROM {db}.cdc.captured_columns ORDER BY object_id, column_ordinal",
+)
+"""The ordinal is the column's bit in the update mask.
+https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-captured-columns-transact-sql"""
+
+LOW_WATER_MARKS = _query("low_water_marks", "SELECT capture_instance, start_lsn FROM {db}.cdc.change_tables")
+"""The clean-up job moves start_lsn. `fn_cdc_get_min_lsn` gives zero for an unknown instance or a missing permission
+and can lag early on (spec sqlserver-cdc §1.4 no. 3), so it is not used."""
+
+MAX_LSN = _query("max_lsn", "SELECT {db}.sys.fn_cdc_get_max_lsn()")
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-functions/sys-fn-cdc-get-max-lsn-transact-sql"""
+
+MAX_TRANSACTION = _query(
+    "max_transaction", "SELECT MAX(start_lsn) FROM {db}.cdc.lsn_time_mapping WHERE start_lsn > ? AND tran_id <> 0x00"
+)
+"""Rows with tran_id 0x00 are the capture job's own (spec sqlserver-cdc §1.4 no. 1).
+https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql"""
+
+NTH_TRANSACTION = _query(
+    "nth_transaction",
+    """SELECT MAX(start_lsn) FROM (SELECT TOP (?) start_lsn FROM {db}.cdc.lsn_time_mapping
+    WHERE start_lsn > ? AND tran_id <> 0x00 ORDER BY start_lsn) AS next_lsns""",
+)
+
+AGENT = _query(
+    "agent",
+    """SELECT CASE WHEN status = 4 THEN 1 ELSE 0 END FROM sys.dm_server_services
+    WHERE servicename LIKE N'SQL Server Agent (%'""",
+)
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-dynamic-management-views/sys-dm-server-services-transact-sql"""
+
+JOBS = "/* cdc-assets: jobs */ EXEC {db}.sys.sp_cdc_help_jobs"
+"""Capture job with its polling interval, clean-up job with its retention in minutes.
+https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-help-jobs-transact-sql"""
+
+ROW_ESTIMATE = _query(
+    "row_estimate", "SELECT SUM(rows) FROM {db}.sys.partitions WHERE object_id = ? AND index_id IN (0, 1)"
+)
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-partitions-transact-sql"""
+
+
+def commit_times(database: str, count: int) -> str:
+    """End times of so many commits, in server time without zone, and the server's offset in minutes now.
+
+    https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql
+    """
+    marks = ", ".join("?" * count)
+    text = f"""SELECT start_lsn, tran_end_time, DATEPART(TZOFFSET, SYSDATETIMEOFFSET())
+    FROM {{db}}.cdc.lsn_time_mapping WHERE start_lsn IN ({marks})"""  # noqa: S608 - question marks only
+    return of_database(_query("commit_times", text), database)
+
+
+def change_table(database: str, instance: str) -> str:
+    """Quoted name of an instance's change table."""
+    return f"{quote(database)}.cdc.{quote(f'{instance}_CT')}"
+
+
+def probes(database: str, instances: Sequence[str]) -> str:
+    """Places, from 0, of the instances that have change rows in (?, ?]; two parameters each, in order."""
+    parts = [
+        f"SELECT {place} AS place WHERE EXISTS (SELECT 1 FROM {change_table(database, instance)} "  # noqa: S608
+        "WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ?)"
+        for place, instance in enumerate(instances)
+    ]
+    return _TAG.format(name="probes") + " UNION ALL ".join(parts)
+
+
+def rows_per_commit(database: str, instances: Sequence[str]) -> str:
+    """Change rows of all instances per commit LSN in (?, ?]; two parameters each, in order."""
+    parts = [
+        f"SELECT [__$start_lsn] AS lsn, COUNT_BIG(*) AS n FROM {change_table(database, instance)} "  # noqa: S608
+        "WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ? GROUP BY [__$start_lsn]"
+        for instance in instances
+    ]
+    union = " UNION ALL ".join(parts)
+    return f"{_TAG.format(name='rows_per_commit')}SELECT lsn, SUM(n) FROM ({union}) AS u GROUP BY lsn ORDER BY lsn"  # noqa: S608
+
+
+def row_count(table: str) -> str:
+    """Exact number of rows of a quoted table."""
+    return f"{_TAG.format(name='row_count')}SELECT COUNT_BIG(*) FROM {table}"  # noqa: S608
+
+
+def extremes(table: str, column: str) -> str:
+    """Least and greatest value of a quoted column."""
+    return f"{_TAG.format(name='extremes')}SELECT MIN({column}), MAX({column}) FROM {table}"  # noqa: S608
+
+
+def key_at(table: str, column: str, shown: str, low: str | None) -> str:
+    """The key so many rows on (last parameter) from a bound (first parameter, if there is one), as text.
+
+    One index seek and a short walk. https://learn.microsoft.com/en-us/sql/t-sql/queries/select-order-by-clause-transact-sql
+    """
+    condition = f"{column} >= {low}" if low else f"{column} IS NOT NULL"
+    inner = (
+        f"SELECT {column} AS k FROM {table} WHERE {condition} ORDER BY {column} OFFSET ? ROWS FETCH NEXT 1 ROWS ONLY"  # noqa: S608
+    )
+    return f"{_TAG.format(name='key_at')}SELECT {shown} FROM ({inner}) AS s"  # noqa: S608
+
+
+def key_after(table: str, column: str, shown: str, low: str) -> str:
+    """The least key greater than a bound (parameter), as text."""
+    inner = f"SELECT MIN({column}) AS k FROM {table} WHERE {column} > {low}"  # noqa: S608
+    return f"{_TAG.format(name='key_after')}SELECT {shown} FROM ({inner}) AS s"  # noqa: S608
+
+
+_LEVELS = {
+    "read_uncommitted": "READ UNCOMMITTED",
+    "read_committed": "READ COMMITTED",
+    "repeatable_read": "REPEATABLE READ",
+    "exclusive": "REPEATABLE READ",
+    "snapshot": "SNAPSHOT",
+}
+
+
+def isolation_level(mode: str) -> str:
+    """Sets the session's isolation level.
+
+    https://learn.microsoft.com/en-us/sql/t-sql/statements/set-transaction-isolation-level-transact-sql
+    """
+    return f"SET TRANSACTION ISOLATION LEVEL {_LEVELS[mode]}"

@@ -1,0 +1,119 @@
+"""Catalogue rows of the control plane's queries to core values; pure functions."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone
+from itertools import accumulate, groupby
+from typing import cast
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
+
+Row = Sequence[object]
+
+_WIDE = frozenset({"nchar", "nvarchar"})
+_SIZED = _WIDE | {"char", "varchar", "binary", "varbinary"}
+_DECIMAL = frozenset({"decimal", "numeric"})
+_FRACTION = frozenset({"time", "datetime2", "datetimeoffset"})
+
+
+def integer(value: object) -> int:
+    """A number the driver gave, as int."""
+    return int(cast(int, value))
+
+
+def lsn_of(value: object) -> Lsn | None:
+    """An LSN, or None for NULL."""
+    return None if value is None else Lsn(bytes(cast(bytes, value)))
+
+
+def column_of(row: Row) -> Column:
+    """A row of `queries.COLUMNS`."""
+    _, ordinal, name, base, declared, size, precision, scale, nullable, identity, computed, default, collation = row
+    type_name = str(base).lower()
+    return Column(
+        name=str(name),
+        type_name=type_name,
+        ordinal=integer(ordinal),
+        nullable=bool(nullable),
+        length=_length(type_name, integer(size)),
+        precision=integer(precision) if type_name in _DECIMAL else None,
+        scale=integer(scale) if type_name in _DECIMAL | _FRACTION else None,
+        identity=bool(identity),
+        computed=bool(computed),
+        default=None if default is None else str(default),
+        alias=str(declared) if str(declared).lower() != type_name else None,
+        collation=None if collation is None else str(collation),
+    )
+
+
+def _length(type_name: str, size: int) -> int | None:
+    """Declared length; the catalogue counts bytes."""
+    if type_name not in _SIZED:
+        return None
+    return size // 2 if type_name in _WIDE and size > 0 else size
+
+
+def schema_of(table: TableId, columns: Sequence[Row], keys: Sequence[Row]) -> TableSchema:
+    """Rows of `queries.COLUMNS` (at least one) and `queries.KEYS`."""
+    first_index = next(iter(keys), (None,))[0]
+    key = tuple(str(name) for index, name in keys if index == first_index)
+    return TableSchema(table, integer(columns[0][0]), tuple(column_of(row) for row in columns), key)
+
+
+def instances_of(database: str, tables: Iterable[Row], columns: Iterable[Row]) -> list[CaptureInstance]:
+    """Rows of `queries.CHANGE_TABLES` and `queries.CAPTURED_COLUMNS`, sorted by table, start LSN and name.
+
+    A row whose source table has no name any more is being removed and left out. Of rows that agree in source and
+    start LSN only the newest counts (spec debezium-sqlserver §1.4).
+    """
+    names = {key: tuple(str(row[1]) for row in rows) for key, rows in groupby(columns, key=lambda row: row[0])}
+    newest: dict[tuple[object, object], CaptureInstance] = {}
+    for object_id, source_id, schema, table, name, start, created in tables:
+        if schema is None or table is None:
+            continue
+        instance = CaptureInstance(
+            table=TableId(database, str(schema), str(table)),
+            source_object_id=integer(source_id),
+            name=str(name),
+            start_lsn=lsn_of(start) or ZERO_LSN,
+            columns=names.get(object_id, ()),
+            created=cast(datetime | None, created),
+        )
+        known = newest.get((source_id, start))
+        if known is None or _age(known) <= _age(instance):
+            newest[source_id, start] = instance
+    return sorted(newest.values(), key=lambda instance: (instance.table, instance.start_lsn, instance.name))
+
+
+def _age(instance: CaptureInstance) -> datetime:
+    return instance.created or datetime.min  # noqa: DTZ901 - server time without zone on both sides
+
+
+def commit_time(local: object, offset_minutes: object) -> datetime:
+    """Server wall clock time with the server's offset of now (spec debezium-sqlserver §3.4, time zone)."""
+    zone = timezone(timedelta(minutes=integer(offset_minutes)))
+    return cast(datetime, local).replace(tzinfo=zone)
+
+
+def cut(counts: Sequence[tuple[Lsn, int]], until: Lsn, slices: int) -> list[Lsn]:
+    """Upper bounds that cut commits into at most so many parts of about equal rows; the last is `until`.
+
+    A commit is never divided. Each part is closed at the first commit that reaches its share of the running total, so
+    one huge commit simply uses up several shares and leaves fewer parts.
+
+    Args:
+        counts: commit LSN and its number of rows, ascending.
+        until: upper end of the window.
+        slices: at least 1.
+    """
+    totals = list(accumulate(count for _, count in counts))
+    if not totals:
+        return [until]
+    bounds: list[Lsn] = []
+    share = 1
+    for (lsn, _), total in zip(counts, totals, strict=True):
+        if total * slices >= totals[-1] * share:
+            bounds.append(lsn)
+            share = total * slices // totals[-1] + 1
+    return [*bounds[:-1], until]

@@ -1,0 +1,137 @@
+"""One pyodbc connection that heals itself.
+
+Control queries only read, each is one statement in autocommit, so a statement that failed because the connection broke
+or the server was busy is simply sent again: at most `ATTEMPTS` times, with a growing, jittered wait. The first
+connection is not retried: a wrong host should be told at once, and whoever runs a capture has a retry of its own.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import pyodbc
+
+from cdc_assets.config.settings import ConnectionSettings
+from cdc_assets.errors import CdcError, ConnectionLostError
+from resources.sqlserver_driver import APPLICATION, connection_string, driver_option, find_driver, keywords
+from resources.sqlserver_errors import to_cdc_error
+from resources.sqlserver_queries import PING
+
+ATTEMPTS = 4
+FIRST_WAIT_S = 0.2
+IDLE_CHECK_S = 60.0
+"""A connection that rested so long is proved by a round trip before use: firewalls drop idle ones silently."""
+
+T = TypeVar("T")
+Row = Sequence[object]
+
+pyodbc.pooling = False  # the session keeps its one connection; the driver manager's pool would hide broken ones
+
+
+def connect(settings: ConnectionSettings) -> pyodbc.Connection:
+    """Open a connection in autocommit, READ COMMITTED, with time-outs.
+
+    Raises:
+        CdcError: whatever the driver's error means.
+    """
+    driver = driver_option(settings) or find_driver(pyodbc.drivers())
+    text = connection_string({"Driver": driver, "APP": APPLICATION} | keywords(settings))
+    try:
+        connection = pyodbc.connect(text, autocommit=True, timeout=settings.login_timeout_s)
+    except pyodbc.Error as error:
+        raise translate(error, settings) from error
+    connection.timeout = settings.query_timeout_s
+    return connection
+
+
+def translate(error: pyodbc.Error, settings: ConnectionSettings) -> CdcError:
+    """Ours for pyodbc's."""
+    state = str(error.args[0]) if error.args else ""
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    return to_cdc_error(state, text, server_name(settings), (settings.password,))
+
+
+def server_name(settings: ConnectionSettings) -> str:
+    """Host and instance or port, for messages."""
+    return f"{settings.host}\\{settings.instance}" if settings.instance else f"{settings.host}:{settings.port}"
+
+
+class Session:
+    """A connection opened at first use and reopened when it breaks. One statement at a time, from any thread."""
+
+    def __init__(self, settings: ConnectionSettings, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._settings = settings
+        self._sleep = sleep
+        self._lock = threading.RLock()
+        self._connection: pyodbc.Connection | None = None
+        self._connected_before = False
+        self._last_use = 0.0
+
+    def rows(self, statement: str, *parameters: object) -> list[Row]:
+        """All rows of the statement's first result set.
+
+        Raises:
+            CdcError: after the last attempt, or at once if repeating cannot help.
+        """
+        return self._repeat(lambda connection: list(connection.execute(statement, *parameters).fetchall()))
+
+    def value(self, statement: str, *parameters: object) -> object:
+        """First column of the first row, or None if there is no row."""
+        rows = self.rows(statement, *parameters)
+        return rows[0][0] if rows else None
+
+    def named_rows(self, statement: str, *parameters: object) -> list[dict[str, object]]:
+        """Rows as dictionaries by column name."""
+
+        def read(connection: pyodbc.Connection) -> list[dict[str, object]]:
+            cursor = connection.execute(statement, *parameters)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+        return self._repeat(read)
+
+    def close(self) -> None:
+        """Close the connection; the session may be used again."""
+        with self._lock:
+            if self._connection is not None:
+                with suppress(pyodbc.Error):
+                    self._connection.close()
+            self._connection = None
+
+    def _repeat(self, action: Callable[[pyodbc.Connection], T]) -> T:
+        with self._lock:
+            for attempt in range(1, ATTEMPTS + 1):
+                may_retry = self._connected_before and attempt < ATTEMPTS
+                try:
+                    return self._try(action)
+                except CdcError as error:
+                    if not (error.retryable and may_retry):
+                        raise
+                    self._sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
+        raise AssertionError("the last attempt returns or raises")
+
+    def _try(self, action: Callable[[pyodbc.Connection], T]) -> T:
+        try:
+            result = action(self._ready())
+        except pyodbc.Error as error:
+            ours = translate(error, self._settings)
+            if isinstance(ours, ConnectionLostError):
+                self.close()
+            raise ours from error
+        self._last_use = time.monotonic()
+        return result
+
+    def _ready(self) -> pyodbc.Connection:
+        """The open connection, proved alive if it rested."""
+        if self._connection is not None and time.monotonic() - self._last_use > IDLE_CHECK_S:
+            try:
+                self._connection.execute(PING).fetchall()
+            except pyodbc.Error:
+                self.close()
+        if self._connection is None:
+            self._connection = connect(self._settings)
+            self._connected_before = True
+        return self._connection
