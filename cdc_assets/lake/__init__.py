@@ -1,1 +1,1 @@
-"""Topic tables in Delta: layout, commits, reading back."""
+"""The lake: one Delta table per topic, the window manifest, and how both are read and kept."""

@@ -1,0 +1,83 @@
+"""Where the lake lies, as a value that travels to tasks.
+
+A local directory is the default; every URL that delta-rs's object store accepts
+(`s3://`, `abfss://`, `gs://`, `file://`, …) works the same way, with
+`storage_options` as its credentials. Data files are written through the same
+store client as the Delta log, so there is one set of options and one spelling.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+from deltalake.fs import DeltaStorageHandler
+from pyarrow import fs
+
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.errors import LakeError
+
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The directory that holds one Delta table per topic.
+
+    Args:
+        root: absolute local path or URL, without slash at the end.
+        options: `storage_options` of the object store; may hold secrets, so not part of `repr`.
+    """
+
+    root: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, settings: LakeSettings) -> "Location":
+        """From settings; a relative local path is resolved against the working directory."""
+        if _URL.match(settings.path):
+            return cls(settings.path.rstrip("/"), settings.storage_options)
+        return cls(str(Path(settings.path).expanduser().absolute()), settings.storage_options)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether plain file access works."""
+        return not _URL.match(self.root)
+
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        """In delta-rs's form."""
+        return dict(self.options) or None
+
+    def uri(self, directory: str) -> str:
+        """Address of one table's directory."""
+        return f"{self.root}/{directory}"
+
+    def filesystem(self, directory: str) -> fs.FileSystem:
+        """File system rooted at one table's directory, which is made if it is missing."""
+        if self.is_local:
+            path = Path(self.uri(directory))
+            path.mkdir(parents=True, exist_ok=True)
+            return fs.SubTreeFileSystem(str(path), fs.LocalFileSystem())
+        return fs.PyFileSystem(DeltaStorageHandler(self.uri(directory), self.storage_options))
+
+    def check_writable(self) -> None:
+        """Write and remove a small file.
+
+        Raises:
+            LakeError: it cannot be done; nothing else was touched.
+        """
+        name = f"probe-{uuid4().hex}"
+        try:
+            files = self.filesystem("__probe")
+            with files.open_output_stream(name) as stream:
+                stream.write(b"probe")
+            files.delete_file(name)
+            if self.is_local:
+                Path(self.uri("__probe")).rmdir()
+        except (OSError, pa.ArrowException) as error:
+            raise LakeError(
+                f"The lake at {self.root} cannot be written: {error}. "
+                "Next: check the path, its owner and the storage options (lake.path, lake.storage.options)."
+            ) from error

@@ -1,0 +1,347 @@
+"""The window manifest: what was planned, what is complete, and what state each table is in.
+
+An append-only Delta table `<prefix>.__windows`. Its rows, folded in order, give
+the `CaptureState`; each change of state is one row, committed before anything
+acts on it. It is the only place that says which LSN interval a window number
+means, and the topic tables' application transactions are the only place that
+says which window each has reached.
+
+*Where the truth about a position is, and why.* A topic table's newest
+application transaction (capture, window) says up to which window it is
+committed, and the manifest says which LSNs that window covers. Both survive
+log clean-up: application transactions are carried into every Delta checkpoint,
+and manifest rows are data. Commit metadata (`from_lsn`, `to_lsn`) is written
+too, for people and tools, but nothing relies on it, because `history()` forgets
+commits older than the log's retention, and because an idle table has no commit.
+A `complete` row is the conclusion "every healthy table of the database is
+complete to `to_lsn`", so one read of this small table replaces the opening of
+all topic tables. Only the single window in flight needs the tables themselves.
+
+*Fencing.* Each commit carries the application transaction (capture, sequence)
+with a sequence that grows by one, and the handle is never refreshed after
+`claim`. A writer that was believed dead and wakes up finds its next sequence
+taken: delta-rs refuses the commit, and we raise `FencedError`. Until then it can
+only have repeated the planned window, with the same bounds and the same
+application transactions on the topic tables, which is harmless.
+
+*Crash between any two steps.* Before `planned`: nothing happened. After it: the
+window is repeated with its bounds. After some topic tables: those have reached
+the window and are left out. After `complete`: the next window is planned.
+`checkpoint` replaces rows by their fold in one commit, so it happened or not.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.errors import FencedError, InvariantError, LakeError
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.state import (
+    CaptureState,
+    HeldRow,
+    SnapshotRun,
+    TableState,
+    Window,
+    decode_held,
+    decode_snapshot,
+    decode_table,
+    decode_window,
+    encode,
+)
+from cdc_assets.lake.steps import step
+from cdc_assets.lake.topics import TopicTables
+
+SCHEMA = pa.schema(
+    [
+        pa.field("sequence", pa.int64(), False),
+        pa.field("event", pa.string(), False),
+        pa.field("window_id", pa.int64()),
+        pa.field("kind", pa.string()),
+        pa.field("database", pa.string()),
+        pa.field("from_lsn", pa.string()),
+        pa.field("to_lsn", pa.string()),
+        pa.field("slices", pa.list_(pa.string())),
+        pa.field("rows", pa.int64()),
+        pa.field("detail", pa.string(), False),
+        pa.field("at", pa.timestamp("us", "UTC"), False),
+    ]
+)
+
+_CHECKPOINT_EVERY = 100
+"""Commits after which the rows are folded; bounds the time to read the manifest."""
+_KEEP_ROWS = 1000
+"""Folded rows that are kept for people to look at."""
+
+
+class Manifest:
+    """Reads and writes `<prefix>.__windows`.
+
+    Args:
+        tables: the lake's Delta tables.
+        prefix: topic prefix.
+    """
+
+    def __init__(self, tables: TopicTables, prefix: str) -> None:
+        self.directory = f"{prefix}.__windows"
+        # its own handles: refreshing the topic tables' must never refresh ours, on which the fence rests
+        self._tables = TopicTables(tables.location, tables.capture)
+        self._sequence = 0
+        self._since_checkpoint = 0
+        self._claimed = False
+        self.state = CaptureState()
+
+    def read(self) -> CaptureState:
+        """The newest state, without claiming it; for status and sensors.
+
+        Raises:
+            LakeError: the manifest is there but cannot be read.
+        """
+        tables = TopicTables(self._tables.location, self._tables.capture)
+        handle = tables.open(self.directory)
+        return CaptureState() if handle is None else _fold(self._rows(handle))[0]
+
+    def claim(self, now: datetime) -> CaptureState:
+        """Become the only writer.
+
+        Raises:
+            FencedError: another writer claimed it at the same moment.
+            LakeError: it cannot be read or written.
+        """
+        self._tables.forget(self.directory)
+        handle = self._tables.ensure(self.directory, SCHEMA)
+        rows = self._rows(handle)
+        self.state, self._sequence = _fold(rows)
+        self._since_checkpoint = len(rows)
+        self._claimed = True
+        self._record(now, "claim", {})
+        return self.state
+
+    def plan(self, now: datetime, window: Window) -> None:
+        """Fix a window's bounds. `window_id` must be the state's `next_window`.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        if self.state.pending is not None or window.window_id != self.state.next_window:
+            raise InvariantError(
+                f"Window {window.window_id} cannot be planned: the manifest expects {self.state.next_window} "
+                f"and {'has one in flight' if self.state.pending else 'has none in flight'}. Next: report this."
+            )
+        self._record(now, "planned", {"window": encode(window)}, window=window)
+        step("window-planned" if window.kind == "stream" else "round-planned")
+
+    def complete(
+        self, now: datetime, troubled: Iterable[TableState], rows: Mapping[str, Mapping[str, int]]
+    ) -> CaptureState:
+        """The pending stream window is committed everywhere; troubled tables keep their position.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        window = self._pending()
+        detail = {"tables": [encode(state) for state in troubled], "operations": encode_rows(rows)}
+        self._record(now, "complete", detail, window=window, rows=_total(rows))
+        step("window-complete")
+        return self.state
+
+    def complete_round(
+        self, now: datetime, done: int, held: HeldRow | None, rows: Mapping[str, Mapping[str, int]]
+    ) -> CaptureState:
+        """The pending snapshot round is committed everywhere.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        window = self._pending()
+        detail = {"done": done, "held": encode(held), "operations": encode_rows(rows)}
+        self._record(now, "complete", detail, window=window, rows=_total(rows))
+        step("round-complete")
+        return self.state
+
+    def start_snapshot(self, now: datetime, run: SnapshotRun, tables: Iterable[TableState] = ()) -> None:
+        """Fix a snapshot's ranges and low watermarks, and the tables' own ranges."""
+        detail = {"snapshot": encode(run), "tables": [encode(state) for state in tables]}
+        self._record(now, "snapshot-planned", detail, database=run.database, until=run.tables[0].low)
+        step("snapshot-planned")
+
+    def finish_snapshot(self, now: datetime, database: str, tables: Iterable[TableState]) -> None:
+        """End a snapshot, because it is complete or given up."""
+        self._record(now, "snapshot-complete", {"tables": [encode(s) for s in tables]}, database=database)
+        step("snapshot-complete")
+
+    def mark(self, now: datetime, database: str, tables: Iterable[TableState]) -> None:
+        """Record new states of tables; nothing if there are none."""
+        changed = [encode(state) for state in tables]
+        if changed:
+            self._record(now, "tables", {"tables": changed}, database=database)
+            step("tables-marked")
+
+    def advance(self, now: datetime, database: str, until: Lsn) -> None:
+        """All streaming tables of a database are complete to `until`, because no change lies before it."""
+        self._record(now, "advance", {}, database=database, until=until)
+        step("positions-advanced")
+
+    def _pending(self) -> Window:
+        if self.state.pending is None:
+            raise InvariantError("No window is in flight that could be completed. Next: report this.")
+        return self.state.pending
+
+    def _record(
+        self,
+        now: datetime,
+        event: str,
+        detail: Mapping[str, Any],
+        window: Window | None = None,
+        database: str | None = None,
+        until: Lsn | None = None,
+        rows: int | None = None,
+    ) -> None:
+        if not self._claimed:
+            raise InvariantError("The manifest must be claimed before it is written. Next: report this.")
+        row = {
+            "sequence": self._sequence + 1,
+            "event": event,
+            "window_id": window.window_id if window else None,
+            "kind": window.kind if window else None,
+            "database": window.database if window else database,
+            "from_lsn": str(window.after) if window else None,
+            "to_lsn": str(window.until) if window else (str(until) if until else None),
+            "slices": [str(bound) for bound in window.bounds] if window else None,
+            "rows": rows,
+            "detail": json.dumps(detail, separators=(",", ":")),
+            "at": now,
+        }
+        state = _apply(self.state, row)
+        self._write([row], "append")
+        self.state = state
+        self._since_checkpoint += 1
+        if self._since_checkpoint >= _CHECKPOINT_EVERY and event in ("complete", "advance", "claim"):
+            self._checkpoint(now)
+
+    def _write(self, rows: list[dict[str, Any]], mode: str) -> None:
+        sequence = self._sequence + 1
+        try:
+            file = _write_rows(self._tables, self.directory, sequence, rows)
+            landed = self._tables.commit_fenced(self.directory, file, sequence, mode)
+        except OSError as error:
+            raise LakeError(
+                f"The manifest {self.directory} cannot be written: {error}. Next: check rights and free space."
+            ) from error
+        if not landed:
+            self._claimed = False
+            raise FencedError(
+                f"Another run has taken over capture {self._tables.capture}: manifest entry {sequence} is not ours. "
+                "Next: nothing, if a newer run is active; it goes on from the same position."
+            )
+        self._sequence = sequence
+
+    def _checkpoint(self, now: datetime) -> None:
+        rows = self._rows(self._tables.kept(self.directory))[-_KEEP_ROWS:]
+        row = {
+            "sequence": self._sequence + 1,
+            "event": "state",
+            "detail": json.dumps({"state": _encode_state(self.state)}, separators=(",", ":")),
+            "at": now,
+        }
+        self._write([*rows, {name: row.get(name) for name in SCHEMA.names}], "overwrite")
+        self._since_checkpoint = 0
+        step("checkpoint-written")
+
+    def _rows(self, handle: DeltaTable) -> list[dict[str, Any]]:
+        files = self._tables.location.filesystem(self.directory)
+        paths = pa.table(handle.get_add_actions())["path"].to_pylist()
+        try:
+            tables = [pq.read_table(path, filesystem=files, schema=SCHEMA) for path in paths]
+        except (OSError, pa.ArrowException) as error:
+            raise LakeError(
+                f"The manifest {self.directory} cannot be read: {error}. Next: restore the missing file, "
+                "or the whole directory, from a copy; positions are not guessed."
+            ) from error
+        return sorted((row for table in tables for row in table.to_pylist()), key=lambda row: row["sequence"])
+
+
+def encode_rows(rows: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Rows by table and operation as JSON data."""
+    return {table: dict(counts) for table, counts in rows.items()}
+
+
+def _total(rows: Mapping[str, Mapping[str, int]]) -> int:
+    return sum(sum(counts.values()) for counts in rows.values())
+
+
+def _fold(rows: list[dict[str, Any]]) -> tuple[CaptureState, int]:
+    """State after the rows, and the last sequence number."""
+    start = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=0)
+    state = CaptureState()
+    for row in rows[start:]:
+        state = _apply(state, row)
+    return state, rows[-1]["sequence"] if rows else 0
+
+
+def _apply(state: CaptureState, row: Mapping[str, Any]) -> CaptureState:
+    """The state after one row; the only place where it changes."""
+    detail, database = json.loads(row["detail"]), row["database"]
+    if row["event"] == "state":
+        return _decode_state(detail["state"])
+    state = state.with_tables(decode_table(entry) for entry in detail.get("tables", ()))
+    match row["event"]:
+        case "planned":
+            window = decode_window(detail["window"])
+            return dataclasses.replace(state, pending=window, next_window=window.window_id + 1)
+        case "complete" if row["kind"] == "stream":
+            return dataclasses.replace(state.advanced(database, Lsn.parse(row["to_lsn"])), pending=None)
+        case "complete":
+            run = dataclasses.replace(state.snapshots[database], done=detail["done"], held=decode_held(detail["held"]))
+            return dataclasses.replace(state, snapshots={**state.snapshots, database: run}, pending=None)
+        case "snapshot-planned":
+            run = decode_snapshot(detail["snapshot"])
+            return dataclasses.replace(
+                state,
+                snapshots={**state.snapshots, database: run},
+                next_window=max(state.next_window, run.snapshot_id + 1),
+            )
+        case "snapshot-complete":
+            remaining = {name: run for name, run in state.snapshots.items() if name != database}
+            return dataclasses.replace(state, snapshots=remaining)
+        case "advance":
+            return state.advanced(database, Lsn.parse(row["to_lsn"]))
+    return state
+
+
+def _encode_state(state: CaptureState) -> dict[str, Any]:
+    return {
+        "tables": [encode(table) for table in state.tables.values()],
+        "next_window": state.next_window,
+        "pending": encode(state.pending),
+        "snapshots": [encode(run) for run in state.snapshots.values()],
+    }
+
+
+def _decode_state(data: Mapping[str, Any]) -> CaptureState:
+    tables = [decode_table(entry) for entry in data["tables"]]
+    runs = [decode_snapshot(entry) for entry in data["snapshots"]]
+    return CaptureState(
+        tables={table.table: table for table in tables},
+        next_window=data["next_window"],
+        pending=decode_window(data["pending"]) if data["pending"] else None,
+        snapshots={run.database: run for run in runs},
+    )
+
+
+def _write_rows(tables: TopicTables, directory: str, sequence: int, rows: list[dict[str, Any]]) -> DataFile:
+    """One small Parquet file."""
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    path = f"m{sequence:010d}-{uuid4().hex}.parquet"
+    files = tables.location.filesystem(directory)
+    with files.open_output_stream(path) as stream:
+        pq.write_table(table, stream, compression="zstd", store_schema=False)
+        size = stream.tell()
+    return DataFile(path, size, table.num_rows, "", "", sequence)

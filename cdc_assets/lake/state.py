@@ -1,0 +1,294 @@
+"""What the manifest says about a capture: tables, the window in flight, the snapshot in flight.
+
+All values are plain and turn into JSON and back, because they live in the
+manifest's `detail` column.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import KeyRange
+
+Status = Literal["healthy", "gap", "failed"]
+Kind = Literal["stream", "snapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """One table of the capture.
+
+    Args:
+        table: whose state it is.
+        object_id: of the source table that the position belongs to.
+        position: the topic table is complete up to here, inclusive; None if the table cannot be streamed (no CDC).
+        instance: capture instance last read, or None.
+        status: `healthy`; `gap`: changes in (gap_after, gap_until] were removed unread; `failed`: see reason.
+        reason: why it is not healthy, for people.
+        gap_after: exclusive start of the newest gap; stays for the record after a repair.
+        gap_until: inclusive end of the newest gap.
+        ranges: key ranges that snapshot partitions are made of, fixed by the first snapshot.
+        snapshot_lsn: low watermark of the last complete snapshot of the whole table, or None.
+    """
+
+    table: TableId
+    object_id: int
+    position: Lsn | None
+    instance: str | None = None
+    status: Status = "healthy"
+    reason: str = ""
+    gap_after: Lsn | None = None
+    gap_until: Lsn | None = None
+    ranges: tuple[KeyRange, ...] = ()
+    snapshot_lsn: Lsn | None = None
+
+    @property
+    def streams(self) -> bool:
+        """Whether windows take this table along."""
+        return self.status == "healthy" and self.position is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """A table's change rows that a window reads from one capture instance: commit LSNs in (after, until]."""
+
+    table: TableId
+    instance: str
+    after: Lsn
+    until: Lsn
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSlice:
+    """Rows of one table in one key range.
+
+    Args:
+        table: which table.
+        number: place of the slice in its snapshot, from 0; sorts its READ events.
+        partition: numbers of the table's ranges it covers, first and last.
+        range: the rows.
+        rows: about how many.
+    """
+
+    table: TableId
+    number: int
+    partition: tuple[int, int]
+    range: KeyRange
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What was planned: a window of the log, or a round of snapshot slices.
+
+    Args:
+        window_id: number of the commit in every topic table it writes.
+        kind: which of the two.
+        database: where it reads.
+        after: exclusive lower bound (stream).
+        until: inclusive upper bound (stream), or the low watermark (snapshot).
+        bounds: upper bounds of the slices (stream); the last is `until`.
+        reads: what a stream window reads; tables without rows are not in it.
+        slices: numbers of the slices of a round (snapshot).
+    """
+
+    window_id: int
+    kind: Kind
+    database: str
+    after: Lsn
+    until: Lsn
+    bounds: tuple[Lsn, ...] = ()
+    reads: tuple[TableRead, ...] = ()
+    slices: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTable:
+    """A table inside a running snapshot.
+
+    Args:
+        table: which.
+        object_id: of the source table.
+        instance: capture instance whose columns are read; None reads all columns.
+        low: low watermark: READ events carry it, changes after it are streamed again.
+        ranges: the table's fixed key ranges.
+        whole: whether all of them are read, so that the table's position may be set.
+    """
+
+    table: TableId
+    object_id: int
+    instance: str | None
+    low: Lsn
+    ranges: tuple[KeyRange, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRow:
+    """The newest READ event, not committed yet because its marker depends on what follows (spec §2.5).
+
+    Args:
+        table: whose row.
+        slice: number of the slice it came from.
+        first: whether it is the first of its table, and so not only the last.
+        first_of_all: whether it is the first of the whole snapshot.
+        batch: the event as an Arrow IPC stream, base64.
+    """
+
+    table: TableId
+    slice: int
+    first: bool
+    first_of_all: bool
+    batch: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRun:
+    """A snapshot in flight.
+
+    Args:
+        snapshot_id: the window id of its plan.
+        database: where it reads.
+        tables: in snapshot order.
+        slices: all slices in order; their numbers are their places.
+        done: number of slices that are committed, from the front.
+        held: see `HeldRow`.
+    """
+
+    snapshot_id: int
+    database: str
+    tables: tuple[SnapshotTable, ...]
+    slices: tuple[SnapshotSlice, ...]
+    done: int = 0
+    held: HeldRow | None = None
+
+    def of(self, table: TableId) -> SnapshotTable:
+        """The entry of a table in it."""
+        return next(entry for entry in self.tables if entry.table == table)
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureState:
+    """All of it. Changed only by `manifest`, which records each change first."""
+
+    tables: Mapping[TableId, TableState] = field(default_factory=dict)
+    next_window: int = 1
+    pending: Window | None = None
+    snapshots: Mapping[str, SnapshotRun] = field(default_factory=dict)
+    """Snapshots in flight by database."""
+
+    def with_tables(self, changed: Iterable[TableState]) -> "CaptureState":
+        """With some tables' states replaced or added."""
+        return dataclasses.replace(self, tables={**self.tables, **{state.table: state for state in changed}})
+
+    def advanced(self, database: str, until: Lsn) -> "CaptureState":
+        """With every streaming table of a database complete up to `until`."""
+        return self.with_tables(
+            dataclasses.replace(state, position=until)
+            for state in self.tables.values()
+            if state.table.database == database and state.streams and state.position < until  # type: ignore[operator]
+        )
+
+    def watermark(self, database: str) -> Lsn | None:
+        """Every healthy table of the database is complete to here; None if none streams."""
+        positions = [
+            state.position
+            for state in self.tables.values()
+            if state.table.database == database and state.streams and state.position is not None
+        ]
+        return min(positions, default=None)
+
+
+def encode(value: Any) -> Any:
+    """A state value as JSON data; dataclasses become objects, LSNs text, tables lists of three names."""
+    if isinstance(value, Lsn):
+        return str(value)
+    if isinstance(value, TableId):
+        return [value.database, value.schema, value.table]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    return value
+
+
+def decode_table(data: Mapping[str, Any]) -> TableState:
+    """Inverse of `encode`."""
+    return TableState(
+        table=TableId(*data["table"]),
+        object_id=data["object_id"],
+        position=_lsn(data["position"]),
+        instance=data["instance"],
+        status=data["status"],
+        reason=data["reason"],
+        gap_after=_lsn(data["gap_after"]),
+        gap_until=_lsn(data["gap_until"]),
+        ranges=_ranges(data["ranges"]),
+        snapshot_lsn=_lsn(data["snapshot_lsn"]),
+    )
+
+
+def decode_window(data: Mapping[str, Any]) -> Window:
+    """Inverse of `encode`."""
+    return Window(
+        window_id=data["window_id"],
+        kind=data["kind"],
+        database=data["database"],
+        after=Lsn.parse(data["after"]),
+        until=Lsn.parse(data["until"]),
+        bounds=tuple(Lsn.parse(bound) for bound in data["bounds"]),
+        reads=tuple(
+            TableRead(TableId(*read["table"]), read["instance"], Lsn.parse(read["after"]), Lsn.parse(read["until"]))
+            for read in data["reads"]
+        ),
+        slices=tuple(data["slices"]),
+    )
+
+
+def decode_snapshot(data: Mapping[str, Any]) -> SnapshotRun:
+    """Inverse of `encode`."""
+    return SnapshotRun(
+        snapshot_id=data["snapshot_id"],
+        database=data["database"],
+        tables=tuple(
+            SnapshotTable(
+                TableId(*entry["table"]),
+                entry["object_id"],
+                entry["instance"],
+                Lsn.parse(entry["low"]),
+                _ranges(entry["ranges"]),
+                entry["whole"],
+            )
+            for entry in data["tables"]
+        ),
+        slices=tuple(
+            SnapshotSlice(
+                TableId(*entry["table"]),
+                entry["number"],
+                (entry["partition"][0], entry["partition"][1]),
+                KeyRange(**entry["range"]),
+                entry["rows"],
+            )
+            for entry in data["slices"]
+        ),
+        done=data["done"],
+        held=decode_held(data["held"]),
+    )
+
+
+def decode_held(data: Mapping[str, Any] | None) -> HeldRow | None:
+    """Inverse of `encode`."""
+    if data is None:
+        return None
+    return HeldRow(TableId(*data["table"]), data["slice"], data["first"], data["first_of_all"], data["batch"])
+
+
+def _lsn(text: str | None) -> Lsn | None:
+    return None if text is None else Lsn.parse(text)
+
+
+def _ranges(data: Iterable[Mapping[str, Any]]) -> tuple[KeyRange, ...]:
+    return tuple(KeyRange(entry["column"], entry["low"], entry["high"]) for entry in data)

@@ -1,0 +1,63 @@
+"""Named steps at which a crash is interesting, and the hook that crashes there.
+
+Tests set `CDC_CRASH_AT=<step>` or `<step>:<n>` (the n-th time, from 1) in the
+environment of a real process, which then kills itself as a power cut would:
+no handler runs, no buffer is flushed. Without the variable a step costs one
+dictionary look-up.
+"""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+STEPS: Final[dict[str, str]] = {
+    "window-planned": "bounds are fixed in the manifest; nothing was read",
+    "history-written": "schema records of the window are committed; no data was read",
+    "files-written": "all slices were read and written; no table was committed",
+    "table-committed": "one topic table was committed (counts once for each table)",
+    "window-complete": "the window is complete in the manifest",
+    "snapshot-planned": "ranges and low watermark of a snapshot are fixed; nothing was read",
+    "round-planned": "a round of slices is planned",
+    "round-written": "a round's slices were read and written; no table was committed",
+    "round-complete": "a round is complete in the manifest; slices may remain",
+    "snapshot-complete": "the snapshot is complete in the manifest",
+    "tables-marked": "states of tables (gap, failed, started) are recorded",
+    "positions-advanced": "idle tables' positions are recorded",
+    "checkpoint-written": "the manifest was folded into one row of state",
+}
+"""Every step by name, with what is true when it is reached."""
+
+VARIABLE: Final = "CDC_CRASH_AT"
+
+_counts: Counter[str] = Counter()
+_listeners: list[Callable[[str], None]] = []
+
+
+def step(name: str) -> None:
+    """Tell that a step was reached; may kill the process, see the module's head."""
+    assert name in STEPS, f"{name} is not listed in STEPS"  # noqa: S101 - a programming slip
+    for listener in _listeners:
+        listener(name)
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return
+    target, _, number = wanted.partition(":")
+    if target == name:
+        _counts[name] += 1
+        if _counts[name] == int(number or "1"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class listening:  # noqa: N801 - used like a function
+    """Context manager that calls `listener` at each step; in-process tests raise from it to play a crash."""
+
+    def __init__(self, listener: Callable[[str], None]) -> None:
+        self._listener = listener
+
+    def __enter__(self) -> None:
+        _listeners.append(self._listener)
+
+    def __exit__(self, *_: object) -> None:
+        _listeners.remove(self._listener)

@@ -1,0 +1,232 @@
+"""Topic tables: open, follow the events' structure, commit a window once.
+
+*Why a commit is exactly once.* Each commit carries the application transaction
+`(capture, window_id)`. Before committing we look whether the table has reached
+that window already; delta-rs refuses a commit whose application transaction was
+changed by somebody else since our handle was loaded. So between two writers of
+one window one wins and the other finds the window there. Both would have
+written the same rows, for a window's bounds are fixed in the manifest.
+
+*Files of a lost or repeated attempt* are never deleted here: after an error one
+cannot tell whether the commit landed, and deleting committed files would lose
+data. They are not part of any version; `upkeep.vacuum` removes them.
+
+*Generations.* `topic` is the first table of a topic, `topic@2` the next. A
+window may write to two of them (a hand-over to an incompatible structure inside
+it); each has its own application transaction, so each is repeated alone.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from threading import Lock
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from cdc_assets.errors import LakeConflictError, LakeError
+from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.location import Location
+
+_ATTEMPTS = 5
+"""Repetitions of a commit that lost against another writer of the same table, such as a compaction."""
+
+
+class TopicTables:
+    """All Delta tables below one location, with their handles kept open.
+
+    A kept handle reads only new log entries; opening anew costs three times as much (spec spark §5).
+
+    Args:
+        location: the lake.
+        capture: application id of all commits.
+    """
+
+    def __init__(self, location: Location, capture: str) -> None:
+        self.location, self.capture = location, capture
+        self._handles: dict[str, DeltaTable] = {}
+        self._lock = Lock()
+
+    def open(self, directory: str) -> DeltaTable | None:
+        """The table at its newest version, or None if there is none.
+
+        Raises:
+            LakeError: it is there but cannot be read.
+        """
+        try:
+            handle = self._handles.get(directory)
+            if handle is None:
+                handle = DeltaTable(self.location.uri(directory), storage_options=self.location.storage_options)
+                with self._lock:
+                    self._handles[directory] = handle
+            else:
+                handle.update_incremental()
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise _unreadable(self.location.uri(directory), error) from error
+        return handle
+
+    def forget(self, directory: str) -> None:
+        """Drop a handle, so that the next use reads the table from the store."""
+        with self._lock:
+            self._handles.pop(directory, None)
+
+    def generations(self, topic: str) -> list[str]:
+        """Directories of a topic, oldest first; empty if it has no table."""
+        found: list[str] = []
+        while self.open(directory := generation(topic, len(found) + 1)) is not None:
+            found.append(directory)
+        return found
+
+    def directory_for(self, topic: str, schema: pa.Schema) -> str:
+        """Where events of this structure go: the newest generation if they fit there, else the one after it.
+
+        Changes nothing, so that tasks can be told before anything is committed.
+        """
+        existing = self.generations(topic)
+        if not existing:
+            return generation(topic, 1)
+        newest = self.open(existing[-1])
+        assert newest is not None  # noqa: S101 - generations() opened it
+        fits = is_compatible(_arrow(newest), schema)
+        return existing[-1] if fits else generation(topic, len(existing) + 1)
+
+    def ensure(self, directory: str, schema: pa.Schema) -> DeltaTable:
+        """Make the table, or add what it lacks for events of this structure.
+
+        Raises:
+            LakeError: the store refuses.
+        """
+        wanted = lake_schema(schema)
+        try:
+            handle = self.open(directory)
+            if handle is None:
+                handle = self._create(directory, wanted)
+            missing = fields_to_add(_arrow(handle), wanted)
+            if missing:
+                handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+                handle.update_incremental()
+        except (DeltaError, OSError) as error:
+            raise _unreadable(self.location.uri(directory), error) from error
+        return handle
+
+    def _create(self, directory: str, schema: pa.Schema) -> DeltaTable:
+        if self.location.is_local:
+            self.location.filesystem(directory)
+        handle = DeltaTable.create(
+            self.location.uri(directory),
+            schema=Schema.from_arrow(schema),
+            mode="ignore",
+            storage_options=self.location.storage_options,
+        )
+        handle.update_incremental()
+        with self._lock:
+            self._handles[directory] = handle
+        return handle
+
+    def reached(self, directory: str) -> int:
+        """Number of the last window committed to this table, or -1."""
+        handle = self.open(directory)
+        version = None if handle is None else handle.transaction_version(self.capture)
+        return -1 if version is None else version
+
+    def commit(
+        self,
+        directory: str,
+        schema: pa.Schema,
+        files: Sequence[DataFile],
+        window_id: int,
+        metadata: Mapping[str, str],
+        mode: str = "append",
+    ) -> bool:
+        """Make files data, once for each window.
+
+        Args:
+            directory: of the topic table's generation.
+            schema: of the events, which the table is made to hold first.
+            files: written below `directory`.
+            window_id: version of the application transaction.
+            metadata: for the commit, such as from_lsn and to_lsn.
+            mode: `append`; `overwrite` replaces all rows (the manifest's own checkpoint).
+
+        Returns:
+            False if this window was there already.
+
+        Raises:
+            LakeConflictError: other writers won `_ATTEMPTS` times.
+            LakeError: the store refuses.
+        """
+        for attempt in range(_ATTEMPTS):
+            handle = self.ensure(directory, schema)
+            reached = handle.transaction_version(self.capture)
+            if reached is not None and reached >= window_id:
+                return False
+            if not files and mode == "append":
+                return False
+            try:
+                self._append(handle, files, window_id, metadata, mode)
+            except CommitFailedError:
+                self.forget(directory)
+                time.sleep(0.05 * attempt)
+            except (DeltaError, OSError) as error:
+                self.forget(directory)
+                raise _unreadable(self.location.uri(directory), error) from error
+            else:
+                return True
+        if self.reached(directory) >= window_id:
+            return False
+        raise LakeConflictError(
+            f"{directory}: another writer committed first {_ATTEMPTS} times in a row. "
+            "Next: the window is repeated; stop other writers of this table if it happens again."
+        )
+
+    def kept(self, directory: str) -> DeltaTable:
+        """An opened handle as it is, not refreshed."""
+        return self._handles[directory]
+
+    def commit_fenced(self, directory: str, file: DataFile, sequence: int, mode: str) -> bool:
+        """Commit to a kept handle without looking at what others did; for the manifest.
+
+        Returns:
+            False if any other writer has committed `sequence` since; the handle is then dropped.
+        """
+        handle = self.kept(directory)
+        try:
+            self._append(handle, [file], sequence, {}, mode)
+            handle.update_incremental()
+        except CommitFailedError:
+            self.forget(directory)
+            return False
+        except DeltaError as error:
+            self.forget(directory)
+            raise _unreadable(self.location.uri(directory), error) from error
+        return handle.transaction_version(self.capture) == sequence
+
+    def _append(
+        self, handle: DeltaTable, files: Sequence[DataFile], window_id: int, metadata: Mapping[str, str], mode: str
+    ) -> None:
+        properties = CommitProperties(
+            custom_metadata=dict(metadata),
+            max_commit_retries=_ATTEMPTS,
+            app_transactions=[Transaction(self.capture, window_id, int(time.time() * 1000))],
+        )
+        actions: list[AddAction | RemoveAction] = [file.action() for file in files]
+        handle.create_write_transaction(actions, mode, handle.schema(), commit_properties=properties)
+
+
+def generation(topic: str, number: int) -> str:
+    """Directory of a topic's n-th generation, from 1."""
+    return topic if number == 1 else f"{topic}@{number}"
+
+
+def _arrow(handle: DeltaTable) -> pa.Schema:
+    return pa.schema(handle.schema().to_arrow())
+
+
+def _unreadable(uri: str, error: Exception) -> LakeError:
+    return LakeError(
+        f"The Delta table {uri} cannot be read or written: {error}. Next: check the path, its rights and free space."
+    )
