@@ -1,0 +1,1 @@
+"""The wire, with a scripted engine behind it and real drivers before it."""
