@@ -1,0 +1,235 @@
+"""Change rows to events (spec debezium-sqlserver §3.7 to §3.9).
+
+Rows arrive in position order. A pair of operations 3 and 4 may straddle two
+batches: a lone 3 at the end is carried over. A pair never straddles a slice,
+because slices end at commit LSNs, so a 3 left at the end, or a 4 without its 3,
+contradicts the log and stops the table.
+
+`event_serial_no` counts the change rows that share a position (commit LSN,
+change LSN): 1 for an insert or delete, 2 for an update, running on when the
+next row has the same position, as a primary-key update has. The count is kept
+across batches.
+
+A function of its input alone, but for the processing time: a repeat after a
+crash builds the same events.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_assets.core.identifiers import quote
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.envelope.constants import constant, lsn_texts, positions
+from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
+from cdc_assets.envelope.layout import BEFORE, Layout, check_pairs, lay_out
+from cdc_assets.envelope.plan import EventPlan
+from cdc_assets.envelope.rows import event_values, struct_of
+from cdc_assets.errors import InvariantError
+from cdc_assets.typemap.kernels import Numbers, as_type, fixed_bytes, numbers
+
+START_LSN, COMMAND_ID, SEQVAL, OPERATION, UPDATE_MASK, COMMIT_TIME = range(6)
+LEADING = 6
+"""Metadata columns before the data columns."""
+
+
+def change_columns(alias: str, commit_time: str, *, command_id: bool = True) -> tuple[tuple[str, str], ...]:
+    """Names and T-SQL of the metadata columns that lead each batch of change rows.
+
+    Args:
+        alias: of the change table.
+        commit_time: expression of the commit's datetime, such as `[ltm].[tran_end_time]`.
+        command_id: whether the rows have `__$command_id`; the change function hides it.
+    """
+    table = quote(alias)
+    return (
+        ("__$start_lsn", f"{table}.[__$start_lsn]"),
+        ("__$command_id", f"{table}.[__$command_id]" if command_id else "CAST(0 AS int)"),
+        ("__$seqval", f"{table}.[__$seqval]"),
+        ("__$operation", f"{table}.[__$operation]"),
+        ("__$update_mask", f"{table}.[__$update_mask]"),
+        ("tran_end_time", commit_time),
+    )
+
+
+def change_select_list(plan: EventPlan, alias: str, commit_time: str, *, command_id: bool = True) -> str:
+    """The whole select list of a change query: metadata columns, then data columns."""
+    leading = change_columns(alias, commit_time, command_id=command_id)
+    return ", ".join([*(f"{text} AS {quote(name)}" for name, text in leading), plan.select_list(alias)])
+
+
+@dataclass(frozen=True)
+class ChangeContext:
+    """What the rows do not tell.
+
+    Args:
+        window_id: of the window that is read.
+        utc_offset_minutes: the server's offset now; commit times are its wall clock.
+        processed: processing time in nanoseconds, read once per batch.
+    """
+
+    window_id: int
+    utc_offset_minutes: int = 0
+    processed: Clock = field(default=now_ns)
+
+
+def build_changes(
+    plan: EventPlan, batches: Iterator[pa.RecordBatch], context: ChangeContext
+) -> Iterator[pa.RecordBatch]:
+    """Events of change rows, in their order.
+
+    Args:
+        plan: of the rows' structure.
+        batches: columns of `change_select_list`, ordered by commit LSN, command id, change LSN, operation.
+        context: what the rows do not tell.
+
+    Raises:
+        InvariantError: an update's row 3 is not followed by its row 4, or a 4 has no 3.
+        InvalidValueError: a value does not fit its event type.
+    """
+    carried: pa.RecordBatch | None = None
+    serials = _Serials()
+    for batch in batches:
+        rows = batch if carried is None else pa.concat_batches([carried, batch])
+        carried = None
+        if rows.num_rows and _operations(rows)[-1] == BEFORE:
+            rows, carried = rows.slice(0, rows.num_rows - 1), rows.slice(rows.num_rows - 1)
+        if rows.num_rows:
+            built = _build(plan, rows, serials, context)
+            if built.num_rows:
+                yield built
+    if carried is not None:
+        raise _broken_pair(plan, carried, 0)
+
+
+def _operations(rows: pa.RecordBatch) -> Numbers:
+    return numbers(as_type(rows.column(OPERATION), pa.int32()), np.int32)
+
+
+def _broken_pair(plan: EventPlan, rows: pa.RecordBatch, place: int) -> InvariantError:
+    commit = Lsn(rows.column(START_LSN)[place].as_py())
+    return InvariantError(
+        f"Change row {commit}/{Lsn(rows.column(SEQVAL)[place].as_py())} of {plan.table} has operation "
+        f"{rows.column(OPERATION)[place].as_py()} where the log must have an update's row 3 followed by its row 4. "
+        f"Next: check the change table of that commit, and re-read the table by its snapshot asset."
+    )
+
+
+@dataclass
+class _Serials:
+    """Serial numbers that run on over batches."""
+
+    position: bytes = b""
+    serial: int = 0
+
+    def of(self, commit: Numbers, change: Numbers) -> Numbers:
+        """Serial of each change row: how many rows with its position there were, itself included."""
+        places = np.hstack([commit, change])
+        starts = np.ones(len(places), dtype=bool)
+        starts[1:] = (places[1:] != places[:-1]).any(axis=1)
+        starts[0] = places[0].tobytes() != self.position
+        counted = np.arange(1, len(places) + 1)
+        base = np.maximum.accumulate(np.where(starts, counted - 1, -self.serial))
+        serial = counted - base
+        self.position, self.serial = places[-1].tobytes(), int(serial[-1])
+        return serial
+
+
+def _build(plan: EventPlan, rows: pa.RecordBatch, serials: _Serials, context: ChangeContext) -> pa.RecordBatch:
+    operations = _operations(rows)
+    wrong = check_pairs(operations)
+    if wrong is not None:
+        raise _broken_pair(plan, rows, wrong)
+    commit, change = fixed_bytes(rows.column(START_LSN), 10), fixed_bytes(rows.column(SEQVAL), 10)
+    serial = serials.of(commit, change)
+    values = event_values(plan, rows.columns[LEADING : LEADING + len(plan.columns)])
+    images = struct_of(plan, values, plan.value_columns)
+    keys = struct_of(plan, values, plan.key_columns) if plan.key else None
+    last = np.flatnonzero(operations != BEFORE)
+    changed = _changed_keys(plan, values, operations, last)
+    layout = lay_out(operations, last, changed, tombstones=plan.settings.tombstones_on_delete)
+    parts = _parts(plan, rows, layout, (commit, change, serial), (images, keys), context)
+    return event_batch(plan, parts, context.window_id, context.processed())
+
+
+def _changed_keys(plan: EventPlan, values: Sequence[pa.Array], operations: Numbers, last: Numbers) -> Numbers:
+    """Which events are updates whose key differs between both rows."""
+    updates = operations[last] == 4
+    changed = np.zeros(len(last), dtype=bool)
+    if plan.key and bool(updates.any()):
+        new = last[updates]
+        changed[updates] = differs([values[place] for place in plan.key_columns], new - 1, new)
+    return changed
+
+
+def differs(arrays: Sequence[pa.Array], old: Numbers, new: Numbers) -> Numbers:
+    """Whether any column differs between rows `old` and `new`; two nulls are equal."""
+    found = np.zeros(len(old), dtype=bool)
+    for array in arrays:
+        before, after = array.take(pa.array(old)), array.take(pa.array(new))
+        found |= unequal(before, after)
+    return found
+
+
+def unequal(before: pa.Array, after: pa.Array) -> Numbers:
+    """Where two arrays differ; two nulls are equal."""
+    if pa.types.is_struct(before.type):
+        parts = [unequal(left, right) for left, right in zip(before.flatten(), after.flatten(), strict=True)]
+        result: Numbers = np.logical_or.reduce(parts)
+        return result
+    different = pa.compute.not_equal(before, after).fill_null(False).to_numpy(zero_copy_only=False)
+    one_null = before.is_null().to_numpy(zero_copy_only=False) != after.is_null().to_numpy(zero_copy_only=False)
+    either: Numbers = different | one_null
+    return either
+
+
+def _parts(
+    plan: EventPlan,
+    rows: pa.RecordBatch,
+    layout: Layout,
+    places: tuple[Numbers, Numbers, Numbers],
+    structs: tuple[pa.Array, pa.Array | None],
+    context: ChangeContext,
+) -> Parts:
+    commit, change, serial = places
+    images, keys = structs
+    row = layout.row
+    commands = numbers(as_type(rows.column(COMMAND_ID), pa.int64()), np.int64)
+    operations = _operations(rows)
+    printed = positions(commit[row], commands[row], change[row], operations[row], layout.tombstone)
+    return Parts(
+        position=printed,
+        key=None if keys is None else picked(keys, row),
+        before=picked(images, layout.before),
+        after=picked(images, layout.after),
+        operation=_letters(layout.letter),
+        times=_utc(rows.column(COMMIT_TIME), context.utc_offset_minutes).take(pa.array(row)),
+        snapshot=constant("false", len(row)),
+        commit_lsn=lsn_texts(commit[row]),
+        change_lsn=lsn_texts(change[row]),
+        serial=pa.array(serial[layout.last]),
+        tombstone=layout.tombstone if layout.tombstone.any() else None,
+    )
+
+
+def picked(array: pa.Array, rows: Numbers) -> pa.Array:
+    """The rows of those numbers; null for -1."""
+    if len(rows) == len(array) and bool(np.array_equal(rows, np.arange(len(array)))):
+        return array
+    none = rows < 0
+    if bool(none.all()):
+        return pa.nulls(len(rows), array.type)
+    return array.take(pa.array(rows, mask=none if bool(none.any()) else None))
+
+
+def _letters(codes: Numbers) -> pa.Array:
+    offsets = np.arange(len(codes) + 1, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(codes), [None, pa.py_buffer(offsets), pa.py_buffer(codes)])
+
+
+def _utc(times: pa.Array, offset_minutes: int) -> pa.Array:
+    """Microseconds since 1970 of server wall-clock times."""
+    micros = as_type(times, pa.timestamp("us")).cast(pa.int64())
+    return pa.compute.subtract(micros, offset_minutes * 60_000_000)

@@ -1,0 +1,107 @@
+"""Names of topics, schemas and fields (spec debezium-sqlserver §4.1).
+
+A topic is `<prefix>.<db>.<schema>.<table>`; what a topic may not hold becomes
+`_`. Schema names are the topic's plus `.Key`, `.Value`, `.Envelope`, adjusted
+by `schema.name.adjustment.mode`; fields by `field.name.adjustment.mode`.
+"""
+
+import re
+from collections.abc import Iterable
+
+from cdc_assets.config.settings import AdjustmentMode, EventSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import ConfigurationError
+
+_NOT_IN_TOPIC = r"[^A-Za-z0-9._-]"
+_LONGEST_TOPIC = 249
+
+
+def topic_name(table: TableId, settings: EventSettings) -> str:
+    """Topic of a table's events.
+
+    Raises:
+        ConfigurationError: the name is longer than 249 characters, or is `.` or `..`.
+    """
+    parts = (settings.topic_prefix, table.database, table.schema, table.table)
+    return sanitized(settings.topic_delimiter.join(parts), settings)
+
+
+def sanitized(name: str, settings: EventSettings) -> str:
+    """A topic name without forbidden characters.
+
+    Raises:
+        ConfigurationError: the name is longer than 249 characters, or is `.` or `..`.
+    """
+    topic = re.sub(settings.sanitize_pattern or _NOT_IN_TOPIC, "_", name)
+    if len(topic) > _LONGEST_TOPIC or topic in (".", ".."):
+        raise ConfigurationError(
+            "topic name", topic, f"1 to {_LONGEST_TOPIC} characters, not . or ..", "choose a shorter topic.prefix"
+        )
+    return topic
+
+
+def schema_name(topic: str, part: str, mode: AdjustmentMode) -> str:
+    """Name of a topic's `Key`, `Value` or `Envelope` schema."""
+    return adjusted(f"{topic}.{part}", mode, dots=True)
+
+
+def adjusted(name: str, mode: AdjustmentMode, *, dots: bool = False) -> str:
+    """A name that Avro accepts, or the name itself in mode `none`.
+
+    Args:
+        name: of a schema or field.
+        mode: `avro` puts `_` for what is not valid, `avro_unicode` its code as `_uXXXX`.
+        dots: whether dots may stand behind the first character.
+    """
+    if mode == "none" or not name:
+        return name
+    unicode_form = mode == "avro_unicode"
+    first = _first(name[0], unicode_form)
+    return first + "".join(_following(character, dots, unicode_form) for character in name[1:])
+
+
+def _first(character: str, unicode_form: bool) -> str:
+    if _ascii_letter(character) or (character == "_" and not unicode_form):
+        return character
+    if character.isascii() and character.isdigit() and not unicode_form:
+        return "_" + character
+    return _replacement(character, unicode_form)
+
+
+def _following(character: str, dots: bool, unicode_form: bool) -> str:
+    valid = _ascii_letter(character) or (character.isascii() and character.isdigit()) or (dots and character == ".")
+    if valid or (character == "_" and not unicode_form):
+        return character
+    return _replacement(character, unicode_form)
+
+
+def _ascii_letter(character: str) -> bool:
+    return character.isascii() and character.isalpha()
+
+
+def _replacement(character: str, unicode_form: bool) -> str:
+    if not unicode_form:
+        return "_"
+    units = character.encode("utf-16-be")
+    return "".join(f"_u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
+
+
+def check_conflicts(tables: Iterable[TableId], settings: EventSettings) -> None:
+    """See that no two tables share a topic or a schema name.
+
+    Delta directories on some file systems ignore letter case, so names that differ only by case conflict too.
+
+    Raises:
+        ConfigurationError: two tables would write to the same place.
+    """
+    owners: dict[str, TableId] = {}
+    for table in tables:
+        name = schema_name(topic_name(table, settings), "Value", settings.schema_name_adjustment)
+        other = owners.setdefault(name.lower(), table)
+        if other != table:
+            raise ConfigurationError(
+                "topic name",
+                name.removesuffix(".Value"),
+                "one table per topic",
+                f"exclude {other} or {table}, or set custom.sanitize.pattern so that their names stay apart",
+            )

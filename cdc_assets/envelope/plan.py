@@ -1,0 +1,236 @@
+"""Everything needed to turn rows of one table structure into events, decided once.
+
+A plan is made on the driver from the table's structure and the settings, and
+travels to the tasks. Building events from it looks nothing up any more.
+
+Which columns: those of the table that the capture instance holds and the
+column filters let through, in table order, all of them if the filters let none
+through (as the connector does). Key columns that a filter took out of the
+value are read none the less, because the key holds them.
+
+Topic table layout (design §3): `position`, `key`, `value`, `headers`,
+`window_id`. A table without key has a `key` column of type string that is
+always null, because neither Parquet nor Delta can hold a struct without fields.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from cdc_assets.config.settings import EventSettings
+from cdc_assets.core.identifiers import TableId, quote
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.envelope.blocks import envelope_type
+from cdc_assets.envelope.naming import adjusted, schema_name, topic_name
+from cdc_assets.envelope.rules import column_wanted, message_key
+from cdc_assets.errors import ConfigurationError
+from cdc_assets.typemap.connect import struct
+from cdc_assets.typemap.mapping import MappedColumn, map_column
+
+POSITION = pa.field("position", pa.string())
+HEADERS = pa.field("headers", pa.map_(pa.string(), pa.string()))
+WINDOW = pa.field("window_id", pa.int64())
+
+
+@dataclass(frozen=True)
+class ConnectorIdentity:
+    """Who writes the events.
+
+    Args:
+        version: Debezium release in the source block.
+        name: connector name in the context headers.
+        task_id: of the context headers.
+        run_id: of the context headers; one per run of the capture.
+    """
+
+    version: str = "3.6.3.Final"
+    name: str = "sqlserver"
+    task_id: str = "0"
+    run_id: str = ""
+
+
+@dataclass(frozen=True)
+class EventColumn:
+    """A column that is read, and where its value goes.
+
+    Args:
+        mapped: type, wire form and conversion.
+        field: event field, in values and in keys.
+        bit: place in the update mask, from 0; None if the capture instance does not hold the column.
+        in_value: whether values hold it; False for a key column that a filter took out.
+    """
+
+    mapped: MappedColumn
+    field: pa.Field
+    bit: int | None
+    in_value: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the table's column."""
+        return self.mapped.column.name
+
+
+@dataclass(frozen=True)
+class EventPlan:
+    """How rows of one table structure become events; picklable.
+
+    Args:
+        table: whose rows.
+        topic: name of the topic and of its lake table.
+        columns: in the order in which they are read.
+        key: names of the key's columns in key order; empty if there is none.
+        topic_schema: of the batches that are built.
+        settings: what the plan was made from.
+        connector: who writes.
+        warnings: what the operator should be told once.
+    """
+
+    table: TableId
+    topic: str
+    columns: tuple[EventColumn, ...]
+    key: tuple[str, ...]
+    topic_schema: pa.Schema
+    settings: EventSettings
+    connector: ConnectorIdentity
+    warnings: tuple[str, ...] = ()
+
+    def select_list(self, alias: str) -> str:
+        """T-SQL expressions of the data columns in order, each readable exactly by the bulk reader."""
+        return ", ".join(
+            f"{column.mapped.wire.expression(column.name, alias)} AS {quote(column.name)}" for column in self.columns
+        )
+
+    def select_source(self, alias: str) -> str:
+        """The same for the source table."""
+        return self.select_list(alias)
+
+    @property
+    def value_columns(self) -> tuple[int, ...]:
+        """Places of the columns that values hold."""
+        return tuple(place for place, column in enumerate(self.columns) if column.in_value)
+
+    @property
+    def key_columns(self) -> tuple[int, ...]:
+        """Places of the key's columns in key order."""
+        places = {column.name: place for place, column in enumerate(self.columns)}
+        return tuple(places[name] for name in self.key)
+
+
+def plan_events(
+    schema: TableSchema, captured: Sequence[str] | None, settings: EventSettings, *, connector: ConnectorIdentity
+) -> EventPlan:
+    """Decide how a table's rows become events.
+
+    Args:
+        schema: structure of the source table.
+        captured: columns of the capture instance in mask order; None takes all of the table.
+        settings: how events look.
+        connector: who writes them.
+
+    Raises:
+        ConfigurationError: a name is not valid, two fields collide, or a key column does not exist.
+    """
+    warnings: list[str] = []
+    bits = {name: bit for bit, name in enumerate(captured or [column.name for column in schema.columns])}
+    warnings += _unknown(schema, bits)
+    mapped = _mapped(schema, bits, settings, warnings)
+    key = _key(schema, settings, mapped)
+    columns = _columns(schema.table, mapped, bits, key, settings, warnings)
+    _check_fields(schema.table, columns)
+    topic = topic_name(schema.table, settings)
+    layout = _topic_schema(topic, columns, key, settings)
+    return EventPlan(schema.table, topic, columns, key, layout, settings, connector, tuple(warnings))
+
+
+def _unknown(schema: TableSchema, bits: Mapping[str, int]) -> list[str]:
+    return [
+        f"Column {name!r} of the capture table is not among the columns of {schema.table}; its values are left out."
+        for name in bits
+        if schema.column(name) is None
+    ]
+
+
+def _mapped(
+    schema: TableSchema, bits: Mapping[str, int], settings: EventSettings, warnings: list[str]
+) -> dict[str, MappedColumn]:
+    found: dict[str, MappedColumn] = {}
+    for column in schema.columns:
+        if column.name not in bits:
+            continue
+        mapped = map_column(column, settings)
+        if mapped is None:
+            warnings.append(
+                f"Column {column.name!r} of {schema.table} has type {column.type_name}, which events cannot hold; it is left out."
+            )
+        else:
+            found[column.name] = mapped
+    return found
+
+
+def _key(schema: TableSchema, settings: EventSettings, mapped: Mapping[str, MappedColumn]) -> tuple[str, ...]:
+    wanted = message_key(schema.table, settings.message_key_columns)
+    if wanted is None:
+        return tuple(name for name in schema.key if name in mapped)
+    by_lower = {name.lower(): name for name in mapped}
+    for name in wanted:
+        if name.lower() not in by_lower:
+            raise ConfigurationError(
+                "message.key.columns", name, f"a captured column of {schema.table}", f"use one of {', '.join(mapped)}"
+            )
+    return tuple(name if name in mapped else by_lower[name.lower()] for name in wanted)
+
+
+def _columns(
+    table: TableId,
+    mapped: Mapping[str, MappedColumn],
+    bits: Mapping[str, int],
+    key: Sequence[str],
+    settings: EventSettings,
+    warnings: list[str],
+) -> tuple[EventColumn, ...]:
+    wanted = {name for name in mapped if column_wanted(table, name, settings.column_filters)}
+    if not wanted:
+        warnings.append(f"All columns of {table} were excluded by the column filters; all are captured instead.")
+        wanted = set(mapped)
+    primary = set(key)
+    return tuple(
+        EventColumn(column, _event_field(column, name in primary, settings), bits[name], name in wanted)
+        for name, column in mapped.items()
+        if name in wanted or name in primary
+    )
+
+
+def _event_field(mapped: MappedColumn, in_key: bool, settings: EventSettings) -> pa.Field:
+    name = adjusted(mapped.column.name, settings.field_name_adjustment)
+    return mapped.connect.to_field(name)
+
+
+def _check_fields(table: TableId, columns: Sequence[EventColumn]) -> None:
+    seen: dict[str, str] = {}
+    for column in columns:
+        other = seen.setdefault(column.field.name.lower(), column.name)
+        if other != column.name:
+            raise ConfigurationError(
+                "field name",
+                column.field.name,
+                f"names in {table} that differ by more than letter case",
+                f"exclude {other} or {column.name} by column.exclude.list",
+            )
+
+
+def _topic_schema(topic: str, columns: Sequence[EventColumn], key: Sequence[str], settings: EventSettings) -> pa.Schema:
+    mode = settings.schema_name_adjustment
+    row = struct(schema_name(topic, "Value", mode), [column.field for column in columns if column.in_value])
+    envelope = envelope_type(schema_name(topic, "Envelope", mode), row, settings)
+    return pa.schema([POSITION, key_field(topic, columns, key, settings), envelope.to_field("value"), HEADERS, WINDOW])
+
+
+def key_field(topic: str, columns: Sequence[EventColumn], key: Sequence[str], settings: EventSettings) -> pa.Field:
+    """The `key` column: a struct of the key's fields, or an always null string."""
+    if not key:
+        return pa.field("key", pa.string())
+    fields = {column.name: column.field for column in columns}
+    name = schema_name(topic, "Key", settings.schema_name_adjustment)
+    return struct(name, [fields[column] for column in key], optional=False).to_field("key")

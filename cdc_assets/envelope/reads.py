@@ -1,0 +1,135 @@
+"""Rows of a table to READ events (spec debezium-sqlserver §2.5).
+
+A READ sorts behind every change of the commit at its snapshot LSN and before
+the next commit, because the row it holds contains them all: its position has
+the commit LSN, the greatest command id, and in place of the change LSN the
+window, slice and row number, which keep it unique.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.envelope.blocks import MARKERS
+from cdc_assets.envelope.constants import LAST_COMMAND, big_endian, constant, positions
+from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
+from cdc_assets.envelope.plan import EventPlan
+from cdc_assets.envelope.rows import event_values, struct_of
+from cdc_assets.errors import InvalidValueError
+from cdc_assets.typemap.kernels import Numbers
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class ReadContext:
+    """What the rows do not tell.
+
+    Args:
+        window_id: of the snapshot or window that writes them.
+        commit_lsn: the snapshot LSN.
+        server_time: aware time of the server when the table (or chunk) was begun.
+        slice_number: unique among the slices of the window, below 65,536.
+        snapshot: marker of all rows: `true` or `incremental`; `mark` changes single rows.
+        change_lsn: of the signal's row, for blocking and incremental snapshots.
+        serial: event_serial_no of that row.
+        first_row: number of the first row within the slice, if it is built in several calls.
+        server_nanos: nanoseconds of `server_time` below a microsecond.
+        processed: processing time in nanoseconds, read once per batch.
+    """
+
+    window_id: int
+    commit_lsn: Lsn
+    server_time: datetime
+    slice_number: int = 0
+    snapshot: str = "true"
+    change_lsn: Lsn | None = None
+    serial: int | None = None
+    first_row: int = 0
+    server_nanos: int = 0
+    processed: Clock = field(default=now_ns)
+
+
+def build_reads(plan: EventPlan, batches: Iterator[pa.RecordBatch], context: ReadContext) -> Iterator[pa.RecordBatch]:
+    """READ events of table rows, in their order.
+
+    Args:
+        plan: of the rows' structure.
+        batches: columns of `plan.select_source`; further columns behind them are ignored.
+        context: what the rows do not tell.
+
+    Raises:
+        InvalidValueError: a value does not fit its event type.
+    """
+    first = context.first_row
+    for batch in batches:
+        if batch.num_rows:
+            yield _build(plan, batch, context, first)
+            first += batch.num_rows
+
+
+def _build(plan: EventPlan, batch: pa.RecordBatch, context: ReadContext, first: int) -> pa.RecordBatch:
+    rows = batch.num_rows
+    values = event_values(plan, batch.columns[: len(plan.columns)])
+    micros = (context.server_time - _EPOCH) // _MICROSECOND
+    parts = Parts(
+        position=_positions(context, first, rows),
+        key=struct_of(plan, values, plan.key_columns) if plan.key else None,
+        before=None,
+        after=struct_of(plan, values, plan.value_columns),
+        operation=constant("r", rows),
+        times=pa.repeat(pa.scalar(micros, pa.int64()), rows),
+        snapshot=constant(context.snapshot, rows),
+        commit_lsn=constant(str(context.commit_lsn), rows),
+        change_lsn=None if context.change_lsn is None else constant(str(context.change_lsn), rows),
+        serial=None if context.serial is None else pa.repeat(pa.scalar(context.serial, pa.int64()), rows),
+        nanos=context.server_nanos,
+    )
+    return event_batch(plan, parts, context.window_id, context.processed())
+
+
+_MICROSECOND = datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC) - _EPOCH
+
+
+def _positions(context: ReadContext, first: int, rows: int) -> pa.Array:
+    commit = np.broadcast_to(np.frombuffer(context.commit_lsn.raw, dtype=np.uint8), (rows, 10))
+    window = _repeated(context.window_id & 0xFFFFFFFF, 4, rows)
+    slice_number = _repeated(context.slice_number, 2, rows)
+    place = np.hstack([window, slice_number, big_endian(np.arange(first, first + rows), 4)])
+    zero = np.zeros(rows, dtype=np.int64)
+    return positions(commit, zero + LAST_COMMAND, place, zero, zero.astype(bool))
+
+
+def _repeated(value: int, width: int, rows: int) -> Numbers:
+    return np.broadcast_to(np.frombuffer(value.to_bytes(width, "big"), dtype=np.uint8), (rows, width))
+
+
+def mark(batch: pa.RecordBatch, row: int, marker: str) -> pa.RecordBatch:
+    """The batch with another snapshot marker in one row; negative rows count from the end.
+
+    Raises:
+        InvalidValueError: the marker is not one of Debezium's.
+    """
+    if marker not in MARKERS:
+        raise InvalidValueError("snapshot marker", marker, ", ".join(MARKERS), "use a marker of Debezium")
+    value = batch.column("value")
+    source = value.field("source")
+    chosen = np.zeros(batch.num_rows, dtype=bool)
+    chosen[row] = True
+    markers = pc.if_else(pa.array(chosen), marker, source.field("snapshot"))
+    marked = replaced(value, "source", replaced(source, "snapshot", markers))
+    return batch.set_column(batch.schema.get_field_index("value"), batch.schema.field("value"), marked)
+
+
+def replaced(array: pa.Array, name: str, child: pa.Array) -> pa.Array:
+    """A struct array with one child in place of another."""
+    kind = array.type
+    fields = [kind.field(place) for place in range(kind.num_fields)]
+    children = [child if field.name == name else array.field(field.name) for field in fields]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)

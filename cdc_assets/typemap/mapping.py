@@ -1,0 +1,99 @@
+"""From a column of SQL Server to its event type, wire form and conversion (spec debezium-sqlserver §5)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+from cdc_assets.config.settings import BinaryMode, EventSettings
+from cdc_assets.core.schema import Column
+from cdc_assets.typemap.connect import ConnectType
+from cdc_assets.typemap.decimals import DECIMALS, decimal_form
+from cdc_assets.typemap.temporal import TEMPORAL, Convert, temporal_form
+from cdc_assets.typemap.textforms import base64, hexadecimal
+from cdc_assets.typemap.wire import Wire, wire_of
+
+CHARACTERS = frozenset({"char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname"})
+"""Types that masks, hashes and truncation apply to."""
+BINARIES = frozenset({"binary", "varbinary", "image", "rowversion", "timestamp", "hierarchyid"})
+NEVER_IN_BEFORE_IMAGE = frozenset({"text", "ntext", "image"})
+"""Types whose old value the log never holds."""
+
+_LITERAL = {
+    "bit": "boolean",
+    "tinyint": "int16",
+    "smallint": "int16",
+    "int": "int32",
+    "bigint": "int64",
+    "real": "float",
+    "xml": "string",
+    "uniqueidentifier": "string",
+}
+
+
+@dataclass(frozen=True)
+class MappedColumn:
+    """A column with everything that turns its values into event values.
+
+    Args:
+        column: of the source table.
+        connect: event type, optional as the column is nullable, without default.
+        wire: how it is asked for and read.
+        convert: from the canonical form to the event value.
+    """
+
+    column: Column
+    connect: ConnectType
+    wire: Wire
+    convert: Convert
+
+    @property
+    def large(self) -> bool:
+        """Whether the log leaves an unchanged value out: `(max)`, xml, text, ntext, image."""
+        return self.column.length == -1 or self.column.type_name in {"xml", *NEVER_IN_BEFORE_IMAGE}
+
+
+def same(array: pa.Array) -> pa.Array:
+    """The canonical value as it is."""
+    return array
+
+
+def map_column(column: Column, settings: EventSettings) -> MappedColumn | None:
+    """How a column's values become event values, or None if events cannot hold its type.
+
+    Left out: sql_variant, geometry, geography and whatever this release does not know.
+    """
+    wire = wire_of(column)
+    if wire is None:
+        return None
+    connect, convert = _form(column, settings)
+    return MappedColumn(column, replace(connect, optional=column.nullable), wire, convert)
+
+
+def _form(column: Column, settings: EventSettings) -> tuple[ConnectType, Convert]:
+    name = column.type_name
+    if name in TEMPORAL:
+        return temporal_form(name, fraction_digits(column), settings.time_mode)
+    if name in DECIMALS:
+        return decimal_form(column, settings.decimal_mode)
+    if name in BINARIES:
+        return _BINARY[settings.binary_mode]
+    if name == "float":
+        return ConnectType("float" if column.precision is not None and column.precision <= 24 else "double"), same
+    return ConnectType(_LITERAL.get(name, "string")), same
+
+
+def fraction_digits(column: Column) -> int:
+    """Digits of fractional seconds that the column stores."""
+    if column.type_name in ("time", "datetime2", "datetimeoffset"):
+        return 7 if column.scale is None else column.scale
+    return 3 if column.type_name == "datetime" else 0
+
+
+_BINARY: dict[BinaryMode, tuple[ConnectType, Callable[[pa.Array], pa.Array]]] = {
+    "bytes": (ConnectType("bytes"), same),
+    "base64": (ConnectType("string"), base64),
+    "base64-url-safe": (ConnectType("string"), partial(base64, url_safe=True)),
+    "hex": (ConnectType("string"), hexadecimal),
+}
