@@ -17,10 +17,9 @@ from mssql_python.exceptions import ConnectionStringParseError, sqlstate_to_exce
 
 from cdc_assets.config.settings import ConnectionSettings, IsolationMode
 from cdc_assets.errors import CdcError
-from resources.sqlserver_driver import connection_string, keywords
+from resources.sqlserver_driver import connection_string, keywords, server_name
 from resources.sqlserver_errors import redact, to_cdc_error
 from resources.sqlserver_queries import isolation_level
-from resources.sqlserver_session import server_name
 
 CONNECT_ATTEMPTS = 4
 FIRST_WAIT_S = 0.2

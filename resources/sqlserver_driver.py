@@ -96,6 +96,11 @@ def _server(settings: ConnectionSettings) -> str:
     return f"{settings.host},{settings.port}"
 
 
+def server_name(settings: ConnectionSettings) -> str:
+    """Host and instance or port, for messages."""
+    return f"{settings.host}\\{settings.instance}" if settings.instance else f"{settings.host}:{settings.port}"
+
+
 def driver_option(settings: ConnectionSettings) -> str | None:
     """The driver that the configuration names, or None."""
     return dict(settings.extra).get("Driver")

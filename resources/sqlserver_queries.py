@@ -202,3 +202,8 @@ def isolation_level(mode: str) -> str:
     https://learn.microsoft.com/en-us/sql/t-sql/statements/set-transaction-isolation-level-transact-sql
     """
     return f"SET TRANSACTION ISOLATION LEVEL {_LEVELS[mode]}"
+
+
+def nothing_of(table: str) -> str:
+    """Proves that a quoted table may be read, without reading a row."""
+    return f"{_TAG.format(name='nothing_of')}SELECT TOP (0) 1 AS one FROM {table}"  # noqa: S608

@@ -16,7 +16,7 @@ import pyodbc
 
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.errors import CdcError, ConnectionLostError
-from resources.sqlserver_driver import APPLICATION, connection_string, driver_option, find_driver, keywords
+from resources.sqlserver_driver import APPLICATION, connection_string, driver_option, find_driver, keywords, server_name
 from resources.sqlserver_errors import to_cdc_error
 from resources.sqlserver_queries import PING
 
@@ -52,11 +52,6 @@ def translate(error: pyodbc.Error, settings: ConnectionSettings) -> CdcError:
     state = str(error.args[0]) if error.args else ""
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     return to_cdc_error(state, text, server_name(settings), (settings.password,))
-
-
-def server_name(settings: ConnectionSettings) -> str:
-    """Host and instance or port, for messages."""
-    return f"{settings.host}\\{settings.instance}" if settings.instance else f"{settings.host}:{settings.port}"
 
 
 class Session:

@@ -1,0 +1,195 @@
+"""What a capture needs from the server: expected, actual, and the exact T-SQL that mends it.
+
+Nothing here changes the server. `inspect` never raises for what it looks for, so that one look tells everything;
+`ensure` raises for what would make a capture fail.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from cdc_assets.config.filters import TableFilter
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId, quote
+from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.errors import CdcError, ConfigurationError, PreflightError, QueryError
+from resources import sqlserver_queries as queries
+from resources.sqlserver_rows import integer
+from resources.sqlserver_source import SqlServerSource
+
+MIN_RETENTION_MINUTES = 1440
+"""Below a day a weekend's outage, or a long snapshot, outlives the change tables."""
+_AZURE_SQL_DATABASE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Args:
+        check: what was looked at.
+        subject: database or table.
+        ok: whether it is as expected.
+        actual: what was found.
+        expected: what is needed.
+        remedy: T-SQL or advice; empty if it is as expected.
+        blocking: whether a capture cannot work without it.
+    """
+
+    check: str
+    subject: str
+    ok: bool
+    actual: str
+    expected: str
+    remedy: str = ""
+    blocking: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.check} is {self.actual}, expected {self.expected}. Next: {self.remedy}"
+
+
+def inspect(source: SqlServerSource, config: CaptureConfig) -> list[Finding]:
+    """Look at everything a capture needs.
+
+    Raises:
+        ConnectionLostError, LoginError: there is nothing to look at.
+    """
+    findings = [Finding("server", config.connection.host, True, _version(source), "a server that answers")]
+    for database in source.databases():
+        findings += _database(source, config, database)
+    return findings
+
+
+def ensure(findings: Iterable[Finding]) -> None:
+    """Stop if a capture cannot work.
+
+    Raises:
+        PreflightError: names every blocking finding with its remedy.
+    """
+    wrong = [str(finding) for finding in findings if finding.blocking and not finding.ok]
+    if wrong:
+        raise PreflightError("The server is not ready:\n" + "\n".join(wrong))
+
+
+def _version(source: SqlServerSource) -> str:
+    return str(source.session.value(queries.VERSION)).splitlines()[0].strip()
+
+
+def _database(source: SqlServerSource, config: CaptureConfig, database: str) -> Iterator[Finding]:
+    [(_, cdc, snapshot_isolation)] = source.session.rows(queries.DATABASE, database)
+    yield Finding(
+        "change data capture",
+        database,
+        bool(cdc),
+        _on(cdc),
+        "on",
+        "" if cdc else f"USE {quote(database)}; EXEC sys.sp_cdc_enable_db;",
+        blocking=config.snapshot.mode != "initial_only",
+    )
+    if config.snapshot.isolation == "snapshot":
+        allowed = integer(snapshot_isolation) == 1
+        remedy = "" if allowed else f"ALTER DATABASE {quote(database)} SET ALLOW_SNAPSHOT_ISOLATION ON;"
+        yield Finding("snapshot isolation", database, allowed, _on(allowed), "on", remedy)
+    instances: Sequence[CaptureInstance] = ()
+    if cdc:
+        yield from _agent(source, database)
+        yield from _jobs(source, database)
+        instances = source.capture_instances(database)
+    yield from _tables(source, config, database, instances)
+
+
+def _on(value: object) -> str:
+    return "on" if value else "off"
+
+
+def _agent(source: SqlServerSource, database: str) -> Iterator[Finding]:
+    if integer(source.session.value(queries.EDITION) or 0) != _AZURE_SQL_DATABASE:
+        running = source.agent_running(database)
+        actual = {True: "running", False: "stopped", None: "not visible to this login"}[running]
+        remedy = {
+            True: "",
+            False: "start the service SQL Server Agent; without it nothing is captured",
+            None: "GRANT VIEW SERVER STATE TO the login, or set database.sqlserver.agent.status.query",
+        }[running]
+        yield Finding("SQL Server Agent", database, running is True, actual, "running", remedy, blocking=False)
+    scanned = source.max_captured_lsn(database)
+    yield Finding(
+        "capture progress",
+        database,
+        scanned is not None,
+        str(scanned) if scanned else "none yet",
+        "a maximum LSN",
+        "" if scanned else f"USE {quote(database)}; EXEC sys.sp_cdc_start_job @job_type = N'capture';",
+        blocking=False,
+    )
+
+
+def _jobs(source: SqlServerSource, database: str) -> Iterator[Finding]:
+    try:
+        jobs = source.session.named_rows(queries.of_database(queries.JOBS, database))
+    except (PreflightError, QueryError) as error:
+        yield Finding("jobs", database, False, str(error), "visible", "add the login to db_owner, or ignore", False)
+        return
+    retention = next((integer(job["retention"]) for job in jobs if job["job_type"] == "cleanup"), None)
+    if retention is None:
+        remedy = f"USE {quote(database)}; EXEC sys.sp_cdc_add_job @job_type = N'cleanup';"
+        yield Finding("clean-up job", database, False, "missing", "a job", remedy, blocking=False)
+        return
+    enough = retention >= MIN_RETENTION_MINUTES
+    remedy = f"USE {quote(database)}; EXEC sys.sp_cdc_change_job @job_type = N'cleanup', @retention = 4320;"
+    yield Finding(
+        "retention",
+        database,
+        enough,
+        f"{retention} minutes",
+        f"at least {MIN_RETENTION_MINUTES} minutes",
+        "" if enough else remedy,
+        blocking=False,
+    )
+
+
+def _tables(
+    source: SqlServerSource, config: CaptureConfig, database: str, instances: Sequence[CaptureInstance]
+) -> Iterator[Finding]:
+    try:
+        tables = TableFilter(config.filters).require(source.user_tables(database))
+    except ConfigurationError as error:
+        yield Finding("table filters", database, False, "matching no table", "a table", error.hint)
+        return
+    names = {instance.table: instance.name for instance in instances}
+    for table in tables:
+        captured = names.get(table)
+        yield Finding(
+            "capture instance",
+            str(table),
+            captured is not None,
+            captured or "none",
+            "one",
+            "" if captured else _enable(table),
+            blocking=False,
+        )
+        yield _readable(source, table, table.quoted)
+        if captured:
+            yield _readable(source, table, queries.change_table(database, captured))
+
+
+def _enable(table: TableId) -> str:
+    return (
+        f"USE {quote(table.database)}; EXEC sys.sp_cdc_enable_table @source_schema = {_literal(table.schema)}, "
+        f"@source_name = {_literal(table.table)}, @role_name = NULL;"
+    )
+
+
+def _literal(text: str) -> str:
+    return "N'" + text.replace("'", "''") + "'"
+
+
+def _readable(source: SqlServerSource, table: TableId, name: str) -> Finding:
+    """Whether the login may read a table, tried with no rows."""
+    try:
+        source.session.rows(queries.nothing_of(name))
+    except CdcError as error:
+        if error.retryable:
+            raise
+        remedy = f"USE {quote(table.database)}; GRANT SELECT ON {name.split('.', 1)[1]} TO the login's user;"
+        return Finding("reading", name, False, str(error), "allowed", remedy)
+    return Finding("reading", name, True, "allowed", "allowed")

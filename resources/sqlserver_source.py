@@ -1,0 +1,207 @@
+"""The control plane of SQL Server's change data capture: small questions, one round trip each where possible.
+
+Bulk rows go through `resources.bulk`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cached_property
+from types import TracebackType
+from typing import Self, TypeVar
+
+from cdc_assets.config.settings import ConnectionSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.errors import LoginError, PreflightError, QueryError
+from resources import sqlserver_queries as queries
+from resources.sqlserver_driver import server_name
+from resources.sqlserver_ranges import key_ranges
+from resources.sqlserver_rows import Row, commit_time, cut, instances_of, integer, lsn_of, schema_of
+from resources.sqlserver_session import Session
+
+T = TypeVar("T")
+
+_INVALID_OBJECT = 208
+_PROBES_PER_QUERY = 200
+_LSNS_PER_QUERY = 1000
+"""A statement takes 2100 parameters at most."""
+
+
+class SqlServerSource:
+    """Control plane of one SQL Server (`core.ports.Source`); opens its connection at first use.
+
+    Args:
+        settings: how to reach the server.
+        agent_status_query: T-SQL giving 1 if the Agent runs, `#db` stands for the database; empty asks
+            sys.dm_server_services.
+
+    Every method raises ConnectionLostError or ServerBusyError after bounded retries, LoginError, PreflightError when a
+    CDC object or a permission is missing, QueryError.
+    """
+
+    def __init__(self, settings: ConnectionSettings, agent_status_query: str = "") -> None:
+        self._settings = settings
+        self._agent_status_query = agent_status_query
+        self.session = Session(settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the source may be used again."""
+        self.session.close()
+
+    @cached_property
+    def _databases(self) -> tuple[str, ...]:
+        return tuple(self._real_name(name) for name in self._settings.databases)
+
+    def _real_name(self, name: str) -> str:
+        rows = self.session.rows(queries.DATABASE, name)
+        if not rows:
+            raise LoginError(
+                f"Database {name!r} is not on {server_name(self._settings)}, or the login may not see it. "
+                "Next: check database.names, or create a user for the login in that database"
+            )
+        return str(rows[0][0])
+
+    def databases(self) -> Sequence[str]:
+        """Configured databases in the server's letter case, in configured order."""
+        return self._databases
+
+    def server_time(self) -> datetime:
+        """`SYSDATETIMEOFFSET()`, aware, to the microsecond."""
+        return datetime.fromisoformat(str(self.session.value(queries.SERVER_TIME)))
+
+    def table_schema(self, table: TableId) -> TableSchema | None:
+        """Structure of a source table, or None if it does not exist (any more)."""
+        columns = self._rows(queries.COLUMNS, table.database, table.schema, table.table)
+        if not columns:
+            return None
+        return schema_of(table, columns, self._rows(queries.KEYS, table.database, columns[0][0]))
+
+    def user_tables(self, database: str) -> Sequence[TableId]:
+        """All user tables of a database, without `cdc` and `sys`, sorted."""
+        rows = self._rows(queries.USER_TABLES, database)
+        return sorted(TableId(database, str(schema), str(table)) for schema, table in rows)
+
+    def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
+        """All capture instances with their columns, sorted by table and start LSN."""
+        with cdc_objects(database):
+            tables = self._rows(queries.CHANGE_TABLES, database, database, database)
+            columns = self._rows(queries.CAPTURED_COLUMNS, database)
+        return instances_of(database, tables, columns)
+
+    def max_captured_lsn(self, database: str) -> Lsn | None:
+        """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
+        with cdc_objects(database):
+            return lsn_of(self.session.value(queries.of_database(queries.MAX_LSN, database)))
+
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
+        """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0."""
+        start = (after or ZERO_LSN).raw
+        with cdc_objects(database):
+            if limit > 0:
+                return lsn_of(self._value(queries.NTH_TRANSACTION, database, limit, start))
+            return lsn_of(self._value(queries.MAX_TRANSACTION, database, start))
+
+    def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
+        """`cdc.change_tables.start_lsn` by capture instance name, read now."""
+        with cdc_objects(database):
+            rows = self._rows(queries.LOW_WATER_MARKS, database)
+        return {str(name): lsn_of(start) or ZERO_LSN for name, start in rows}
+
+    def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
+        """Which instances have change rows in `(bounds[name], until]`; one query per 200 of them.
+
+        An instance whose change table is gone counts as active, so that reading it tells which one it is.
+        """
+        names = sorted(name for name, after in bounds.items() if after < until)
+        found: set[str] = set()
+        for chunk in _chunks(names, _PROBES_PER_QUERY):
+            found |= self._probe(database, chunk, bounds, until)
+        return frozenset(found)
+
+    def _probe(self, database: str, names: Sequence[str], bounds: Mapping[str, Lsn], until: Lsn) -> set[str]:
+        parameters = [raw for name in names for raw in (bounds[name].raw, until.raw)]
+        try:
+            rows = self.session.rows(queries.probes(database, names), *parameters)
+        except QueryError as error:
+            if error.number != _INVALID_OBJECT:
+                raise
+            if len(names) == 1:
+                return set(names)
+            return set().union(*(self._probe(database, [name], bounds, until) for name in names))
+        return {names[integer(row[0])] for row in rows}
+
+    def slice_bounds(
+        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int
+    ) -> Sequence[Lsn]:
+        """Commit LSNs that cut `(after, until]` into at most `slices` parts of about equal change rows."""
+        if slices <= 1 or not instances:
+            return [until]
+        counts: dict[Lsn, int] = {}
+        for chunk in _chunks(list(instances), _PROBES_PER_QUERY):
+            parameters = [raw for _ in chunk for raw in (after.raw, until.raw)]
+            for raw, rows in self.session.rows(queries.rows_per_commit(database, chunk), *parameters):
+                lsn = lsn_of(raw) or ZERO_LSN
+                counts[lsn] = counts.get(lsn, 0) + integer(rows)
+        return cut(sorted(counts.items()), until, slices)
+
+    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
+        """`tran_end_time` of commit LSNs as aware times with the server's current offset; unknown LSNs are left out."""
+        found: dict[Lsn, datetime] = {}
+        for chunk in _chunks(sorted(set(lsns)), _LSNS_PER_QUERY):
+            statement = queries.commit_times(database, len(chunk))
+            for raw, local, offset in self.session.rows(statement, *(lsn.raw for lsn in chunk)):
+                if local is not None:
+                    found[lsn_of(raw) or ZERO_LSN] = commit_time(local, offset)
+        return found
+
+    def key_ranges(self, schema: TableSchema, slices: int) -> Sequence[KeyRange]:
+        """Ranges of about equal rows that together cover the table, first and last open; one if it has no key."""
+        return key_ranges(self.session, schema, slices)
+
+    def row_count(self, table: TableId) -> int:
+        """Exact `COUNT_BIG(*)`."""
+        return integer(self.session.value(queries.row_count(table.quoted)))
+
+    def agent_running(self, database: str) -> bool | None:
+        """Whether the SQL Server Agent runs; None if it cannot be told, as on Azure SQL or without permission."""
+        text = self._agent_status_query.replace("#db", database) or queries.AGENT
+        try:
+            answer = self.session.value(text)
+        except (QueryError, PreflightError):
+            return None
+        return None if answer is None else str(answer).lower() in ("1", "true")
+
+    def _rows(self, template: str, database: str, *parameters: object) -> list[Row]:
+        return self.session.rows(queries.of_database(template, database), *parameters)
+
+    def _value(self, template: str, database: str, *parameters: object) -> object:
+        return self.session.value(queries.of_database(template, database), *parameters)
+
+
+@contextmanager
+def cdc_objects(database: str) -> Iterator[None]:
+    """Say that CDC is off when its objects are missing."""
+    try:
+        yield
+    except QueryError as error:
+        if error.number != _INVALID_OBJECT and "fn_cdc_get_max_lsn" not in str(error):
+            raise
+        raise PreflightError(
+            f"Change data capture is not enabled in database {database!r}, or the login may not see it. "
+            f"Next: USE {database}; EXEC sys.sp_cdc_enable_db; then sys.sp_cdc_enable_table for each table"
+        ) from error
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
