@@ -42,6 +42,23 @@ def load_config(path: str | Path, environment: Mapping[str, str] | None = None) 
     return build_config(texts | dict(overrides(variables)))
 
 
+def configuration_files(place: Path) -> list[Path]:
+    """The configuration file itself, or those of a folder with one file per capture, sorted by name.
+
+    Raises:
+        ConfigurationError: the place is missing or holds no configuration file.
+    """
+    files = [place] if place.is_file() else sorted(path for path in place.glob("*") if path.suffix.lower() in _READERS)
+    if not files:
+        raise ConfigurationError(
+            "configuration",
+            str(place),
+            "a file, or a folder with files, ending in " + ", ".join(_READERS),
+            "name it with --config or CDC_CONFIG, or run from the project's folder",
+        )
+    return files
+
+
 def overrides(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Properties that the environment gives, with their texts."""
     for row in PROPERTIES:
@@ -61,10 +78,11 @@ def read_properties(path: Path) -> dict[str, str]:
     Raises:
         ConfigurationError: the file is missing, of an unknown form or malformed.
     """
-    readers = {".json": _read_json, ".properties": parse_java_properties, ".yaml": _read_yaml, ".yml": _read_yaml}
-    reader = readers.get(path.suffix.lower())
+    reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise ConfigurationError("configuration file", str(path), "a file ending in " + ", ".join(readers), "rename it")
+        raise ConfigurationError(
+            "configuration file", str(path), "a file ending in " + ", ".join(_READERS), "rename it"
+        )
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -199,3 +217,7 @@ def _from_file(name: str, argument: str) -> str:
     except (OSError, KeyError, UnicodeDecodeError):
         expected = f"a properties file with the key {key}" if key else "a readable file"
         raise ConfigurationError(name, f"${{file:{argument}}}", expected, f"check {path}") from None
+
+
+_READERS = {".json": _read_json, ".properties": parse_java_properties, ".yaml": _read_yaml, ".yml": _read_yaml}
+"""Reader by file name suffix."""

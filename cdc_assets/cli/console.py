@@ -1,0 +1,96 @@
+"""What every command shares: where text goes, which capture is meant, how errors end.
+
+Exit codes: 0 done; 1 it failed; 2 the command or the configuration is wrong; 130 interrupted.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, NoReturn, ParamSpec
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from cdc_assets.config.load import configuration_files, load_config
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError
+
+FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+P = ParamSpec("P")
+TRACEBACK_VARIABLE = "CDC_TRACEBACK"
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+ConfigOption = Annotated[
+    Path,
+    typer.Option(
+        "--config",
+        "-c",
+        envvar="CDC_CONFIG",
+        help="Configuration file, or a folder that holds one.",
+        show_default=True,
+    ),
+]
+DEFAULT_CONFIG = Path("captures")
+
+
+def clear_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """The command, with every error ended in one message and an exit code, never in a traceback."""
+
+    @wraps(command)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except CdcError as error:
+            fail(str(error), WRONG_USE if isinstance(error, InvalidValueError) else FAILED)
+        except BrokenPipeError:
+            sys.stderr.close()  # the reader, such as `head`, has seen enough
+            raise typer.Exit(0) from None
+        except KeyboardInterrupt:
+            fail("interrupted", INTERRUPTED)
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except Exception as error:
+            if os.environ.get(TRACEBACK_VARIABLE):
+                raise
+            text = f"{type(error).__name__}: {error}. Next: set {TRACEBACK_VARIABLE}=1 to see where, and report it"
+            fail(f"This is a fault of cdc-assets. {text}", FAILED)
+
+    return guarded
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Print an error and end.
+
+    Raises:
+        typer.Exit: always.
+    """
+    err.print(Text.assemble(("error ", "bold red"), message), soft_wrap=True)
+    raise typer.Exit(code) from None
+
+
+def warn(message: str) -> None:
+    """Print a warning."""
+    err.print(Text.assemble(("warning ", "bold yellow"), message), soft_wrap=True)
+
+
+def read_config(place: Path) -> CaptureConfig:
+    """The one configuration meant; properties without effect are named in a warning.
+
+    Raises:
+        ConfigurationError: there is none, there are several, or it is wrong.
+    """
+    files = configuration_files(place)
+    if len(files) > 1:
+        names = ", ".join(path.name for path in files)
+        raise ConfigurationError(
+            "configuration", str(place), f"one of its files: {names}", "name the file with --config"
+        )
+    config = load_config(files[0])
+    for name, reason in config.ignored:
+        warn(f"{name} has no effect: {reason}")
+    return config

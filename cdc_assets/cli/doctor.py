@@ -1,0 +1,53 @@
+"""`cdc-assets doctor`: is everything ready, and if not, which T-SQL makes it so."""
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.location import Location
+from resources.sqlserver_preflight import Finding, inspect
+from resources.sqlserver_source import SqlServerSource
+
+
+def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Check connection, prerequisites on the server, and the lake; say how to mend what is wrong.
+
+    Changes nothing. Ends with 1 if a capture could not work.
+    """
+    settings = read_config(config)
+    with SqlServerSource(settings.connection, settings.streaming.agent_status_query) as source:
+        findings = [*inspect(source, settings), _lake(settings)]
+    _show(findings)
+    if any(finding.blocking and not finding.ok for finding in findings):
+        raise typer.Exit(FAILED)
+
+
+def _lake(settings: CaptureConfig) -> Finding:
+    location = Location.of(settings.lake)
+    try:
+        location.check_writable()
+    except LakeError as error:
+        return Finding("lake", location.root, False, str(error), "writable", "check lake.path and its access rights")
+    return Finding("lake", location.root, True, "writable", "writable")
+
+
+def _show(findings: list[Finding]) -> None:
+    table = Table("", "what", "of", "is", box=None, header_style="bold")
+    for finding in findings:
+        table.add_row(_mark(finding), finding.check, Text(finding.subject), Text(finding.actual))
+    out.print(table)
+    wrong = [finding for finding in findings if not finding.ok]
+    out.print("\n[bold green]Everything is ready." if not wrong else f"\n[bold]{len(wrong)} to look at:")
+    for finding in wrong:
+        kind = "must be" if finding.blocking else "should be"
+        out.print(Text(f"\n{finding.subject}: {finding.check} {kind} {finding.expected}"), soft_wrap=True)
+        out.print(Text(f"    {finding.remedy}", style="cyan"), soft_wrap=True)
+
+
+def _mark(finding: Finding) -> Text:
+    if finding.ok:
+        return Text("ok", style="green")
+    return Text("no", style="bold red") if finding.blocking else Text("!!", style="bold yellow")

@@ -1,0 +1,95 @@
+"""What the lake of a capture holds, read for people: topics, rows by operation, positions."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.envelope.naming import topic_name
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.manifest import Manifest
+from cdc_assets.lake.state import CaptureState, TableState
+from cdc_assets.lake.topics import TopicTables
+
+OPERATIONS = {"r": "read", "c": "create", "u": "update", "d": "delete", None: "tombstone"}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic of a table: its Delta tables (oldest generation first) and the table's state."""
+
+    topic: str
+    directories: tuple[str, ...]
+    state: TableState
+
+
+class LakeView:
+    """Reads a capture's lake without claiming it.
+
+    Args:
+        config: the capture.
+    """
+
+    def __init__(self, config: CaptureConfig) -> None:
+        self._config = config
+        self.location = Location.of(config.lake)
+        self.tables = TopicTables(self.location, config.name)
+
+    def state(self) -> CaptureState:
+        """The manifest's newest state.
+
+        Raises:
+            LakeError: it cannot be read.
+        """
+        return Manifest(self.tables, self._config.events.topic_prefix).read()
+
+    def topics(self) -> list[TopicView]:
+        """Topics of all tables that the manifest knows, by name."""
+        views = [
+            TopicView(topic, tuple(self.tables.generations(topic)), table_state)
+            for table, table_state in self.state().tables.items()
+            for topic in [topic_name(table, self._config.events)]
+        ]
+        return sorted(views, key=lambda view: view.topic)
+
+    def watermarks(self) -> dict[str, Lsn | None]:
+        """Position up to which every healthy table is complete, by database."""
+        state = self.state()
+        return {name: state.watermark(name) for name in sorted({table.database for table in state.tables})}
+
+    def rows_by_operation(self, view: TopicView) -> dict[str, int]:
+        """Number of events by operation; reads one column."""
+        counts: Counter[str] = Counter()
+        for directory in view.directories:
+            column = self.dataset(directory).to_table(columns={"op": pc.field("value", "op")})["op"]
+            for pair in pc.value_counts(column).to_pylist():
+                counts[OPERATIONS.get(pair["values"], str(pair["values"]))] += pair["counts"]
+        return dict(counts)
+
+    def dataset(self, directory: str) -> ds.Dataset:
+        """A topic table's current files.
+
+        Raises:
+            LakeError: there is no such table.
+        """
+        handle = self.tables.open(directory)
+        if handle is None:
+            raise LakeError(
+                f"There is no table {self.location.uri(directory)}. Next: list topics with `cdc-assets status`"
+            )
+        return handle.to_pyarrow_dataset()
+
+    def newest(self, directory: str, count: int) -> pa.Table:
+        """The last events of a topic table in position order."""
+        dataset = self.dataset(directory)
+        positions = dataset.to_table(columns=["position"])["position"]
+        if len(positions) > count:
+            places = pc.select_k_unstable(positions, count, [("", "descending")])
+            least = pc.min(positions.take(places)).as_py()
+            return dataset.to_table(filter=pc.field("position") >= least).sort_by("position").slice(0)[-count:]
+        return dataset.to_table().sort_by("position")

@@ -1,0 +1,46 @@
+"""The command line: `cdc-assets --help`."""
+
+from collections.abc import Callable
+
+import typer
+
+from cdc_assets import __version__
+from cdc_assets.cli import doctor, properties, status
+from cdc_assets.cli.console import clear_errors, out
+
+app = typer.Typer(
+    name="cdc-assets",
+    help="SQL Server change data capture as lake tables of Debezium events.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"cdc-assets {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and end."
+    ),
+) -> None:
+    """SQL Server change data capture as lake tables of Debezium events."""
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "doctor": doctor.doctor,
+    "status": status.status,
+    "summary": status.summary,
+    "properties": properties.properties,
+}
+
+for _name, _command in COMMANDS.items():
+    app.command(_name)(clear_errors(_command))
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,51 @@
+"""`cdc-assets properties`: the configuration properties, searched and explained."""
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from cdc_assets.cli.console import out
+from cdc_assets.config.document import detail, markdown
+from cdc_assets.config.properties import PROPERTIES, property_of
+from cdc_assets.config.property import Property, Status
+
+
+def properties(
+    search: str = typer.Argument(
+        "", help="Part of a name or of its meaning; a complete name tells everything about it."
+    ),
+    as_markdown: bool = typer.Option(False, "--markdown", help="Print the configuration page."),
+) -> None:
+    """List, search or explain configuration properties."""
+    if as_markdown:
+        typer.echo(markdown(), nl=False)
+        return
+    found = _matching(search)
+    if len(found) == 1 or any(row.name == search for row in PROPERTIES):
+        _explain(found[0] if len(found) == 1 else property_of(search))
+    else:
+        _list(found)
+
+
+def _matching(search: str) -> list[Property]:
+    needle = search.lower()
+    found = [row for row in PROPERTIES if needle in row.name.lower() or needle in row.doc.lower()]
+    return found or [property_of(search)]
+
+
+def _explain(row: Property) -> None:
+    table = Table(show_header=False, box=None)
+    for label, text in detail(row):
+        table.add_row(f"[bold]{label}", text)
+    out.print(table)
+
+
+def _list(rows: list[Property]) -> None:
+    name = Column("property", overflow="fold", min_width=32)
+    table = Table(name, "default", "meaning", box=None, header_style="bold")
+    for row in rows:
+        meaning = Text(row.doc)
+        if row.status is not Status.SUPPORTED:
+            meaning.append(f" ({row.status})", style="yellow")
+        table.add_row(Text(row.name), row.default or ("required" if row.required else ""), meaning)
+    out.print(table)

@@ -1,0 +1,49 @@
+"""`cdc-assets status` and `summary`: where a capture is, and what it has written."""
+
+from rich.table import Table
+from rich.text import Text
+
+from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_config
+from cdc_assets.cli.lake_view import OPERATIONS, LakeView, TopicView
+
+
+def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Show the position and health of every table, from the lake alone: the server is not asked."""
+    view = LakeView(read_config(config))
+    topics = view.topics()
+    if not topics:
+        out.print(f"Nothing captured yet in {view.location.root}.", soft_wrap=True)
+        return
+    table = Table("topic", "state", "complete to", "instance", box=None, header_style="bold")
+    for topic in topics:
+        state = topic.state
+        style = "green" if state.status == "healthy" else "bold red"
+        reached = str(state.position) if state.position else "not streamed"
+        table.add_row(topic.topic, Text(state.status, style=style), reached, state.instance or "–")
+    out.print(table)
+    _reasons(topics)
+    _watermarks(view)
+
+
+def summary(config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Show topics, events by operation, positions and where the tables lie."""
+    view = LakeView(read_config(config))
+    table = Table("topic", *OPERATIONS.values(), "events", box=None, header_style="bold")
+    for topic in view.topics():
+        counts = view.rows_by_operation(topic)
+        numbers = [f"{counts.get(name, 0):,}" for name in OPERATIONS.values()]
+        table.add_row(topic.topic, *numbers, f"{sum(counts.values()):,}")
+    out.print(table)
+    _watermarks(view)
+    out.print(f"tables lie in {view.location.root}", soft_wrap=True)
+
+
+def _reasons(topics: list[TopicView]) -> None:
+    for topic in topics:
+        if topic.state.reason:
+            out.print(Text(f"{topic.topic}: {topic.state.reason}"), soft_wrap=True)
+
+
+def _watermarks(view: LakeView) -> None:
+    for database, watermark in view.watermarks().items():
+        out.print(f"{database} is complete to {watermark or 'no position: nothing streams'}")
