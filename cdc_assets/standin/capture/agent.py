@@ -1,0 +1,377 @@
+"""The capture Agent: what stands for SQL Server Agent and its capture jobs.
+
+With `latency_s` 0 (the default) the committing session itself moves its rows, inside its
+own transaction (`commit`): when the client's COMMIT returns, the change is captured.
+Otherwise commits only log their transaction, and the Agent's thread moves it when it is
+`latency_s` old. Stopped, paused, or with the database's capture job stopped, nothing moves;
+going on moves everything that waits, in order (see `scan` for why that is right).
+
+A scan that fails is rolled back alone: the client's changes stay committed and staged. The
+failure shows in `sys.dm_cdc_errors` and is raised once, by the next commit with captured
+changes, so that a broken Agent cannot hide; the next scan tries again.
+
+The thread holds the engine's write lock only while it moves rows, and only when it has
+something to move.
+"""
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+from cdc_assets.standin.capture import lsn, scan
+from cdc_assets.standin.capture.instances import create_internal
+from cdc_assets.standin.capture.messages import error
+from cdc_assets.standin.capture.scan import Moved, Transaction
+from cdc_assets.standin.capture.sessions import ScanHistory
+from cdc_assets.standin.capture.state import SessionState, register, register_scan
+from cdc_assets.standin.capture.times import to_stored
+from cdc_assets.standin.catalog import Catalog, fold
+from cdc_assets.standin.contract import Clock, SessionContext
+from cdc_assets.standin.errors import SqlError
+
+IDLE_INTERVAL_S: Final = 300.0
+"""A quiet database gets an idle row (tran_id 0x00) that often."""
+
+_FIRST_VLF: Final = 0x2C
+
+
+class Storage(Protocol):
+    """What the Agent needs of the engine's storage."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The committed catalogue."""
+
+    def connect(self) -> sqlite3.Connection:
+        """A new connection in autocommit mode, usable from any thread."""
+
+    def writing(self, connection: sqlite3.Connection, owner: object) -> AbstractContextManager[object]:
+        """Hold the single-writer lock and a SQLite transaction; commit at the end, roll back on an exception."""
+
+
+class Agent:
+    """Captures committed changes; implements `contract.AgentControl`.
+
+    Args:
+        storage: the engine's storage.
+        clock: the server's clock.
+    """
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self.latency_s = 0.0
+        self.clock = clock
+        self.running = False
+        self.started = clock.local()
+        self._storage = storage
+        self._paused = False
+        self._stopped_jobs: set[int] = set()
+        self._states: dict[int, SessionState] = {}
+        self._positions: dict[str, lsn.LogPosition] = {}
+        self._histories: dict[int, ScanHistory] = {}
+        self._active: dict[int, float] = {}
+        self._failure: SqlError | None = None
+        self._injected: SqlError | None = None
+        self._wake = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        with self._connection() as connection:
+            create_internal(connection)
+            self._number = _last_number(connection)
+        self.start()
+
+    # ---- control ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start, or start again after `stop`."""
+        with self._wake:
+            if self.running:
+                return
+            self.running, self.started = True, self.clock.local()
+            self._stopped_jobs.clear()
+            self._thread = threading.Thread(target=self._run, name="standin-agent", daemon=True)
+            self._thread.start()
+        self._catch_up()
+
+    def stop(self) -> None:
+        """Stop: nothing is captured, `sys.dm_server_services` says so."""
+        with self._wake:
+            self.running = False
+            self._wake.notify_all()
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+
+    def pause(self) -> None:
+        """Commits succeed, nothing is captured."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._paused = False
+        self._catch_up()
+
+    def stop_job(self, database_id: int) -> None:
+        """`sp_cdc_stop_job` for the capture job."""
+        self._stopped_jobs.add(database_id)
+
+    def start_job(self, database_id: int) -> None:
+        """`sp_cdc_start_job` for the capture job."""
+        self._stopped_jobs.discard(database_id)
+        self.wake()
+
+    def capturing(self, database_id: int) -> bool:
+        """Whether the database's capture job runs."""
+        return self.running and not self._paused and database_id not in self._stopped_jobs
+
+    def drain(self) -> None:
+        """Return when everything committed so far is captured; a paused or stopped Agent captures all the same."""
+        with self._connection() as connection:
+            for database_id in _databases(connection):
+                self._scan_alone(connection, database_id, time.time())
+
+    def fail_next(self, error: SqlError) -> None:
+        """Make the next scan fail with this error."""
+        self._injected = error
+
+    def idle_row(self, database: str) -> None:
+        """Write one idle row (tran_id 0x00).
+
+        Raises:
+            SqlError: 22901 when the database is not enabled.
+        """
+        with self._connection() as connection:
+            name = fold(database)
+            found = connection.execute("SELECT database_id FROM capture_databases WHERE name = ?", (name,)).fetchone()
+            if found is None:
+                raise error(22901, database)
+            with self._writing(connection):
+                self._idle(connection, found[0])
+
+    def cleanup(self, database: str, capture_instance: str, low_water_mark: bytes) -> None:
+        """What the clean-up job does to one instance."""
+        from cdc_assets.standin.capture.cleanup import clean_instance
+
+        with self._connection() as connection, self._writing(connection):
+            clean_instance(connection, self._storage.catalog, database, capture_instance, low_water_mark)
+
+    # ---- log -------------------------------------------------------------------------------------------------
+
+    def position(self, database: str) -> lsn.LogPosition:
+        """Where the database's log ends."""
+        name = fold(database)
+        with self._lock:
+            found = self._positions.get(name)
+        if found is not None:
+            return found
+        with self._connection() as connection:
+            row = connection.execute("SELECT vlf FROM capture_databases WHERE name = ?", (name,)).fetchone()
+        with self._lock:
+            return self._positions.setdefault(name, lsn.LogPosition(row[0] + 1 if row else _FIRST_VLF))
+
+    def next_lsn(self, database: str) -> bytes:
+        """Draw the next LSN of a database's log."""
+        return self.position(database).next()
+
+    def history(self, database_id: int) -> ScanHistory:
+        """The scans of a database."""
+        with self._lock:
+            return self._histories.setdefault(database_id, ScanHistory())
+
+    # ---- sessions --------------------------------------------------------------------------------------------
+
+    def opened(self, context: SessionContext) -> None:
+        """Register the functions that capture triggers call on the session's connection."""
+        state = SessionState(self._new_number, self.clock)
+        self._states[context.session_id] = state
+        register(context, state)
+
+    def closed(self, context: SessionContext) -> None:
+        """Forget the session."""
+        self._states.pop(context.session_id, None)
+
+    def state(self, context: SessionContext) -> SessionState:
+        """What the session's transaction has changed; a session that was never announced is taken in."""
+        found = self._states.get(context.session_id)
+        if found is None:
+            self.opened(context)
+            found = self._states[context.session_id]
+        return found
+
+    def commit(self, connection: sqlite3.Connection, state: SessionState, changes: int) -> None:
+        """Give the transaction its LSNs and move its rows, or leave them to the thread; runs under the write lock."""
+        self._report()
+        for database_id in sorted({database_id for database_id, _ in state.touched}):
+            row = connection.execute(
+                "SELECT name, vlf FROM capture_databases WHERE database_id = ?", (database_id,)
+            ).fetchone()
+            if row is None:
+                continue  # the transaction also disabled the database
+            sources = sorted(source for owner, source in state.touched if owner == database_id)
+            vlf, block = self.position(row[0]).run(changes)
+            if vlf != row[1]:
+                connection.execute("UPDATE capture_databases SET vlf = ? WHERE database_id = ?", (vlf, database_id))
+            transaction = Transaction(
+                state.number, database_id, vlf, block, changes, state.begin_time, self._now(), sources
+            )
+            self._capture(connection, state, transaction)
+
+    def _capture(self, connection: sqlite3.Connection, state: SessionState, transaction: Transaction) -> None:
+        database_id = transaction.database_id
+        synchronous = self.latency_s == 0 and self.capturing(database_id)
+        if synchronous and not scan.backlog(connection, database_id) and self._injected is None:
+            moved, started = Moved(), self._now()
+            scan.move(connection, transaction, moved)
+            self.history(database_id).record(started, self._now(), moved)
+            return
+        scan.log(connection, transaction, time.time())
+        state.logged = True
+        if synchronous:
+            self.scan(connection, database_id, time.time())
+
+    # ---- scanning --------------------------------------------------------------------------------------------
+
+    def scan(self, connection: sqlite3.Connection, database_id: int, until: float, limit: int = -1) -> Moved:
+        """Move what was committed by `until`; runs under the write lock, inside a transaction.
+
+        A failure is recorded for the next commit and undoes only the scan.
+        """
+        moved, started = Moved(), self._now()
+        connection.execute("SAVEPOINT capture_scan")
+        try:
+            self._fail_if_told()
+            for transaction in scan.waiting(connection, database_id, until, limit):
+                scan.move(connection, transaction, moved)
+            if not moved.transactions:
+                self.first_idle(connection, database_id)
+            self.history(database_id).record(started, self._now(), moved)
+        except (sqlite3.Error, SqlError) as failure:
+            connection.execute("ROLLBACK TO capture_scan")
+            self._failed(database_id, failure)
+            moved = Moved()
+        connection.execute("RELEASE capture_scan")
+        return moved
+
+    def first_idle(self, connection: sqlite3.Connection, database_id: int) -> None:
+        """A capture job that starts on an empty map writes an idle row, so that there is a maximum LSN."""
+        row = connection.execute(
+            "SELECT mapping FROM capture_databases WHERE database_id = ?", (database_id,)
+        ).fetchone()
+        instances = connection.execute(
+            "SELECT 1 FROM capture_instances WHERE database_id = ?", (database_id,)
+        ).fetchone()
+        if row and instances and connection.execute(f"SELECT 1 FROM {row[0]} LIMIT 1").fetchone() is None:
+            self._idle(connection, database_id)
+
+    def wake(self) -> None:
+        """Tell the thread that something was committed."""
+        with self._wake:
+            self._wake.notify_all()
+
+    def _run(self) -> None:
+        with self._connection() as connection:
+            while self.running:
+                pause = self._round(connection)
+                with self._wake:
+                    if self.running:
+                        self._wake.wait(pause)
+
+    def _round(self, connection: sqlite3.Connection) -> float:
+        """Scan what is due; returns the seconds until something may be due again."""
+        until, pause = time.time() - self.latency_s, IDLE_INTERVAL_S
+        for database_id in _databases(connection):
+            if not self.capturing(database_id):
+                continue
+            due = connection.execute(
+                "SELECT min(committed) FROM capture_log WHERE database_id = ?", (database_id,)
+            ).fetchone()[0]
+            if due is not None and due <= until:
+                self._scan_alone(connection, database_id, until)
+                return 0.0
+            pause = min(pause, self._quiet(connection, database_id), due - until if due is not None else pause)
+        return max(pause, 0.001)
+
+    def _quiet(self, connection: sqlite3.Connection, database_id: int) -> float:
+        """Write the idle row of a quiet database when it is due; returns the seconds until the next one is."""
+        last = self._active.setdefault(database_id, time.monotonic())
+        rest = last + IDLE_INTERVAL_S - time.monotonic()
+        if rest > 0:
+            return rest
+        with self._writing(connection):
+            self._idle(connection, database_id)
+        return IDLE_INTERVAL_S
+
+    def _idle(self, connection: sqlite3.Connection, database_id: int) -> None:
+        row = connection.execute("SELECT name FROM capture_databases WHERE database_id = ?", (database_id,)).fetchone()
+        now = self._now()
+        scan.map_time(connection, database_id, (self.next_lsn(row[0]), now, now, b"\0", lsn.ZERO))
+        self._active[database_id] = time.monotonic()
+
+    def _scan_alone(self, connection: sqlite3.Connection, database_id: int, until: float) -> None:
+        if scan.backlog(connection, database_id):
+            with self._writing(connection):
+                self.scan(connection, database_id, until)
+
+    def _catch_up(self) -> None:
+        if self.latency_s == 0:
+            with self._connection() as connection:
+                for database_id in _databases(connection):
+                    if self.capturing(database_id):
+                        self._scan_alone(connection, database_id, time.time())
+        self.wake()
+
+    # ---- failures --------------------------------------------------------------------------------------------
+
+    def _fail_if_told(self) -> None:
+        injected, self._injected = self._injected, None
+        if injected is not None:
+            raise injected
+
+    def _failed(self, database_id: int, failure: sqlite3.Error | SqlError) -> None:
+        reason = (
+            failure
+            if isinstance(failure, SqlError)
+            else SqlError(22863, f"Failed to insert rows into Change Data Capture change tables. {failure}")
+        )
+        self.history(database_id).failed(self._now(), reason)
+        self._failure = reason
+
+    def _report(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise SqlError(failure.number, f"The capture Agent failed after an earlier commit: {failure.message}")
+
+    # ---- small parts -----------------------------------------------------------------------------------------
+
+    def _now(self) -> int:
+        return to_stored(self.clock.local())
+
+    def _new_number(self) -> int:
+        with self._lock:
+            self._number += 1
+            return self._number
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        connection = self._storage.connect()
+        register_scan(connection)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def _writing(self, connection: sqlite3.Connection) -> AbstractContextManager[object]:
+        """The write lock and a SQLite transaction; a fresh owner each time, since threads must exclude each other."""
+        return self._storage.writing(connection, object())
+
+
+def _databases(connection: sqlite3.Connection) -> list[int]:
+    return [row[0] for row in connection.execute("SELECT database_id FROM capture_databases")]
+
+
+def _last_number(connection: sqlite3.Connection) -> int:
+    """The highest transaction number in use; staged rows of numbers above it cannot exist."""
+    return connection.execute("SELECT coalesce(max(tran), 0) FROM capture_log").fetchone()[0] or 0

@@ -1,0 +1,87 @@
+"""What a session's open transaction has changed, and the SQL functions that capture triggers call."""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from cdc_assets.standin.capture import changes, lsn
+from cdc_assets.standin.capture.times import to_stored
+from cdc_assets.standin.contract import Clock, SessionContext
+from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.sqltypes import Value
+
+
+@dataclass(slots=True)
+class SessionState:
+    """The captured part of the open transaction; empty while it has changed no captured table."""
+
+    draw: Callable[[], int]
+    """Gives the next transaction number."""
+    clock: Clock
+    number: int = 0
+    begin_time: int = 0
+    current: int = 0
+    """Transaction and change number of the row change at hand."""
+    touched: set[tuple[int, int]] = field(default_factory=set)
+    """(database id, source object id)."""
+    logged: bool = False
+    """The transaction left staged rows for a later scan."""
+
+    def begin(self) -> None:
+        """First captured change: the transaction gets its number."""
+        self.number, self.begin_time = self.draw(), to_stored(self.clock.local())
+
+    def reset(self) -> None:
+        """The transaction is over."""
+        self.number = 0
+        self.touched = set()
+
+
+def register(context: SessionContext, state: SessionState) -> None:
+    """Register `cdc_next`, `cdc_this`, `cdc_command`, `cdc_mask` and `cdc_seqval` on the session's connection."""
+
+    def next_change(database_id: int, source: int) -> int:
+        if not state.number:
+            state.begin()
+        number = context.change_number
+        context.change_number = number + 1
+        state.touched.add((database_id, source))
+        state.current = state.number << 32 | number
+        return state.current
+
+    connection = context.connection
+    connection.create_function("cdc_next", 2, next_change)
+    connection.create_function("cdc_this", 0, lambda: state.current)
+    connection.create_function("cdc_command", 0, lambda: context.command_id)
+    connection.create_function("cdc_mask", -1, update_mask, deterministic=True)
+    connection.create_function("cdc_check", 6, _parking(context, changes.check))
+    connection.create_function("cdc_union", 2, changes.union, deterministic=True)
+    register_scan(connection)
+
+
+def _parking(context: SessionContext, function: Callable[..., int]) -> Callable[..., int]:
+    """SQLite tells only that a function raised: keep the error for the session."""
+
+    def run(*values: Value) -> int:
+        try:
+            return function(context, *values)
+        except SqlError as failure:
+            context.failure = failure
+            raise
+
+    return run
+
+
+def register_scan(connection: sqlite3.Connection) -> None:
+    """Register what a move statement calls (the Agent's own connections need no more)."""
+    connection.create_function("cdc_seqval", 3, lsn.run_lsn, deterministic=True)
+
+
+@lru_cache(maxsize=4096)
+def update_mask(width: int, *parts: int) -> bytes:
+    """The update mask of `width` columns from integers of 48 bits, lowest columns first."""
+    bits = 0
+    for place, part in enumerate(parts):
+        bits |= part << (48 * place)
+    return bits.to_bytes((width + 7) // 8, "big")
