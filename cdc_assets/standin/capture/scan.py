@@ -17,9 +17,8 @@ A transaction whose rows were all undone by a savepoint leaves no mapping row.
 
 import json
 import sqlite3
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from cdc_assets.standin.capture import lsn
 
@@ -81,12 +80,15 @@ def backlog(connection: sqlite3.Connection, database_id: int) -> bool:
 
 def waiting(connection: sqlite3.Connection, database_id: int, until: float, limit: int = -1) -> list[Transaction]:
     """Logged transactions committed by then, in commit order."""
-    rows: Iterable[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         "SELECT tran, database_id, vlf, block, changes, begin_time, end_time, sources FROM capture_log"
         " WHERE database_id = ? AND committed <= ? ORDER BY tran LIMIT ?",
         (database_id, until, limit),
     )
-    return [Transaction(*row[:-1], json.loads(row[-1])) for row in rows]
+    return [
+        Transaction(number, owner, vlf, block, changes, begin, end, json.loads(sources))
+        for number, owner, vlf, block, changes, begin, end, sources in rows
+    ]
 
 
 def move(connection: sqlite3.Connection, transaction: Transaction, moved: Moved) -> None:
