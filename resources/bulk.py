@@ -1,14 +1,14 @@
 """Rows as Arrow through mssql-python, inside whatever process asks: a Spark task or the driver.
 
-Reading is repeatable as a whole, never in part: only the connect is retried here; an error in mid-stream reaches the
-task, whose slice is read again from its start. Every type is exact except where the Arrow reader is not (measured):
+Reading is repeatable as a whole, never in part: it is tried again here until the first batch was handed out; a later
+error reaches the task, whose slice is read again from its start. Every type is exact except where the Arrow reader is not (measured):
 it gives microseconds, so statements select datetime2(7), time(7) and datetimeoffset as text or ticks.
 """
 
 import random
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 import mssql_python
@@ -21,7 +21,7 @@ from resources.sqlserver_driver import connection_string, keywords, server_name
 from resources.sqlserver_errors import redact, to_cdc_error
 from resources.sqlserver_queries import isolation_level
 
-CONNECT_ATTEMPTS = 4
+ATTEMPTS = 4
 FIRST_WAIT_S = 0.2
 
 _STATES = (
@@ -45,7 +45,7 @@ _STATE_OF = {sqlstate_to_exception(state, "").driver_error: state for state in _
 _ERRORS = (mssql_python.Error, ConnectionStringParseError, RuntimeError, ValueError)
 """What comes out of mssql-python: its native part raises RuntimeError, its shortening of messages ValueError."""
 
-mssql_python.pooling(enabled=False)  # a task's connection must be its own: session settings would leak through a pool
+mssql_python.pooling(max_size=16, idle_timeout=60)  # a slice reads many tables; a reused session is reset first
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,34 +68,43 @@ class MssqlBulkSource:
         Raises:
             CdcError: ConnectionLostError, ServerBusyError, LoginError, PreflightError or QueryError.
         """
-        connection = self._connect_patiently()
-        try:
-            cursor = connection.cursor()
-            cursor.execute(isolation_level(self.isolation))
-            cursor.execute(statement, *parameters)
-            reader = cursor.arrow_reader(self.batch_rows)
-            empty = True
-            for batch in reader:
-                empty = False
-                yield batch
-            if empty:
-                yield pa.RecordBatch.from_pylist([], schema=reader.schema)
-        except _ERRORS as error:
-            raise translate(error, self.settings) from error
-        finally:
-            with suppress(*_ERRORS):
-                connection.close()
-
-    def _connect_patiently(self) -> mssql_python.Connection:
-        """A connection; retriable errors are tried again with a growing, jittered wait."""
-        for attempt in range(1, CONNECT_ATTEMPTS):
+        with ExitStack() as stack:
+            reader, first = self._begin_patiently(stack, statement, parameters)
             try:
-                return self._connect()
+                yield first
+                yield from reader
+            except _ERRORS as error:
+                raise translate(error, self.settings) from error
+
+    def _begin_patiently(
+        self, stack: ExitStack, statement: str, parameters: Sequence[object]
+    ) -> tuple[Iterator[pa.RecordBatch], pa.RecordBatch]:
+        """A reader and its first batch. Until that is handed out a retriable error is tried again, with a growing,
+        jittered wait."""
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return self._begin(stack, statement, parameters)
             except CdcError as error:
                 if not error.retryable:
                     raise
             time.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
-        return self._connect()
+        return self._begin(stack, statement, parameters)
+
+    def _begin(
+        self, stack: ExitStack, statement: str, parameters: Sequence[object]
+    ) -> tuple[Iterator[pa.RecordBatch], pa.RecordBatch]:
+        with ExitStack() as opened:
+            try:
+                connection = opened.enter_context(_closing(self._connect()))
+                cursor = connection.cursor()
+                cursor.execute(isolation_level(self.isolation))
+                cursor.execute(statement, *parameters)
+                reader = cursor.arrow_reader(self.batch_rows)
+                first = next(reader, None)
+            except _ERRORS as error:
+                raise translate(error, self.settings) from error
+            stack.push(opened.pop_all())
+        return reader, pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
 
     def _connect(self) -> mssql_python.Connection:
         settings = self.settings
@@ -107,6 +116,16 @@ class MssqlBulkSource:
         except _ERRORS as error:
             raise translate(error, settings) from error
         return connection
+
+
+@contextmanager
+def _closing(connection: mssql_python.Connection) -> Iterator[mssql_python.Connection]:
+    """Closes the connection (or gives it back to the pool) whatever state it is in."""
+    try:
+        yield connection
+    finally:
+        with suppress(*_ERRORS):
+            connection.close()
 
 
 def translate(error: Exception, settings: ConnectionSettings) -> CdcError:

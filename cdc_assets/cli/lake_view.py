@@ -66,13 +66,29 @@ class LakeView:
         """Number of events by operation; reads one column."""
         counts: Counter[str] = Counter()
         for directory in view.directories:
-            column = self.dataset(directory).to_table(columns={"op": pc.field("value", "op")})["op"]
+            column = self._open(directory)[0].to_table(columns={"op": pc.field("value", "op")})["op"]
             for pair in pc.value_counts(column).to_pylist():
                 counts[OPERATIONS.get(pair["values"], str(pair["values"]))] += pair["counts"]
         return dict(counts)
 
-    def dataset(self, directory: str) -> ds.Dataset:
-        """A topic table's current files.
+    def newest(self, directory: str, count: int) -> pa.Table:
+        """The last events of a topic table in position order."""
+        dataset, schema = self._open(directory)
+        positions = dataset.to_table(columns=["position"])["position"]
+        least = None
+        if 0 < count < len(positions):
+            least = pc.min(positions.take(pc.select_k_unstable(positions, count, [("", "descending")])))
+        found = dataset.to_table(filter=None if least is None else pc.field("position") >= least)
+        found = found.sort_by("position")
+        return found.slice(max(0, found.num_rows - count)).cast(schema)
+
+    def after(self, directory: str, position: str) -> pa.Table:
+        """Events behind a position, in position order."""
+        dataset, schema = self._open(directory)
+        return dataset.to_table(filter=pc.field("position") > position).sort_by("position").cast(schema)
+
+    def _open(self, directory: str) -> tuple[ds.Dataset, pa.Schema]:
+        """A topic table's current files, and its structure with the metadata that tells Connect's types.
 
         Raises:
             LakeError: there is no such table.
@@ -82,14 +98,4 @@ class LakeView:
             raise LakeError(
                 f"There is no table {self.location.uri(directory)}. Next: list topics with `cdc-assets status`"
             )
-        return handle.to_pyarrow_dataset()
-
-    def newest(self, directory: str, count: int) -> pa.Table:
-        """The last events of a topic table in position order."""
-        dataset = self.dataset(directory)
-        positions = dataset.to_table(columns=["position"])["position"]
-        if len(positions) > count:
-            places = pc.select_k_unstable(positions, count, [("", "descending")])
-            least = pc.min(positions.take(places)).as_py()
-            return dataset.to_table(filter=pc.field("position") >= least).sort_by("position").slice(0)[-count:]
-        return dataset.to_table().sort_by("position")
+        return handle.to_pyarrow_dataset(), pa.schema(handle.schema().to_arrow())

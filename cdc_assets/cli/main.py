@@ -5,7 +5,7 @@ from collections.abc import Callable
 import typer
 
 from cdc_assets import __version__
-from cdc_assets.cli import doctor, properties, status
+from cdc_assets.cli import doctor, properties, status, tail
 from cdc_assets.cli.console import clear_errors, out
 
 app = typer.Typer(
@@ -36,6 +36,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor.doctor,
     "status": status.status,
     "summary": status.summary,
+    "tail": tail.tail,
     "properties": properties.properties,
 }
 

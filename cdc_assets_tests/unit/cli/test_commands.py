@@ -1,0 +1,134 @@
+"""Every command is documented, and every error is one message with an exit code."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cdc_assets import __version__
+from cdc_assets.cli import properties
+from cdc_assets.cli.console import TRACEBACK_VARIABLE
+from cdc_assets.cli.main import COMMANDS, app
+from cdc_assets.config.document import markdown
+
+RUN = CliRunner()
+PAGE = Path(__file__).parents[3] / "docs" / "command-line.md"
+
+
+def configuration(folder: Path, **changes: str) -> str:
+    texts = {
+        "topic.prefix": "shop",
+        "database.hostname": "127.0.0.1",
+        "database.user": "reader",
+        "database.password": "s3cret!",
+        "database.names": "Sales",
+        "driver.encrypt": "no",
+        "connection.validation.timeout.ms": "1000",
+        "lake.path": str(folder / "lake"),
+    }
+    path = folder / "shop.json"
+    path.write_text(json.dumps(texts | {name.replace("__", "."): text for name, text in changes.items()}))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_documentation(name: str) -> None:
+    result = RUN.invoke(app, [name, "--help"])
+    assert result.exit_code == 0
+    assert (COMMANDS[name].__doc__ or "").split(".")[0].split()[0] in result.output
+    assert f"## cdc-assets {name}\n" in PAGE.read_text(encoding="utf-8")
+
+
+def test_documentation_names_no_other_command() -> None:
+    headings = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("## cdc-assets ")]
+    assert {line.removeprefix("## cdc-assets ") for line in headings} == set(COMMANDS)
+
+
+def test_version() -> None:
+    assert RUN.invoke(app, ["--version"]).output.strip() == f"cdc-assets {__version__}"
+
+
+def test_properties_as_page_list_and_detail() -> None:
+    assert RUN.invoke(app, ["properties", "--markdown"]).output == markdown()
+    assert "snapshot.isolation.mode" in RUN.invoke(app, ["properties", "snapshot"], env={"COLUMNS": "160"}).output
+    detail = RUN.invoke(app, ["properties", "gap.policy"]).output
+    assert "fail, resnapshot, ignore" in detail
+    assert "CDC_GAP_POLICY" in detail
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "needles"),
+    [
+        (["properties", "gap.polici"], 2, ["gap.polici", "gap.policy"]),
+        (["status", "--config", "/nowhere"], 2, ["/nowhere", "CDC_CONFIG"]),
+        (["nonsense"], 2, ["nonsense"]),
+    ],
+)
+def test_wrong_use(arguments: list[str], code: int, needles: list[str]) -> None:
+    result = RUN.invoke(app, arguments)
+    assert result.exit_code == code
+    assert "Traceback" not in result.output
+    for needle in needles:
+        assert needle in result.output
+
+
+def test_configuration_typo(tmp_path: Path) -> None:
+    result = RUN.invoke(app, ["doctor", "-c", configuration(tmp_path, snapshot__moed="initial")])
+    assert result.exit_code == 2
+    assert "did you mean snapshot.mode" in result.output
+
+
+def test_several_configurations(tmp_path: Path) -> None:
+    first = Path(configuration(tmp_path))
+    (tmp_path / "other.json").write_text(first.read_text())
+    result = RUN.invoke(app, ["status", "-c", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "other.json, shop.json" in result.output
+
+
+def test_ignored_properties_are_named(tmp_path: Path) -> None:
+    result = RUN.invoke(app, ["status", "-c", configuration(tmp_path, tasks__max="1")])
+    assert result.exit_code == 0
+    assert "tasks.max has no effect" in result.output
+
+
+def test_host_down(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = str(unused.getsockname()[1])
+        result = RUN.invoke(app, ["doctor", "-c", configuration(tmp_path, database__port=port)])
+    assert result.exit_code == 1
+    assert "Cannot reach 127.0.0.1" in result.output
+    assert "s3cret!" not in result.output
+    assert not (tmp_path / "lake").exists()
+
+
+def test_status_of_nothing(tmp_path: Path) -> None:
+    result = RUN.invoke(app, ["status", "-c", configuration(tmp_path)])
+    assert result.exit_code == 0
+    assert "Nothing captured yet" in result.output
+    assert not (tmp_path / "lake").exists()
+
+
+def test_lake_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "lake" / "shop.__windows" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "lake" / "shop.__windows" / "_delta_log" / f"{0:020}.json").write_text("{broken")
+    result = RUN.invoke(app, ["status", "-c", configuration(tmp_path)])
+    assert result.exit_code == 1
+    assert "shop.__windows" in result.output
+    assert "fault of cdc-assets" not in result.output
+
+
+def test_a_fault_of_ours_is_told_without_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(search: str) -> None:
+        raise ZeroDivisionError(search)
+
+    monkeypatch.setattr(properties, "_matching", broken)
+    result = RUN.invoke(app, ["properties", "x"])
+    assert result.exit_code == 1
+    assert "fault of cdc-assets" in result.output
+    assert TRACEBACK_VARIABLE in result.output
+    monkeypatch.setenv(TRACEBACK_VARIABLE, "1")
+    assert isinstance(RUN.invoke(app, ["properties", "x"]).exception, ZeroDivisionError)
