@@ -14,7 +14,7 @@ A function of its input alone, but for the processing time: a repeat after a
 crash builds the same events.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,9 +24,10 @@ from cdc_assets.core.identifiers import quote
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.constants import constant, lsn_texts, positions
 from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
-from cdc_assets.envelope.layout import BEFORE, Layout, check_pairs, lay_out
+from cdc_assets.envelope.headers import key_change_headers
+from cdc_assets.envelope.layout import AFTER, BEFORE, Layout, check_pairs, lay_out
 from cdc_assets.envelope.plan import EventPlan
-from cdc_assets.envelope.rows import event_values, struct_of
+from cdc_assets.envelope.rows import event_values, images, keys
 from cdc_assets.errors import InvariantError
 from cdc_assets.typemap.kernels import Numbers, as_type, fixed_bytes, numbers
 
@@ -144,33 +145,41 @@ def _build(plan: EventPlan, rows: pa.RecordBatch, serials: _Serials, context: Ch
         raise _broken_pair(plan, rows, wrong)
     commit, change = fixed_bytes(rows.column(START_LSN), 10), fixed_bytes(rows.column(SEQVAL), 10)
     serial = serials.of(commit, change)
-    values = event_values(plan, rows.columns[LEADING : LEADING + len(plan.columns)])
-    images = struct_of(plan, values, plan.value_columns)
-    keys = struct_of(plan, values, plan.key_columns) if plan.key else None
-    last = np.flatnonzero(operations != BEFORE)
-    changed = _changed_keys(plan, values, operations, last)
+    arrived = rows.columns[LEADING : LEADING + len(plan.columns)]
+    values = event_values(plan, arrived)
+    shown, key = images(plan, arrived, values, operations, rows.column(UPDATE_MASK)), keys(plan, values)
+    last = _kept(plan, shown, operations)
+    changed = _changed_keys(key, operations, last)
     layout = lay_out(operations, last, changed, tombstones=plan.settings.tombstones_on_delete)
-    parts = _parts(plan, rows, layout, (commit, change, serial), (images, keys), context)
+    parts = _parts(plan, rows, layout, (commit, change, serial), (shown, key), context)
     return event_batch(plan, parts, context.window_id, context.processed())
 
 
-def _changed_keys(plan: EventPlan, values: Sequence[pa.Array], operations: Numbers, last: Numbers) -> Numbers:
+def _kept(plan: EventPlan, shown: pa.Array, operations: Numbers) -> Numbers:
+    """Last change rows of the events that the settings let through."""
+    last = np.flatnonzero(operations != BEFORE)
+    skipped = [code for code, letter in _LETTER.items() if letter in plan.settings.skipped_operations]
+    keep = ~np.isin(operations[last], skipped)
+    if plan.settings.skip_unchanged:
+        keep[operations[last] == AFTER] &= _updates_differ(shown, last[operations[last] == AFTER])
+    return last[keep]
+
+
+_LETTER = {1: "d", 2: "c", 4: "u"}
+
+
+def _updates_differ(array: pa.Array, after: Numbers) -> Numbers:
+    """Which updates, given by their row 4, differ from their row 3."""
+    return unequal(array.take(pa.array(after - 1)), array.take(pa.array(after)))
+
+
+def _changed_keys(key: pa.Array | None, operations: Numbers, last: Numbers) -> Numbers:
     """Which events are updates whose key differs between both rows."""
-    updates = operations[last] == 4
+    updates = operations[last] == AFTER
     changed = np.zeros(len(last), dtype=bool)
-    if plan.key and bool(updates.any()):
-        new = last[updates]
-        changed[updates] = differs([values[place] for place in plan.key_columns], new - 1, new)
+    if key is not None and bool(updates.any()):
+        changed[updates] = _updates_differ(key, last[updates])
     return changed
-
-
-def differs(arrays: Sequence[pa.Array], old: Numbers, new: Numbers) -> Numbers:
-    """Whether any column differs between rows `old` and `new`; two nulls are equal."""
-    found = np.zeros(len(old), dtype=bool)
-    for array in arrays:
-        before, after = array.take(pa.array(old)), array.take(pa.array(new))
-        found |= unequal(before, after)
-    return found
 
 
 def unequal(before: pa.Array, after: pa.Array) -> Numbers:
@@ -194,16 +203,16 @@ def _parts(
     context: ChangeContext,
 ) -> Parts:
     commit, change, serial = places
-    images, keys = structs
+    shown, key = structs
     row = layout.row
     commands = numbers(as_type(rows.column(COMMAND_ID), pa.int64()), np.int64)
     operations = _operations(rows)
     printed = positions(commit[row], commands[row], change[row], operations[row], layout.tombstone)
     return Parts(
         position=printed,
-        key=None if keys is None else picked(keys, row),
-        before=picked(images, layout.before),
-        after=picked(images, layout.after),
+        key=None if key is None else picked(key, row),
+        before=picked(shown, layout.before),
+        after=picked(shown, layout.after),
         operation=_letters(layout.letter),
         times=_utc(rows.column(COMMIT_TIME), context.utc_offset_minutes).take(pa.array(row)),
         snapshot=constant("false", len(row)),
@@ -211,6 +220,7 @@ def _parts(
         change_lsn=lsn_texts(change[row]),
         serial=pa.array(serial[layout.last]),
         tombstone=layout.tombstone if layout.tombstone.any() else None,
+        headers=None if key is None else key_change_headers(plan, key, layout),
     )
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from cdc_assets.envelope.blocks import assemble
-from cdc_assets.envelope.constants import constant, constant_headers
+from cdc_assets.envelope.constants import constant
+from cdc_assets.envelope.headers import context_headers
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.typemap.kernels import Numbers
 
@@ -15,8 +16,6 @@ Clock = Callable[[], int]
 """Nanoseconds since 1970, such as `time.time_ns`."""
 
 now_ns: Clock = time.time_ns
-
-_CONTEXT = "__debezium.context."
 
 
 @dataclass(frozen=True)
@@ -118,20 +117,3 @@ def _stamps(parts: Parts) -> dict[str, pa.Array]:
 
 def _repeated(value: int, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, pa.int64()), rows)
-
-
-def context_pairs(plan: EventPlan) -> tuple[tuple[str, str], ...]:
-    """The context headers of data events (measured: in this order, all four)."""
-    if not plan.settings.extended_headers or plan.settings.event_version != "3":
-        return ()
-    return (
-        (_CONTEXT + "connectorLogicalName", plan.settings.topic_prefix),
-        (_CONTEXT + "taskId", plan.connector.task_id),
-        (_CONTEXT + "connectorName", plan.connector.name),
-        (_CONTEXT + "runId", plan.connector.run_id),
-    )
-
-
-def context_headers(plan: EventPlan, rows: int) -> pa.Array:
-    """The headers column of events that carry the context headers alone."""
-    return constant_headers(context_pairs(plan), rows)

@@ -22,11 +22,12 @@ from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.blocks import envelope_type
-from cdc_assets.envelope.naming import adjusted, schema_name, topic_name
-from cdc_assets.envelope.rules import column_wanted, message_key
+from cdc_assets.envelope.columns import EventColumn, event_columns, map_columns
+from cdc_assets.envelope.naming import schema_name, topic_name
+from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.typemap.connect import struct
-from cdc_assets.typemap.mapping import MappedColumn, map_column
+from cdc_assets.typemap.mapping import MappedColumn
 
 POSITION = pa.field("position", pa.string())
 HEADERS = pa.field("headers", pa.map_(pa.string(), pa.string()))
@@ -48,28 +49,6 @@ class ConnectorIdentity:
     name: str = "sqlserver"
     task_id: str = "0"
     run_id: str = ""
-
-
-@dataclass(frozen=True)
-class EventColumn:
-    """A column that is read, and where its value goes.
-
-    Args:
-        mapped: type, wire form and conversion.
-        field: event field, in values and in keys.
-        bit: place in the update mask, from 0; None if the capture instance does not hold the column.
-        in_value: whether values hold it; False for a key column that a filter took out.
-    """
-
-    mapped: MappedColumn
-    field: pa.Field
-    bit: int | None
-    in_value: bool
-
-    @property
-    def name(self) -> str:
-        """Name of the table's column."""
-        return self.mapped.column.name
 
 
 @dataclass(frozen=True)
@@ -135,10 +114,9 @@ def plan_events(
     warnings: list[str] = []
     bits = {name: bit for bit, name in enumerate(captured or [column.name for column in schema.columns])}
     warnings += _unknown(schema, bits)
-    mapped = _mapped(schema, bits, settings, warnings)
+    mapped = map_columns(schema, bits, settings, warnings)
     key = _key(schema, settings, mapped)
-    columns = _columns(schema.table, mapped, bits, key, settings, warnings)
-    _check_fields(schema.table, columns)
+    columns = event_columns(schema.table, mapped, bits, key, settings, warnings)
     topic = topic_name(schema.table, settings)
     layout = _topic_schema(topic, columns, key, settings)
     return EventPlan(schema.table, topic, columns, key, layout, settings, connector, tuple(warnings))
@@ -150,23 +128,6 @@ def _unknown(schema: TableSchema, bits: Mapping[str, int]) -> list[str]:
         for name in bits
         if schema.column(name) is None
     ]
-
-
-def _mapped(
-    schema: TableSchema, bits: Mapping[str, int], settings: EventSettings, warnings: list[str]
-) -> dict[str, MappedColumn]:
-    found: dict[str, MappedColumn] = {}
-    for column in schema.columns:
-        if column.name not in bits:
-            continue
-        mapped = map_column(column, settings)
-        if mapped is None:
-            warnings.append(
-                f"Column {column.name!r} of {schema.table} has type {column.type_name}, which events cannot hold; it is left out."
-            )
-        else:
-            found[column.name] = mapped
-    return found
 
 
 def _key(schema: TableSchema, settings: EventSettings, mapped: Mapping[str, MappedColumn]) -> tuple[str, ...]:
@@ -182,44 +143,6 @@ def _key(schema: TableSchema, settings: EventSettings, mapped: Mapping[str, Mapp
     return tuple(name if name in mapped else by_lower[name.lower()] for name in wanted)
 
 
-def _columns(
-    table: TableId,
-    mapped: Mapping[str, MappedColumn],
-    bits: Mapping[str, int],
-    key: Sequence[str],
-    settings: EventSettings,
-    warnings: list[str],
-) -> tuple[EventColumn, ...]:
-    wanted = {name for name in mapped if column_wanted(table, name, settings.column_filters)}
-    if not wanted:
-        warnings.append(f"All columns of {table} were excluded by the column filters; all are captured instead.")
-        wanted = set(mapped)
-    primary = set(key)
-    return tuple(
-        EventColumn(column, _event_field(column, name in primary, settings), bits[name], name in wanted)
-        for name, column in mapped.items()
-        if name in wanted or name in primary
-    )
-
-
-def _event_field(mapped: MappedColumn, in_key: bool, settings: EventSettings) -> pa.Field:
-    name = adjusted(mapped.column.name, settings.field_name_adjustment)
-    return mapped.connect.to_field(name)
-
-
-def _check_fields(table: TableId, columns: Sequence[EventColumn]) -> None:
-    seen: dict[str, str] = {}
-    for column in columns:
-        other = seen.setdefault(column.field.name.lower(), column.name)
-        if other != column.name:
-            raise ConfigurationError(
-                "field name",
-                column.field.name,
-                f"names in {table} that differ by more than letter case",
-                f"exclude {other} or {column.name} by column.exclude.list",
-            )
-
-
 def _topic_schema(topic: str, columns: Sequence[EventColumn], key: Sequence[str], settings: EventSettings) -> pa.Schema:
     mode = settings.schema_name_adjustment
     row = struct(schema_name(topic, "Value", mode), [column.field for column in columns if column.in_value])
@@ -231,6 +154,6 @@ def key_field(topic: str, columns: Sequence[EventColumn], key: Sequence[str], se
     """The `key` column: a struct of the key's fields, or an always null string."""
     if not key:
         return pa.field("key", pa.string())
-    fields = {column.name: column.field for column in columns}
+    fields = {column.name: column.key_field for column in columns}
     name = schema_name(topic, "Key", settings.schema_name_adjustment)
     return struct(name, [fields[column] for column in key], optional=False).to_field("key")

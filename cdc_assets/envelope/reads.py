@@ -19,7 +19,7 @@ from cdc_assets.envelope.blocks import MARKERS
 from cdc_assets.envelope.constants import LAST_COMMAND, big_endian, constant, positions
 from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
 from cdc_assets.envelope.plan import EventPlan
-from cdc_assets.envelope.rows import event_values, struct_of
+from cdc_assets.envelope.rows import event_values, images, keys
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.typemap.kernels import Numbers
 
@@ -75,13 +75,14 @@ def build_reads(plan: EventPlan, batches: Iterator[pa.RecordBatch], context: Rea
 
 def _build(plan: EventPlan, batch: pa.RecordBatch, context: ReadContext, first: int) -> pa.RecordBatch:
     rows = batch.num_rows
-    values = event_values(plan, batch.columns[: len(plan.columns)])
+    arrived = batch.columns[: len(plan.columns)]
+    values = event_values(plan, arrived)
     micros = (context.server_time - _EPOCH) // _MICROSECOND
     parts = Parts(
         position=_positions(context, first, rows),
-        key=struct_of(plan, values, plan.key_columns) if plan.key else None,
+        key=keys(plan, values),
         before=None,
-        after=struct_of(plan, values, plan.value_columns),
+        after=images(plan, arrived, values),
         operation=constant("r", rows),
         times=pa.repeat(pa.scalar(micros, pa.int64()), rows),
         snapshot=constant(context.snapshot, rows),

@@ -36,15 +36,20 @@ def column_wanted(table: TableId, column: str, filters: FilterSettings) -> bool:
     return not matches(filters.column_exclude, name)
 
 
-def rule_for(table: TableId, column: str, rules: Iterable[ColumnRule]) -> ColumnRule | None:
-    """The first mask, hash or truncation of a column."""
-    names = (f"{table.within_database}.{column}", f"{table}.{column}")
-    return next((rule for rule in rules if matches(rule.columns, *names)), None)
+_RANK = ("truncate", "mask", "hash", "hash_v2")
+"""The connector looks for rules in this order of kinds, whatever the order of the file."""
 
 
-def propagates_type(table: TableId, column: Column, type_text: str, settings: EventSettings) -> bool:
+def rule_for(table: TableId, column: Column, rules: Iterable[ColumnRule]) -> ColumnRule | None:
+    """The one mask, hash or truncation of a column."""
+    names = (f"{table.within_database}.{column.name}", f"{table}.{column.name}")
+    ranked = sorted(rules, key=lambda rule: _RANK.index(rule.kind))
+    return next((rule for rule in ranked if matches(rule.columns, *names)), None)
+
+
+def propagates_type(table: TableId, column: str, type_text: str, settings: EventSettings) -> bool:
     """Whether the schema tells the column's source type."""
-    by_column = (f"{table.within_database}.{column.name}", f"{table}.{column.name}")
+    by_column = (f"{table.within_database}.{column}", f"{table}.{column}")
     by_type = (f"{table.within_database}.{type_text}", f"{table}.{type_text}")
     return matches(settings.propagate_columns, *by_column) or matches(settings.propagate_types, *by_type)
 

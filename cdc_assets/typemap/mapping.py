@@ -38,7 +38,7 @@ class MappedColumn:
 
     Args:
         column: of the source table.
-        connect: event type, optional as the column is nullable, without default.
+        connect: event type without default; optional if the column is nullable, or computed (null in the log).
         wire: how it is asked for and read.
         convert: from the canonical form to the event value.
     """
@@ -47,6 +47,10 @@ class MappedColumn:
     connect: ConnectType
     wire: Wire
     convert: Convert
+
+    def convert_one(self, canonical: pa.Array | None) -> pa.Array | None:
+        """The event value of one canonical value."""
+        return None if canonical is None else self.convert(canonical)
 
     @property
     def large(self) -> bool:
@@ -68,7 +72,7 @@ def map_column(column: Column, settings: EventSettings) -> MappedColumn | None:
     if wire is None:
         return None
     connect, convert = _form(column, settings)
-    return MappedColumn(column, replace(connect, optional=column.nullable), wire, convert)
+    return MappedColumn(column, replace(connect, optional=column.nullable or column.computed), wire, convert)
 
 
 def _form(column: Column, settings: EventSettings) -> tuple[ConnectType, Convert]:

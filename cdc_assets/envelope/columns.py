@@ -1,0 +1,190 @@
+"""The columns that are read of a table, and what becomes of their values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from cdc_assets.config.settings import ColumnRule, EventSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.envelope.json_text import joined, value_pieces
+from cdc_assets.envelope.naming import adjusted
+from cdc_assets.envelope.rules import column_wanted, propagates_type, rule_for
+from cdc_assets.errors import ConfigurationError
+from cdc_assets.typemap.connect import ConnectType
+from cdc_assets.typemap.defaults import NotALiteralError, default_value, fallback_value
+from cdc_assets.typemap.jdbc import reported_length, reported_scale, reported_type
+from cdc_assets.typemap.mapping import BINARIES, MappedColumn, map_column
+from cdc_assets.typemap.shaping import Shape, parameters_of, shape_of
+from cdc_assets.typemap.temporal import OutOfRangeError
+
+_SOURCE = "__debezium.source.column."
+
+
+@dataclass(frozen=True)
+class EventColumn:
+    """A column that is read, and where its value goes.
+
+    Args:
+        mapped: type, wire form and conversion.
+        field: event field in values.
+        key_field: event field in keys, which no mask or truncation touches.
+        bit: place in the update mask, from 0.
+        in_value: whether values hold it; False for a key column that a filter took out.
+        shape: mask, hash or truncation behind the conversion.
+        required: event value, one row, in place of a NULL that a NOT NULL column cannot have.
+        placeholder: event value, one row, for what the log does not hold; None for columns it always holds.
+    """
+
+    mapped: MappedColumn
+    field: pa.Field
+    key_field: pa.Field
+    bit: int
+    in_value: bool
+    shape: Shape | None = None
+    required: pa.Array | None = None
+    placeholder: pa.Array | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the table's column."""
+        return self.mapped.column.name
+
+
+def map_columns(
+    schema: TableSchema, bits: Mapping[str, int], settings: EventSettings, warnings: list[str]
+) -> dict[str, MappedColumn]:
+    """Captured columns whose type events can hold, in table order; the others go into `warnings`."""
+    found: dict[str, MappedColumn] = {}
+    for column in schema.columns:
+        mapped = map_column(column, settings) if column.name in bits else None
+        if mapped is not None:
+            found[column.name] = mapped
+        elif column.name in bits:
+            warnings.append(
+                f"Column {column.name!r} of {schema.table} has type {column.type_name}, which events cannot hold; "
+                f"it is left out."
+            )
+    return found
+
+
+def event_columns(
+    table: TableId,
+    mapped: Mapping[str, MappedColumn],
+    bits: Mapping[str, int],
+    key: Sequence[str],
+    settings: EventSettings,
+    warnings: list[str],
+) -> tuple[EventColumn, ...]:
+    """Columns that values or keys hold, in table order.
+
+    Raises:
+        ConfigurationError: two columns would have one field name.
+    """
+    wanted = {name for name in mapped if column_wanted(table, name, settings.column_filters)}
+    if not wanted:
+        warnings.append(f"All columns of {table} were excluded by the column filters; all are captured instead.")
+        wanted = set(mapped)
+    columns = tuple(
+        _event_column(table, column, bits[name], name in wanted, settings, warnings)
+        for name, column in mapped.items()
+        if name in wanted or name in key
+    )
+    _check_fields(table, columns)
+    return columns
+
+
+def _event_column(
+    table: TableId, mapped: MappedColumn, bit: int, in_value: bool, settings: EventSettings, warnings: list[str]
+) -> EventColumn:
+    column = mapped.column
+    canonical = _default(table, column, warnings)
+    default = _converted(mapped, canonical, table, warnings)
+    connect = _with_default(mapped.connect, default)
+    rule = rule_for(table, column, settings.column_rules)
+    name = adjusted(column.name, settings.field_name_adjustment)
+    required = None
+    if not connect.optional:
+        required = default if default is not None else mapped.convert_one(fallback_value(column))
+    return EventColumn(
+        mapped,
+        connect.with_parameters(_parameters(table, column, rule, settings)).to_field(name),
+        connect.to_field(name),
+        bit,
+        in_value,
+        None if rule is None else shape_of(column, rule),
+        required,
+        _placeholder(mapped, settings) if mapped.large else None,
+    )
+
+
+def _default(table: TableId, column: Column, warnings: list[str]) -> pa.Array | None:
+    try:
+        return default_value(column)
+    except NotALiteralError as error:
+        warnings.append(
+            f"Default {column.default} of {table}.{column.name} ({column.type_name}) is not part of the schema: {error}."
+        )
+        return None
+
+
+def _converted(
+    mapped: MappedColumn, canonical: pa.Array | None, table: TableId, warnings: list[str]
+) -> pa.Array | None:
+    if canonical is None:
+        return None
+    try:
+        return mapped.convert(canonical)
+    except OutOfRangeError as error:
+        warnings.append(f"Default of {table}.{mapped.column.name} is not part of the schema: {error}.")
+        return None
+
+
+def _with_default(connect: ConnectType, default: pa.Array | None) -> ConnectType:
+    if default is None:
+        return connect
+    text = joined(value_pieces(connect.to_field("default"), default, defaults=False), 1)[0].as_py()
+    return replace(connect, default=text)
+
+
+def _placeholder(mapped: MappedColumn, settings: EventSettings) -> pa.Array:
+    text = settings.unavailable_value
+    if mapped.column.type_name in BINARIES:
+        return mapped.convert(pa.array([text.encode()], pa.binary()))
+    return pa.array([text], pa.string())
+
+
+def _parameters(
+    table: TableId, column: Column, rule: ColumnRule | None, settings: EventSettings
+) -> tuple[tuple[str, str], ...]:
+    """Schema parameters of the one rule that applies; as in the connector, a mask or truncation hides the source type."""
+    hashes = rule is not None and rule.kind in ("hash", "hash_v2")
+    if rule is not None and not hashes:
+        return parameters_of(column, rule)
+    if propagates_type(table, column.name, reported_type(column), settings):
+        return _source_type(column)
+    return () if rule is None else parameters_of(column, rule)
+
+
+def _source_type(column: Column) -> tuple[tuple[str, str], ...]:
+    scale = reported_scale(column)
+    return (
+        (_SOURCE + "type", reported_type(column).upper()),
+        (_SOURCE + "length", str(reported_length(column))),
+        *(() if scale is None else ((_SOURCE + "scale", str(scale)),)),
+        (_SOURCE + "name", column.name),
+    )
+
+
+def _check_fields(table: TableId, columns: Sequence[EventColumn]) -> None:
+    seen: dict[str, str] = {}
+    for column in columns:
+        other = seen.setdefault(column.field.name.lower(), column.name)
+        if other != column.name:
+            raise ConfigurationError(
+                "field name",
+                column.field.name,
+                f"names in {table} that differ by more than letter case",
+                f"exclude {other} or {column.name} by column.exclude.list",
+            )

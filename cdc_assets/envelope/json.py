@@ -1,0 +1,95 @@
+"""Debezium's JSON text of events, with and without schemas, from the lake's columns alone.
+
+What Kafka Connect's JSON converter prints (`key.converter.schemas.enable`,
+`value.converter.schemas.enable`): payloads with fields in schema order; with
+schemas each message is `{"schema":…,"payload":…}`. The converter replaces null
+in an optional field that has a default by that default, and so does this one
+unless told otherwise (`value.converter.replace.null.with.default`).
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_assets.envelope.json_schema import schema_text
+from cdc_assets.envelope.json_text import Pieces, constant_text, joined, sparse, struct_pieces, text_pieces
+from cdc_assets.typemap.kernels import Numbers, numbers_of_offsets
+
+_KEY_HEADERS = ("__debezium.newkey", "__debezium.oldkey")
+"""Headers whose text is JSON already."""
+
+_STRING_SCHEMA = '{"type":"string","optional":false}'
+
+
+def to_json(
+    schema: pa.Schema, batch: pa.RecordBatch, *, schemas: bool, replace_null_with_default: bool = True
+) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Key, value and headers of events as JSON text.
+
+    Args:
+        schema: topic schema, whose field metadata tells Connect's types.
+        batch: rows of the topic table.
+        schemas: whether each text carries its schema; slice the batch then, a text has some 10 KB.
+        replace_null_with_default: whether a default stands for null, as the converter's own default is.
+
+    Returns:
+        Key and value texts, null where the event has none (`large_string` with schemas); headers, a JSON object each.
+    """
+    target = pa.large_string() if schemas else pa.string()
+    key, value = (
+        _column_text(schema.field(name), batch.column(name), schemas, replace_null_with_default, target)
+        for name in ("key", "value")
+    )
+    return key, value, headers_text(schema.field("key"), batch.column("headers"), schemas=schemas)
+
+
+def _column_text(field: pa.Field, array: pa.Array, schemas: bool, defaults: bool, target: pa.DataType) -> pa.Array:
+    if array.null_count == len(array):
+        return pa.nulls(len(array), target)
+
+    def pieces(present: pa.Array) -> Pieces:
+        payload = struct_pieces(list(field.type), present, defaults=defaults)
+        return ['{"schema":', schema_text(field), ',"payload":', *payload, "}"] if schemas else payload
+
+    if array.null_count == 0:
+        return joined(pieces(array), len(array), target)
+    return sparse(array, pieces, target)
+
+
+def headers_text(key: pa.Field, headers: pa.Array, *, schemas: bool) -> pa.Array:
+    """Headers of each event as a JSON object; a key header holds the key's JSON."""
+    offsets = numbers_of_offsets(headers)
+    first, count = int(offsets[0]) if len(headers) else 0, int(offsets[-1] - offsets[0])
+    names, values = headers.keys.slice(first, count), headers.items.slice(first, count)
+    width = int(offsets[1] - offsets[0]) if len(headers) else 0
+    if len(headers) and _repeats(names, width, len(headers)) and _repeats(values, width, len(headers)):
+        one = _objects(key, names[:width], values[:width], np.array([0, width]), schemas)
+        return pa.repeat(one[0], len(headers))
+    return _objects(key, names, values, offsets - first, schemas)
+
+
+def _repeats(array: pa.Array, width: int, rows: int) -> bool:
+    """Whether `rows` groups of `width` strings are all the same."""
+    if len(array) != width * rows:
+        return False
+    return all(
+        constant_text(array.take(pa.array(np.arange(place, len(array), width)))) is not None for place in range(width)
+    )
+
+
+def _objects(key: pa.Field, names: pa.Array, values: pa.Array, offsets: Numbers, schemas: bool) -> pa.Array:
+    """JSON objects of names and values."""
+    plain = joined(text_pieces(values), len(values))
+    is_key = pc.is_in(names, pa.array(_KEY_HEADERS))
+    shown = pc.if_else(is_key, values, plain)
+    if schemas:
+        schema = pc.if_else(is_key, schema_text(key) if described_key(key) else "null", _STRING_SCHEMA)
+        shown = pc.binary_join_element_wise('{"schema":', schema, ',"payload":', shown, "}", "")
+    entries = pc.binary_join_element_wise(joined(text_pieces(names), len(names)), ":", shown, "")
+    body = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), entries), ",")
+    return pc.binary_join_element_wise("{", body, "}", "")
+
+
+def described_key(key: pa.Field) -> bool:
+    """Whether the table has a key."""
+    return bool(pa.types.is_struct(key.type))

@@ -1,0 +1,42 @@
+"""Connect's JSON schema of an Arrow field, as Kafka's JSON converter prints it."""
+
+import json
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_assets.typemap.connect import described
+
+
+def schema_of(field: pa.Field, *, named: bool = False) -> dict[str, Any]:
+    """The schema object of a field, keys in the converter's order.
+
+    Args:
+        field: made by `ConnectType.to_field`.
+        named: whether it stands inside a struct and tells its field name.
+    """
+    connect = described(field)
+    found: dict[str, Any] = {"type": connect.kind}
+    if connect.kind == "struct":
+        found["fields"] = [schema_of(child, named=True) for child in connect.fields]
+    if connect.kind == "array":
+        found["items"] = schema_of(field.type.value_field)
+    found["optional"] = connect.optional
+    if connect.name:
+        found["name"] = connect.name
+    if connect.version:
+        found["version"] = connect.version
+    if connect.parameters:
+        found["parameters"] = dict(connect.parameters)
+    if connect.default is not None:
+        found["default"] = json.loads(connect.default)
+    if named:
+        found["field"] = field.name
+    return found
+
+
+@lru_cache(maxsize=256)
+def schema_text(field: pa.Field) -> str:
+    """The schema as compact JSON text."""
+    return json.dumps(schema_of(field), ensure_ascii=False, separators=(",", ":"))
