@@ -1,0 +1,1 @@
+"""The source's adapters against a SQL Server counterpart."""

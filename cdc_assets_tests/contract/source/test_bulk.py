@@ -1,0 +1,115 @@
+"""The data plane streams Arrow, keeps values, and says what went wrong."""
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from cdc_assets.errors import ConnectionLostError, LoginError, QueryError, ServerBusyError
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.contract.source.conftest import DATABASE, connection
+from resources import bulk
+from resources.bulk import MssqlBulkSource
+
+pytestmark = pytest.mark.contract
+ROWS = 1000
+
+
+@pytest.fixture(autouse=True)
+def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "FIRST_WAIT_S", 0.0)
+
+
+@pytest.fixture
+def reader(server: StandIn) -> MssqlBulkSource:
+    server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v nvarchar(40))", database=DATABASE)
+    for start in range(0, ROWS, 500):
+        values = ", ".join(f"({number}, N'v{number}')" for number in range(start, start + 500))
+        server.execute(f"INSERT INTO dbo.t VALUES {values}", database=DATABASE)
+    return MssqlBulkSource(connection(server, DATABASE), batch_rows=300)
+
+
+def test_batches_stream_in_order(reader: MssqlBulkSource) -> None:
+    batches = list(reader.read("SELECT id, v FROM dbo.t ORDER BY id"))
+    assert [batch.num_rows for batch in batches] == [300, 300, 300, 100]
+    assert pa.Table.from_batches(batches)["id"].to_pylist() == list(range(ROWS))
+
+
+def test_parameters(reader: MssqlBulkSource) -> None:
+    [batch] = reader.read("SELECT v FROM dbo.t WHERE id >= ? AND v = ?", (5, "v7"))
+    assert batch.to_pydict() == {"v": ["v7"]}
+
+
+def test_binary_parameters_keep_their_zeros(reader: MssqlBulkSource) -> None:
+    raw = bytes(8) + b"\1\0"
+    [batch] = reader.read("SELECT CONVERT(varbinary(10), ?) AS b, DATALENGTH(?) AS n", (raw, raw))
+    assert batch.to_pydict() == {"b": [raw], "n": [10]}
+
+
+def test_no_rows_still_tell_the_structure(reader: MssqlBulkSource) -> None:
+    [batch] = reader.read("SELECT id, v FROM dbo.t WHERE id < 0")
+    assert batch.num_rows == 0
+    assert batch.schema.names == ["id", "v"]
+
+
+def test_travels_to_a_task_without_showing_its_password(reader: MssqlBulkSource) -> None:
+    copy = pickle.loads(pickle.dumps(reader))  # noqa: S301 - our own bytes
+    assert copy == reader
+    assert reader.settings.password not in repr(reader)
+    assert next(iter(copy.read("SELECT 1 AS one"))).to_pydict() == {"one": [1]}
+
+
+def test_wrong_statement(reader: MssqlBulkSource) -> None:
+    with pytest.raises(QueryError, match="nope") as error:
+        list(reader.read("SELECT * FROM dbo.nope"))
+    assert error.value.number == 208
+
+
+def test_wrong_password(server: StandIn) -> None:
+    with pytest.raises(LoginError) as error:
+        list(MssqlBulkSource(connection(server, DATABASE, password="wr0ng")).read("SELECT 1"))
+    assert "wr0ng" not in str(error.value)
+
+
+def test_host_down() -> None:
+    from cdc_assets.config.settings import ConnectionSettings
+
+    settings = ConnectionSettings(
+        host="127.0.0.1", port=1, user="u", password="p", databases=("x",), encrypt="no", login_timeout_s=1
+    )
+    with pytest.raises(ConnectionLostError):
+        list(MssqlBulkSource(settings).read("SELECT 1"))
+
+
+def test_an_error_before_the_first_batch_is_repeated(server: StandIn, reader: MssqlBulkSource) -> None:
+    server.faults.deadlock(matching="FROM dbo.t", times=2)
+    assert sum(batch.num_rows for batch in reader.read("SELECT id FROM dbo.t")) == ROWS
+    assert len(server.faults.struck) == 2
+
+
+def test_a_lost_connection_before_the_first_batch_is_repeated(server: StandIn, reader: MssqlBulkSource) -> None:
+    list(reader.read("SELECT 1 AS one"))
+    server.drop_connections()
+    assert sum(batch.num_rows for batch in reader.read("SELECT id FROM dbo.t")) == ROWS
+
+
+def test_an_error_in_mid_stream_is_not_repeated(server: StandIn, reader: MssqlBulkSource) -> None:
+    server.faults.deadlock(matching="FROM dbo.t", after_rows=700)
+    seen: list[int] = []
+    with pytest.raises(ServerBusyError, match="deadlock"):
+        seen.extend(batch.num_rows for batch in reader.read("SELECT id FROM dbo.t"))
+    assert 0 < sum(seen) <= 700
+    assert len(server.faults.struck) == 1
+
+
+def test_a_connection_that_breaks_in_mid_stream(server: StandIn, reader: MssqlBulkSource) -> None:
+    server.faults.drop(matching="FROM dbo.t", after_rows=700)
+    with pytest.raises(ConnectionLostError):
+        list(reader.read("SELECT id FROM dbo.t"))
+
+
+def test_leaving_early_frees_the_connection(server: StandIn, reader: MssqlBulkSource) -> None:
+    for _ in range(30):
+        next(iter(reader.read("SELECT id FROM dbo.t")))
+    assert server.connections <= 16
+    assert next(iter(reader.read("SELECT 2 AS two"))).to_pydict() == {"two": [2]}

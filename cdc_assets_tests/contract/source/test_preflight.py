@@ -1,0 +1,105 @@
+"""Every missing prerequisite is found and its remedy works."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cdc_assets.cli.main import app
+from cdc_assets.config.build import build_config
+from cdc_assets.errors import PreflightError
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.contract.source.conftest import DATABASE
+from resources.sqlserver_preflight import Finding, ensure, inspect
+from resources.sqlserver_source import SqlServerSource
+
+pytestmark = pytest.mark.contract
+
+
+def texts(server: StandIn, database: str, **changes: str) -> dict[str, str]:
+    return {
+        "topic.prefix": "shop",
+        "database.hostname": server.host,
+        "database.port": str(server.port),
+        "database.user": server.user,
+        "database.password": server.password,
+        "database.names": database,
+        "driver.encrypt": "no",
+    } | {name.replace("__", "."): text for name, text in changes.items()}
+
+
+def look(server: StandIn, database: str, **changes: str) -> dict[str, Finding]:
+    config = build_config(texts(server, database, **changes))
+    with SqlServerSource(config.connection) as source:
+        found = inspect(source, config)
+    return {f"{finding.check} {finding.subject.removeprefix(database)}".strip(): finding for finding in found}
+
+
+def run_remedy(server: StandIn, finding: Finding) -> None:
+    """What a DBA would do: run the text as it is."""
+    database, _, statement = finding.remedy.partition("; ")
+    server.execute(statement.rstrip(";"), database=database.removeprefix("USE [").rstrip("]"))
+
+
+def test_a_ready_database(server: StandIn) -> None:
+    server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
+    server.execute(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL",
+        database=DATABASE,
+    )
+    server.execute("INSERT INTO dbo.t VALUES (1)", database=DATABASE)
+    server.agent.drain()
+    found = look(server, DATABASE)
+    assert [finding for finding in found.values() if not finding.ok] == []
+    ensure(found.values())
+
+
+def test_remedies_make_a_database_ready(server: StandIn) -> None:
+    server.execute("CREATE DATABASE Plain")
+    server.execute("CREATE TABLE dbo.[it's] (id int NOT NULL PRIMARY KEY)", database="Plain")
+    found = look(server, "Plain")
+    off = found["change data capture"]
+    assert (off.ok, off.actual, off.blocking) == (False, "off", True)
+    with pytest.raises(PreflightError, match="sp_cdc_enable_db"):
+        ensure(found.values())
+    run_remedy(server, off)
+    missing = look(server, "Plain")["capture instance .dbo.it's"]
+    assert missing.ok is False
+    run_remedy(server, missing)
+    assert look(server, "Plain")["capture instance .dbo.it's"].ok
+
+
+def test_stopped_agent(server: StandIn) -> None:
+    server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
+    server.agent.stop()
+    finding = look(server, DATABASE)["SQL Server Agent"]
+    server.agent.start()
+    assert (finding.ok, finding.actual, finding.blocking) == (False, "stopped", False)
+
+
+def test_filters_that_match_nothing(server: StandIn) -> None:
+    server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
+    finding = look(server, DATABASE, table__include__list="dbo.x")["table filters"]
+    assert (finding.ok, finding.blocking) == (False, True)
+
+
+def test_snapshot_isolation(server: StandIn) -> None:
+    server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
+    finding = look(server, DATABASE, snapshot__isolation__mode="snapshot")["snapshot isolation"]
+    assert finding.ok is False
+    server.execute(finding.remedy)
+    assert look(server, DATABASE, snapshot__isolation__mode="snapshot")["snapshot isolation"].ok
+
+
+def test_doctor(server: StandIn, tmp_path: Path) -> None:
+    server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
+    path = tmp_path / "shop.json"
+    path.write_text(json.dumps(texts(server, DATABASE, lake__path=str(tmp_path / "lake"))))
+    result = CliRunner().invoke(app, ["doctor", "-c", str(path)], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert "@source_name = N't'" in result.output
+    path.write_text(json.dumps(texts(server, DATABASE, lake__path="/proc/nowhere/lake")))
+    result = CliRunner().invoke(app, ["doctor", "-c", str(path)], env={"COLUMNS": "200"})
+    assert result.exit_code == 1
+    assert "lake must be writable" in result.output

@@ -1,0 +1,292 @@
+"""The control plane answers what `core.ports.Source` promises."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cdc_assets.config.settings import ConnectionSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.errors import ConnectionLostError, LoginError, PreflightError, QueryError, ServerBusyError
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.contract.source.conftest import DATABASE, connection
+from resources.sqlserver_source import SqlServerSource
+
+pytestmark = pytest.mark.contract
+
+
+def table(name: str, schema: str = "dbo") -> TableId:
+    return TableId(DATABASE, schema, name)
+
+
+@pytest.fixture
+def shop(server: StandIn) -> StandIn:
+    """Two captured tables with one transaction each, and one table that is not captured."""
+    for name in ("a", "b"):
+        server.execute(f"CREATE TABLE dbo.{name} (id int NOT NULL PRIMARY KEY, v nvarchar(20))", database=DATABASE)
+        enable(server, name)
+    server.execute("CREATE TABLE dbo.plain (id int NOT NULL PRIMARY KEY)", database=DATABASE)
+    for name in ("a", "b"):
+        server.execute(f"INSERT INTO dbo.{name} VALUES (1, N'x'), (2, N'y')", database=DATABASE)
+    server.agent.drain()
+    return server
+
+
+def enable(server: StandIn, name: str, instance: str | None = None) -> None:
+    server.execute(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = ?, @role_name = NULL, "
+        "@capture_instance = ?",
+        name,
+        instance or f"dbo_{name}",
+        database=DATABASE,
+    )
+
+
+def insert(server: StandIn, name: str, first: int, count: int = 1) -> None:
+    """One transaction of so many rows."""
+    values = ", ".join(f"({number}, N'v')" for number in range(first, first + count))
+    server.execute(f"INSERT INTO dbo.{name} VALUES {values}", database=DATABASE)
+
+
+def test_databases_in_the_servers_letter_case(server: StandIn) -> None:
+    with SqlServerSource(connection(server, DATABASE.upper())) as source:
+        assert source.databases() == (DATABASE,)
+
+
+def test_database_that_is_not_there(server: StandIn) -> None:
+    with SqlServerSource(connection(server, "Nowhere")) as source, pytest.raises(LoginError, match="Nowhere"):
+        source.databases()
+    with SqlServerSource(connection(server, DATABASE, "Nowhere")) as source, pytest.raises(LoginError, match="Nowhere"):
+        source.databases()
+
+
+def test_server_time(source: SqlServerSource) -> None:
+    now = source.server_time()
+    assert now.tzinfo is not None
+    assert abs(now - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_user_tables(shop: StandIn, source: SqlServerSource) -> None:
+    assert source.user_tables(DATABASE) == [table("a"), table("b"), table("plain")]
+
+
+DDL = """
+CREATE TABLE dbo.[odd ]]name] (
+    id int IDENTITY(1, 1) NOT NULL,
+    code char(5) NOT NULL DEFAULT ('new'),
+    text_ nvarchar(40) NULL,
+    long_ nvarchar(max) NULL,
+    bin_ varbinary(16) NULL,
+    amount decimal(18, 4) NOT NULL DEFAULT ((1.5)),
+    price money NULL,
+    at datetime2(7) NULL,
+    zoned datetimeoffset(3) NULL,
+    time_ time(5) NULL,
+    flag bit NULL,
+    version rowversion NOT NULL,
+    doubled AS (id * 2),
+    CONSTRAINT pk_odd PRIMARY KEY (code, id)
+)"""
+
+
+@pytest.fixture
+def odd(server: StandIn, source: SqlServerSource) -> TableSchema:
+    server.execute(DDL, database=DATABASE)
+    schema = source.table_schema(table("odd ]name"))
+    assert schema is not None
+    return schema
+
+
+def test_structure(odd: TableSchema) -> None:
+    assert odd.key == ("code", "id")
+    assert [column.ordinal for column in odd.columns] == sorted(column.ordinal for column in odd.columns)
+    facts = {column.name: column for column in odd.columns}
+    assert (facts["id"].type_name, facts["id"].identity, facts["id"].nullable) == ("int", True, False)
+    assert (facts["code"].length, facts["code"].default) == (5, "('new')")
+    assert (facts["text_"].length, facts["long_"].length, facts["bin_"].length) == (40, -1, 16)
+    assert (facts["amount"].precision, facts["amount"].scale, facts["amount"].default) == (18, 4, "((1.5))")
+    assert (facts["price"].type_name, facts["price"].precision) == ("money", None)
+    assert (facts["at"].scale, facts["zoned"].scale, facts["time_"].scale) == (7, 3, 5)
+    assert facts["version"].type_name == "timestamp"
+    assert facts["doubled"].computed is True
+    assert facts["code"].collation
+
+
+def test_key_is_the_first_unique_index_without_primary_key(server: StandIn, source: SqlServerSource) -> None:
+    server.execute("CREATE TABLE dbo.u (a int NOT NULL, b int NOT NULL, c int)", database=DATABASE)
+    assert source.table_schema(table("u")).key == ()  # type: ignore[union-attr]
+    server.execute("CREATE UNIQUE INDEX z ON dbo.u (a)", database=DATABASE)
+    server.execute("CREATE UNIQUE INDEX y ON dbo.u (b, a)", database=DATABASE)
+    assert source.table_schema(table("u")).key == ("b", "a")  # type: ignore[union-attr]
+
+
+def test_table_that_is_not_there(source: SqlServerSource) -> None:
+    assert source.table_schema(table("nope")) is None
+
+
+def test_capture_instances(shop: StandIn, source: SqlServerSource) -> None:
+    a, b = source.capture_instances(DATABASE)
+    assert (a.table, a.name, a.columns) == (table("a"), "dbo_a", ("id", "v"))
+    assert (b.table, b.name) == (table("b"), "dbo_b")
+    assert a.source_object_id == source.table_schema(table("a")).object_id  # type: ignore[union-attr]
+    assert a.start_lsn > ZERO_LSN
+    assert a.created is not None
+    assert source.low_water_marks(DATABASE) == {"dbo_a": a.start_lsn, "dbo_b": b.start_lsn}
+
+
+def test_second_instance_sorts_behind_the_first(shop: StandIn, source: SqlServerSource) -> None:
+    shop.execute("ALTER TABLE dbo.a ADD w int NULL", database=DATABASE)
+    enable(shop, "a", "dbo_a_2")
+    names = [(instance.name, instance.columns) for instance in source.capture_instances(DATABASE)]
+    assert names == [("dbo_a", ("id", "v")), ("dbo_a_2", ("id", "v", "w")), ("dbo_b", ("id", "v"))]
+
+
+def test_upper_bounds(shop: StandIn, source: SqlServerSource) -> None:
+    newest = source.max_transaction_lsn(DATABASE, None, 0)
+    captured = source.max_captured_lsn(DATABASE)
+    assert newest is not None
+    assert captured is not None
+    assert captured >= newest
+    assert source.max_transaction_lsn(DATABASE, newest, 0) is None
+    for number in range(10, 15):
+        insert(shop, "a", number)
+    shop.agent.drain()
+    third = source.max_transaction_lsn(DATABASE, newest, 3)
+    last = source.max_transaction_lsn(DATABASE, newest, 0)
+    assert third is not None
+    assert last is not None
+    assert newest < third < last
+    assert source.max_transaction_lsn(DATABASE, third, 2) == last
+    assert source.max_transaction_lsn(DATABASE, third, 50) == last
+
+
+def test_active_instances(shop: StandIn, source: SqlServerSource) -> None:
+    start = source.max_transaction_lsn(DATABASE, None, 0)
+    assert start is not None
+    insert(shop, "b", 10)
+    shop.agent.drain()
+    until = source.max_transaction_lsn(DATABASE, None, 0)
+    assert until is not None
+    assert source.active_instances(DATABASE, {"dbo_a": start, "dbo_b": start}, until) == {"dbo_b"}
+    assert source.active_instances(DATABASE, {"dbo_a": ZERO_LSN, "dbo_b": ZERO_LSN}, start) == {"dbo_a", "dbo_b"}
+    assert source.active_instances(DATABASE, {"dbo_b": until}, until) == frozenset()
+    assert source.active_instances(DATABASE, {}, until) == frozenset()
+
+
+def test_an_instance_that_vanished_counts_as_active(shop: StandIn, source: SqlServerSource) -> None:
+    until = source.max_transaction_lsn(DATABASE, None, 0)
+    assert until is not None
+    bounds = {"dbo_a": until.from_int(int(until) - 1), "gone": ZERO_LSN, "dbo_b": ZERO_LSN}
+    assert source.active_instances(DATABASE, bounds, until) == {"gone", "dbo_b"}
+
+
+def test_slices_are_balanced_and_cut_at_commits(shop: StandIn, source: SqlServerSource) -> None:
+    start = source.max_transaction_lsn(DATABASE, None, 0)
+    assert start is not None
+    commits: list[Lsn] = []
+    for number in range(20):
+        insert(shop, "ab"[number % 2], 100 + 10 * number, 5)
+        shop.agent.drain()
+        commits.append(source.max_transaction_lsn(DATABASE, None, 0) or ZERO_LSN)
+    bounds = source.slice_bounds(DATABASE, ["dbo_a", "dbo_b"], start, commits[-1], 4)
+    assert list(bounds) == [commits[4], commits[9], commits[14], commits[19]]
+    assert source.slice_bounds(DATABASE, ["dbo_a"], start, commits[-1], 1) == [commits[-1]]
+    assert source.slice_bounds(DATABASE, ["dbo_a"], commits[-1], commits[-1], 4) == [commits[-1]]
+
+
+def test_commit_times(shop: StandIn, source: SqlServerSource) -> None:
+    lsn = source.max_transaction_lsn(DATABASE, None, 0)
+    assert lsn is not None
+    times = source.commit_times(DATABASE, [lsn, lsn, Lsn.from_int(7)])
+    assert times.keys() == {lsn}
+    assert abs(times[lsn] - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_row_count(shop: StandIn, source: SqlServerSource) -> None:
+    assert source.row_count(table("a")) == 2
+    with pytest.raises(QueryError, match="nope") as error:
+        source.row_count(table("nope"))
+    assert error.value.number == 208
+
+
+def test_agent(shop: StandIn, source: SqlServerSource) -> None:
+    assert source.agent_running(DATABASE) is True
+    shop.agent.stop()
+    assert source.agent_running(DATABASE) is False
+    shop.agent.start()
+
+
+def test_agent_by_query_of_the_user(shop: StandIn) -> None:
+    settings = connection(shop, DATABASE)
+    with SqlServerSource(settings, "SELECT CASE WHEN DB_ID(N'#db') IS NULL THEN 0 ELSE 1 END") as source:
+        assert source.agent_running(DATABASE) is True
+    with SqlServerSource(settings, "SELECT nothing FROM nowhere") as source:
+        assert source.agent_running(DATABASE) is None
+
+
+def test_database_without_cdc(server: StandIn) -> None:
+    server.execute("CREATE DATABASE Plain")
+    with SqlServerSource(connection(server, "Plain")) as source:
+        for ask in (
+            lambda: source.capture_instances("Plain"),
+            lambda: source.max_transaction_lsn("Plain", None, 0),
+            lambda: source.low_water_marks("Plain"),
+        ):
+            with pytest.raises(PreflightError, match="sp_cdc_enable_db"):
+                ask()
+
+
+def test_wrong_password(server: StandIn) -> None:
+    settings = connection(server, DATABASE)
+    wrong = ConnectionSettings(host=settings.host, port=settings.port, user=settings.user, password="wr0ng",
+                               databases=settings.databases, encrypt=settings.encrypt)  # fmt: skip
+    with SqlServerSource(wrong) as source, pytest.raises(LoginError) as error:
+        source.databases()
+    assert "wr0ng" not in str(error.value)
+
+
+def test_a_broken_connection_heals(server: StandIn, source: SqlServerSource) -> None:
+    source.server_time()
+    server.drop_connections()
+    assert source.server_time()
+
+
+def test_a_server_that_restarts_heals(server: StandIn, source: SqlServerSource) -> None:
+    source.server_time()
+    server.restart()
+    assert source.server_time()
+
+
+@pytest.mark.parametrize("number", [1205, 1222, 40613])
+def test_transient_errors_are_repeated(server: StandIn, source: SqlServerSource, number: int) -> None:
+    source.databases()
+    server.faults.error(number, matching="server_time", times=2)
+    assert source.server_time()
+    assert len(server.faults.struck) == 2
+
+
+def test_repetition_is_bounded(server: StandIn, source: SqlServerSource) -> None:
+    source.databases()
+    server.faults.error(1222, matching="server_time", times=100)
+    with pytest.raises(ServerBusyError, match="Lock request"):
+        source.server_time()
+    assert len(server.faults.struck) == 4
+
+
+def test_host_down_is_told_at_once() -> None:
+    settings = ConnectionSettings(
+        host="127.0.0.1", port=1, user="u", password="p", databases=("x",), encrypt="no", login_timeout_s=1
+    )
+    with SqlServerSource(settings) as source, pytest.raises(ConnectionLostError, match=r"127\.0\.0\.1:1"):
+        source.databases()
+
+
+def test_query_timeout(server: StandIn) -> None:
+    settings = connection(server, DATABASE, query_timeout_s=1)
+    server.faults.hang(matching="server_time", times=10)
+    with SqlServerSource(settings) as source:
+        source.session._sleep = lambda _: None
+        source.databases()
+        with pytest.raises(ServerBusyError, match="too long"):
+            source.server_time()
