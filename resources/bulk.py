@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from typing import Final
 
 import mssql_python
 import pyarrow as pa
@@ -23,6 +24,8 @@ from resources.sqlserver_queries import isolation_level
 
 ATTEMPTS = 4
 FIRST_WAIT_S = 0.2
+DEFAULT_ISOLATION: Final = "read_committed"
+"""What a new session has; mssql-python sets it again when it hands a pooled one out."""
 
 _STATES = (
     "08001",
@@ -60,7 +63,7 @@ class MssqlBulkSource:
 
     settings: ConnectionSettings
     batch_rows: int = 32_768
-    isolation: IsolationMode = "read_committed"
+    isolation: IsolationMode = DEFAULT_ISOLATION
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema.
@@ -97,7 +100,8 @@ class MssqlBulkSource:
             try:
                 connection = opened.enter_context(_closing(self._connect()))
                 cursor = connection.cursor()
-                cursor.execute(isolation_level(self.isolation))
+                if self.isolation != DEFAULT_ISOLATION:
+                    cursor.execute(isolation_level(self.isolation))
                 cursor.execute(statement, *parameters)
                 reader = cursor.arrow_reader(self.batch_rows)
                 first = next(reader, None)
