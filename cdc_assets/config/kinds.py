@@ -1,6 +1,7 @@
 """Kinds of property values: how a text becomes a value, and what to tell when it does not."""
 
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -54,8 +55,12 @@ def _regexes(text: str) -> tuple[str, ...]:
     entries = split_list(text)
     for entry in entries:
         try:
-            re.compile(entry)
-        except re.error as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "error", FutureWarning
+                )  # `[a&&b]`: Java's set operations would mean another thing
+                re.compile(entry)
+        except (re.error, FutureWarning) as error:
             raise ValueError(f"regular expressions, comma separated; {entry!r} does not compile: {error}") from None
     return entries
 

@@ -98,6 +98,8 @@ def test_environment_overrides_the_file(tmp_path: Path) -> None:
         ({"poll.interval.ms": "half"}, ["poll.interval.ms", "half", "milliseconds"]),
         ({"tombstones.on.delete": "maybe"}, ["tombstones.on.delete", "maybe", "true or false"]),
         ({"table.include.list": "dbo.(a"}, ["table.include.list", "dbo.(a", "does not compile"]),
+        ({"table.include.list": r"dbo\.[a-z&&[^x]].*"}, ["table.include.list", "&&", "does not compile"]),
+        ({"table.include.list": r"dbo\.\p{Alpha}+"}, ["table.include.list", "bad escape", "does not compile"]),
         ({"message.key.columns": "dbo.a"}, ["message.key.columns", "dbo.a", "semicolon"]),
         ({"skipped.operations": "c,x"}, ["skipped.operations", "c,x"]),
         ({"topic.prefix": "a b"}, ["topic.prefix", "a b", "letters"]),
