@@ -266,6 +266,11 @@ class Agent:
         if row and instances and connection.execute(f"SELECT 1 FROM {row[0]} LIMIT 1").fetchone() is None:
             self._idle(connection, database_id)
 
+    def look(self, connection: sqlite3.Connection, database_id: int) -> None:
+        """Record the empty scan that a running job would have made since the last one that found something."""
+        if self.capturing(database_id) and not scan.backlog(connection, database_id):
+            self.history(database_id).record(self._now(), self._now(), Moved())
+
     def wake(self) -> None:
         """Tell the thread that something was committed."""
         with self._wake:

@@ -1,0 +1,91 @@
+"""What catalogue views say of types and columns."""
+
+from datetime import datetime
+from typing import Final
+
+from cdc_assets.standin.catalog import AliasType, Column, Database, Table, fold
+from cdc_assets.standin.sqltypes import (
+    APPROXIMATE,
+    CHARACTER,
+    DECIMAL,
+    DEFAULT_COLLATION,
+    SCALED_TIME,
+    SqlType,
+)
+
+PRINCIPALS: Final = {"dbo": 1, "guest": 2, "INFORMATION_SCHEMA": 3, "sys": 4}
+
+_EPOCH: Final = datetime(1900, 1, 1)
+
+_NUMERIC: Final[dict[str, tuple[int, int]]] = {
+    "bit": (1, 0), "tinyint": (3, 0), "smallint": (5, 0), "int": (10, 0), "bigint": (19, 0), "money": (19, 4),
+    "smallmoney": (10, 4), "date": (10, 0), "datetime": (23, 3), "smalldatetime": (16, 0), "real": (24, 0), "float": (53, 0),
+}  # fmt: skip
+_TIME_DIGITS: Final = {"time": 8, "datetime2": 19, "datetimeoffset": 26}
+
+
+def stored_datetime(moment: datetime) -> int:
+    """A moment as a stored `datetime`."""
+    if moment < _EPOCH:
+        return 0
+    micros = int((moment - _EPOCH).total_seconds() * 1_000_000)
+    return (micros * 3 + 5_000) // 10_000
+
+
+def precision(kind: SqlType) -> int:
+    """`sys.columns.precision`."""
+    if kind.name in DECIMAL:
+        return kind.precision
+    if kind.name in SCALED_TIME:
+        return _TIME_DIGITS[kind.name] + (kind.scale + 1 if kind.scale else 0)
+    return _NUMERIC.get(kind.name, (0, 0))[0]
+
+
+def scale(kind: SqlType) -> int:
+    """`sys.columns.scale`."""
+    if kind.name in DECIMAL or kind.name in SCALED_TIME:
+        return kind.scale
+    return _NUMERIC.get(kind.name, (0, 0))[1]
+
+
+def collation(kind: SqlType, database: Database) -> str | None:
+    """Collation of a character type."""
+    if kind.name not in CHARACTER or kind.name == "xml":
+        return None
+    return kind.collation or database.collation or DEFAULT_COLLATION
+
+
+def user_type_id(column: Column, database: Database) -> int:
+    """`sys.columns.user_type_id`: the alias type's, or the system type's."""
+    alias = alias_of(column, database)
+    if alias is not None:
+        return alias.user_type_id
+    return {"hierarchyid": 128, "geometry": 129, "geography": 130}.get(column.type.name, column.type.system_id)
+
+
+def alias_of(column: Column, database: Database) -> AliasType | None:
+    """The alias type a column was declared with."""
+    if column.alias_type is None:
+        return None
+    wanted = fold(column.alias_type.rpartition(".")[2])
+    return next((alias for alias in database.alias_types if fold(alias.name) == wanted), None)
+
+
+def schema_id(database: Database, schema: str) -> int:
+    """The schema's id, 0 when there is none."""
+    return next((key for name, key in database.schemas.items() if fold(name) == fold(schema)), 0)
+
+
+def catalog_type_name(kind: SqlType) -> str:
+    """`timestamp` for rowversion: the catalogue keeps the old name."""
+    return "timestamp" if kind.name == "rowversion" else kind.name
+
+
+def is_approximate(kind: SqlType) -> bool:
+    """real and float."""
+    return kind.name in APPROXIMATE
+
+
+def tables_of(database: Database) -> list[Table]:
+    """Tables in the order of their object ids."""
+    return sorted(database.tables.values(), key=lambda table: table.object_id)

@@ -1,0 +1,203 @@
+"""Dynamic management views: capture, transactions, sessions, availability groups."""
+
+from typing import Final
+
+from cdc_assets.standin.capture import lsn
+from cdc_assets.standin.capture.hooks import agent
+from cdc_assets.standin.capture.sessions import EMPTY_LSN, ScanSession
+from cdc_assets.standin.catalog import Database
+from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.sqltypes import SqlType, Value, decimal_to_stored
+from cdc_assets.standin.system.describe import stored_datetime
+from cdc_assets.standin.system.view import Rows, view
+
+
+@view(
+    "sys.dm_cdc_log_scan_sessions",
+    "session_id int!, start_time datetime, end_time datetime, duration int, scan_phase nvarchar(200), error_count int, "
+    "start_lsn nvarchar(23), current_lsn nvarchar(23), end_lsn nvarchar(23), tran_count bigint, last_commit_lsn nvarchar(23), "
+    "last_commit_time datetime, log_record_count bigint, schema_change_count bigint, command_count bigint, "
+    "first_begin_cdc_lsn nvarchar(23), last_commit_cdc_lsn nvarchar(23), last_commit_cdc_time datetime, latency int, "
+    "empty_scan_count int, failed_sessions_count int",
+)
+def log_scan_sessions(context: SessionContext, database: Database) -> Rows:
+    """Session 0 sums up, then the newest scans; a running, synchronous job has always just scanned and found nothing."""
+    if not database.cdc_enabled:
+        return
+    agent(context).look(context.connection, database.database_id)
+    sessions = agent(context).history(database.database_id).sessions()
+    if sessions:
+        yield _sum(sessions)
+    for session in sessions:
+        yield _session(session)
+
+
+def _session(session: ScanSession) -> tuple[Value, ...]:
+    last, when = session.end_lsn, session.last_commit_time
+    seconds = (session.ended - session.started) // 300
+    latency = max(session.ended - when, 0) // 300 if when is not None else 0
+    phase = "Error" if session.errors else "Done"
+    return (
+        session.session_id, session.started, session.ended, seconds, phase, session.errors, session.start_lsn,
+        last, last, session.transactions, last, when, session.changes + 2 * session.transactions, 0, session.changes,
+        session.start_lsn, last, when, latency, session.empty, 0,
+    )  # fmt: skip
+
+
+def _sum(sessions: list[ScanSession]) -> tuple[Value, ...]:
+    total = ScanSession(0, sessions[0].started, sessions[-1].ended)
+    for session in sessions:
+        total.first, total.last = total.first or session.first, session.last or total.last
+        total.last_commit_time = session.last_commit_time or total.last_commit_time
+        total.transactions += session.transactions
+        total.changes += session.changes
+        total.empty += session.empty
+        total.errors += session.errors
+    failed = sum(1 for session in sessions if session.errors)
+    return (*_session(total)[:-1], failed)
+
+
+@view(
+    "sys.dm_cdc_errors",
+    "session_id int!, phase_number int, entry_time datetime, error_number int, error_severity int, error_state int, "
+    "error_message nvarchar(1024), start_lsn nvarchar(23), begin_lsn nvarchar(23), sequence_value nvarchar(23)",
+)
+def cdc_errors(context: SessionContext, database: Database) -> Rows:
+    """Failed scans."""
+    for found in agent(context).history(database.database_id).errors():
+        error = found.error
+        yield (
+            found.session_id, 7, found.entered, error.number, error.severity, error.state, error.message[:1024],
+            EMPTY_LSN[:22], EMPTY_LSN[:22], EMPTY_LSN[:22],
+        )  # fmt: skip
+
+
+_TRANSACTION: Final = (
+    "transaction_id bigint!, database_id int!, database_transaction_begin_time datetime, database_transaction_type int!, "
+    "database_transaction_state int!, database_transaction_status int!, database_transaction_status2 int!, "
+    "database_transaction_log_record_count bigint!, database_transaction_replicate_record_count int!, "
+    "database_transaction_log_bytes_used bigint!, database_transaction_log_bytes_reserved bigint!, "
+    "database_transaction_log_bytes_used_system int!, database_transaction_log_bytes_reserved_system int!, "
+    "database_transaction_begin_lsn numeric(25,0), database_transaction_last_lsn numeric(25,0), "
+    "database_transaction_most_recent_savepoint_lsn numeric(25,0), database_transaction_commit_lsn numeric(25,0), "
+    "database_transaction_last_rollback_lsn numeric(25,0), database_transaction_next_undo_lsn numeric(25,0)"
+)
+
+
+@view("sys.dm_tran_database_transactions", _TRANSACTION)
+def database_transactions(context: SessionContext, database: Database) -> Rows:
+    """The session's own open transaction; LSNs in `numeric(25,0)` form. Other sessions' are not shown."""
+    if not context.transaction_count:
+        return
+    numeric = SqlType("numeric", precision=25)
+    point = context.savepoint_lsn
+    found = None if point is None else decimal_to_stored(lsn.number(point.to_bytes(10, "big")), numeric)
+    began = stored_datetime(context.clock.local())
+    yield (
+        transaction_id(context), database.database_id, began, 1, 4 if found is not None else 3, 0, 0, 1, 0, 0, 0, 0, 0,
+        found, found, found, None, None, None,
+    )  # fmt: skip
+
+
+def transaction_id(context: SessionContext) -> int:
+    """A number of the session's transaction, the same as long as it is open."""
+    transaction = getattr(context, "transaction", None)
+    return int(getattr(transaction, "descriptor", 0) or context.session_id) & 0x7FFFFFFFFFFFFFFF
+
+
+@view(
+    "sys.dm_tran_current_transaction",
+    "transaction_id bigint!, transaction_sequence_num bigint!, transaction_is_snapshot bit, first_snapshot_sequence_num bigint, "
+    "last_transaction_sequence_num bigint, first_useful_sequence_num bigint!",
+)
+def current_transaction(context: SessionContext, _: Database) -> Rows:
+    """The session's transaction."""
+    snapshot = getattr(getattr(context, "transaction", None), "isolation", "") == "SNAPSHOT"
+    key = transaction_id(context)
+    return [(key, key, int(snapshot), key if snapshot else None, key, 0)]
+
+
+@view(
+    "sys.dm_tran_session_transactions",
+    "session_id int!, transaction_id bigint!, transaction_descriptor binary(8)!, enlist_count int!, is_user_transaction bit!, is_local bit!, is_enlisted bit!, is_bound bit!, open_transaction_count int!",
+)
+def session_transactions(context: SessionContext, _: Database) -> Rows:
+    """The session's open transaction."""
+    if context.transaction_count:
+        key = transaction_id(context)
+        yield (context.session_id, key, key.to_bytes(8, "little"), 1, 1, 1, 0, 0, context.transaction_count)
+
+
+@view(
+    "sys.dm_tran_active_transactions",
+    "transaction_id bigint!, name nvarchar(32)!, transaction_begin_time datetime!, transaction_type int!, transaction_state int!",
+)
+def active_transactions(context: SessionContext, _: Database) -> Rows:
+    """The session's open transaction."""
+    if context.transaction_count:
+        yield (transaction_id(context), "user_transaction", stored_datetime(context.clock.local()), 1, 2)
+
+
+@view(
+    "sys.dm_exec_sessions",
+    "session_id smallint!, login_time datetime!, host_name nvarchar(128), program_name nvarchar(128), login_name nvarchar(128)!, "
+    "status nvarchar(30)!, database_id smallint!, is_user_process bit!, open_transaction_count int!, "
+    "transaction_isolation_level smallint!, lock_timeout int!, deadlock_priority int!, row_count bigint!, "
+    "client_interface_name nvarchar(32), original_login_name nvarchar(128)!",
+)
+def exec_sessions(context: SessionContext, database: Database) -> Rows:
+    """The session itself; others are not shown."""
+    login, options = getattr(context, "login", None), getattr(context, "options", None)
+    current = context.catalog.database(context.database) or database
+    isolation = getattr(getattr(context, "transaction", None), "isolation", "READ COMMITTED")
+    level = {"READ UNCOMMITTED": 1, "READ COMMITTED": 2, "REPEATABLE READ": 3, "SERIALIZABLE": 4, "SNAPSHOT": 5}
+    user = getattr(login, "user", "sa") or "sa"
+    started = getattr(context, "started", None) or context.clock.local()
+    yield (
+        context.session_id, stored_datetime(started), getattr(login, "host", ""), getattr(login, "application", ""), user,
+        "running", current.database_id, 1, context.transaction_count, level.get(isolation, 2),
+        getattr(options, "lock_timeout_ms", -1), 0, context.rowcount, "TDS", user,
+    )  # fmt: skip
+
+
+@view(
+    "sys.dm_exec_connections",
+    "session_id int, connect_time datetime!, net_transport nvarchar(40)!, protocol_type nvarchar(40), encrypt_option nvarchar(40)!, auth_scheme nvarchar(40)!, client_net_address varchar(48)",
+)
+def exec_connections(context: SessionContext, _: Database) -> Rows:
+    """The session's own connection."""
+    started = getattr(context, "started", None) or context.clock.local()
+    return [(context.session_id, stored_datetime(started), "TCP", "TSQL", "FALSE", "SQL", "127.0.0.1")]
+
+
+@view(
+    "sys.dm_hadr_database_replica_states",
+    "database_id int!, group_id uniqueidentifier!, replica_id uniqueidentifier!, group_database_id uniqueidentifier!, is_local bit, "
+    "is_primary_replica bit, synchronization_state tinyint, synchronization_state_desc nvarchar(60), is_commit_participant bit, "
+    "synchronization_health tinyint, synchronization_health_desc nvarchar(60), database_state tinyint, "
+    "database_state_desc nvarchar(60), is_suspended bit, last_sent_lsn numeric(25,0), last_received_lsn numeric(25,0), "
+    "last_hardened_lsn numeric(25,0), last_redone_lsn numeric(25,0), last_commit_lsn numeric(25,0), last_commit_time datetime, "
+    "secondary_lag_seconds bigint",
+)
+@view("sys.availability_groups", "group_id uniqueidentifier!, name sysname, resource_id nvarchar(40)")
+@view(
+    "sys.availability_replicas",
+    "replica_id uniqueidentifier, group_id uniqueidentifier, replica_server_name nvarchar(256)",
+)
+@view("sys.change_tracking_databases", "database_id int!, is_auto_cleanup_on bit, retention_period int")
+@view(
+    "sys.change_tracking_tables",
+    "object_id int!, is_track_columns_updated_on bit!, begin_version bigint, cleanup_version bigint",
+)
+@view(
+    "sys.extended_properties",
+    "class tinyint!, class_desc nvarchar(60), major_id int!, minor_id int!, name sysname!, value nvarchar(4000)",
+)
+@view("sys.masked_columns", "object_id int!, name sysname, column_id int!, masking_function nvarchar(4000)")
+@view(
+    "sys.dm_tran_locks",
+    "resource_type nvarchar(60)!, resource_database_id int!, request_mode nvarchar(60)!, request_status nvarchar(60)!, request_session_id int!",
+)
+def nothing(_: SessionContext, __: Database) -> Rows:
+    """Features that the stand-in does not have, so there are no rows."""
+    return ()

@@ -1,0 +1,360 @@
+"""Schemas, tables, columns, types, objects and indexes of a database."""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from cdc_assets.standin.capture import instances
+from cdc_assets.standin.catalog import Column, Database, Index, Table
+from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.sqltypes import Value, parse_type
+from cdc_assets.standin.system.describe import (
+    PRINCIPALS,
+    catalog_type_name,
+    collation,
+    precision,
+    scale,
+    schema_id,
+    stored_datetime,
+    tables_of,
+    user_type_id,
+)
+from cdc_assets.standin.system.view import Rows, view
+
+FIXED_SCHEMAS: Final = {
+    "guest": 2, "db_owner": 16384, "db_accessadmin": 16385, "db_securityadmin": 16386, "db_ddladmin": 16387,
+    "db_backupoperator": 16389, "db_datareader": 16390, "db_datawriter": 16391, "db_denydatareader": 16392,
+    "db_denydatawriter": 16393,
+}  # fmt: skip
+
+
+@view("sys.schemas", "name sysname!, schema_id int!, principal_id int")
+def schemas(_: SessionContext, database: Database) -> Rows:
+    """The database's schemas and the fixed ones."""
+    own = {**FIXED_SCHEMAS, **database.schemas}
+    return [
+        (name, key, PRINCIPALS.get(name, key if key >= 16384 else 1))
+        for name, key in sorted(own.items(), key=lambda item: item[1])
+    ]
+
+
+OBJECT: Final = (
+    "name sysname!, object_id int!, principal_id int, schema_id int!, parent_object_id int!, type char(2), "
+    "type_desc nvarchar(60), create_date datetime!, modify_date datetime!, is_ms_shipped bit!, is_published bit!, "
+    "is_schema_published bit!"
+)
+
+
+def object_row(
+    database: Database, table: Table, name: str, object_id: int, kind: str, described: str, parent: int = 0
+) -> tuple[Value, ...]:
+    shipped = int(table.ms_shipped)
+    dates = stored_datetime(table.created), stored_datetime(table.modified)
+    return (
+        name,
+        object_id,
+        None,
+        schema_id(database, table.schema),
+        parent,
+        kind.ljust(2),
+        described,
+        *dates,
+        shipped,
+        0,
+        0,
+    )
+
+
+@view("sys.objects", OBJECT)
+def objects(context: SessionContext, database: Database) -> Rows:
+    """Tables, their constraints, and the functions and procedures of change data capture."""
+    for table in tables_of(database):
+        yield object_row(database, table, table.name, table.object_id, "U", "USER_TABLE")
+        yield from _constraints(database, table)
+        if table.schema == "cdc" and table.name.endswith("_CT"):
+            yield from _change_functions(context, database, table)
+
+
+def _constraints(database: Database, table: Table) -> Iterator[Sequence[Value]]:
+    for index in table.indexes:
+        if index.primary_key or index.unique_constraint:
+            kind = ("PK", "PRIMARY_KEY_CONSTRAINT") if index.primary_key else ("UQ", "UNIQUE_CONSTRAINT")
+            yield object_row(database, table, index.name, index.object_id, *kind, table.object_id)
+    for check in table.checks:
+        yield object_row(database, table, check.name, check.object_id, "C", "CHECK_CONSTRAINT", table.object_id)
+    for key in table.foreign_keys:
+        yield object_row(database, table, key.name, key.object_id, "F", "FOREIGN_KEY_CONSTRAINT", table.object_id)
+    for column in table.columns:
+        if column.default is not None:
+            name, object_id = default_constraint(table, column)
+            yield object_row(database, table, name, object_id, "D", "DEFAULT_CONSTRAINT", table.object_id)
+
+
+def default_constraint(table: Table, column: Column) -> tuple[str, int]:
+    """(name, object id) of a column's default; the catalogue keeps no id for it, so one is derived."""
+    name = column.default_name or f"DF__{table.name[:9]}__{column.name[:5]}__{table.object_id + column.column_id:08X}"
+    return name, zlib.crc32(f"{table.object_id}:{column.column_id}".encode()) & 0x7FFFFFF0 | 5
+
+
+def _change_functions(context: SessionContext, database: Database, table: Table) -> Iterator[Sequence[Value]]:
+    """Object ids of tables are 1 modulo 16, so the places behind a change table's are free."""
+    found = instances.named(context.connection, context.catalog, database.name, table.name.removesuffix("_CT"))
+    kinds = ("all", "net") if found is not None and found.supports_net_changes else ("all",)
+    for place, kind in enumerate(kinds, 2):
+        name = f"fn_cdc_get_{kind}_changes_{table.name.removesuffix('_CT')}"
+        yield object_row(database, table, name, table.object_id + place, "IF", "SQL_INLINE_TABLE_VALUED_FUNCTION")
+
+
+@view("sys.all_objects", OBJECT)
+def all_objects(context: SessionContext, database: Database) -> Rows:
+    """As sys.objects; system objects are not listed."""
+    return objects(context, database)
+
+
+_TABLE: Final = (
+    OBJECT + ", lob_data_space_id int!, filestream_data_space_id int, max_column_id_used int!, lock_on_bulk_load bit!, "
+    "uses_ansi_nulls bit, is_replicated bit, has_replication_filter bit, is_merge_published bit, is_sync_tran_subscribed bit, "
+    "has_unchecked_assembly_data bit!, text_in_row_limit int, large_value_types_out_of_row bit, is_tracked_by_cdc bit, "
+    "lock_escalation tinyint, lock_escalation_desc nvarchar(60), is_filetable bit, is_memory_optimized bit, durability tinyint, "
+    "durability_desc nvarchar(60), temporal_type tinyint, temporal_type_desc nvarchar(60), history_table_id int, "
+    "is_remote_data_archive_enabled bit, is_external bit!, history_retention_period int, history_retention_period_unit int, "
+    "history_retention_period_unit_desc nvarchar(10), is_node bit, is_edge bit, data_retention_period int, "
+    "data_retention_period_unit int, data_retention_period_unit_desc nvarchar(10), ledger_type tinyint, "
+    "ledger_type_desc nvarchar(60), ledger_view_id int, is_dropped_ledger_table bit"
+)
+
+
+@view("sys.tables", _TABLE)
+def tables(_: SessionContext, database: Database) -> Rows:
+    """Every table of the database, those of change data capture included."""
+    for table in tables_of(database):
+        yield (
+            *object_row(database, table, table.name, table.object_id, "U", "USER_TABLE"),
+            0, None, table.next_column_id - 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, int(table.tracked_by_cdc),
+            0, "TABLE", 0, 0, 0, "SCHEMA_AND_DATA", 0, "NON_TEMPORAL_TABLE", None, 0, 0, None, None, None, 0, 0,
+            None, None, None, 0, "NON_LEDGER_TABLE", None, 0,
+        )  # fmt: skip
+
+
+@view(
+    "sys.views",
+    OBJECT
+    + ", is_replicated bit, has_replication_filter bit, has_opaque_metadata bit!, has_unchecked_assembly_data bit!, with_check_option bit!, is_date_correlation_view bit!, is_tracked_by_cdc bit",
+)
+def views(_: SessionContext, __: Database) -> Rows:
+    """User views do not exist on the stand-in."""
+    return ()
+
+
+_COLUMN: Final = (
+    "object_id int!, name sysname, column_id int!, system_type_id tinyint!, user_type_id int!, max_length smallint!, "
+    "precision tinyint!, scale tinyint!, collation_name sysname, is_nullable bit, is_ansi_padded bit!, is_rowguidcol bit!, "
+    "is_identity bit!, is_computed bit!, is_filestream bit!, is_replicated bit, is_non_sql_subscribed bit, "
+    "is_merge_published bit, is_dts_replicated bit, is_xml_document bit!, xml_collection_id int!, default_object_id int!, "
+    "rule_object_id int!, is_sparse bit, is_column_set bit, generated_always_type tinyint, "
+    "generated_always_type_desc nvarchar(60), encryption_type int, encryption_type_desc nvarchar(64), "
+    "encryption_algorithm_name sysname, column_encryption_key_id int, column_encryption_key_database_name sysname, "
+    "is_hidden bit, is_masked bit!, graph_type int, graph_type_desc nvarchar(60)"
+)
+
+
+def column_row(database: Database, table: Table, column: Column) -> tuple[Value, ...]:
+    """A row of `sys.columns`."""
+    kind = column.type
+    return (
+        table.object_id, column.name, column.column_id, kind.system_id, user_type_id(column, database),
+        max(min(kind.max_length, 32767), -1), precision(kind), scale(kind), collation(kind, database),
+        int(column.nullable), int(kind.name in _PADDED), int(column.rowguid), int(column.identity is not None),
+        int(column.computed is not None), 0, 0, 0, 0, 0, 0, 0,
+        default_constraint(table, column)[1] if column.default is not None else 0, 0, int(column.sparse), 0, 0,
+        "NOT_APPLICABLE", None, None, None, None, None, 0, 0, None, None,
+    )  # fmt: skip
+
+
+_PADDED: Final = frozenset({"char", "varchar", "nchar", "nvarchar", "binary", "varbinary", "xml"})
+
+
+@view("sys.columns", _COLUMN)
+def columns(_: SessionContext, database: Database) -> Rows:
+    """Columns of every table."""
+    return [column_row(database, table, column) for table in tables_of(database) for column in table.columns]
+
+
+@view("sys.all_columns", _COLUMN)
+def all_columns(context: SessionContext, database: Database) -> Rows:
+    """As sys.columns."""
+    return columns(context, database)
+
+
+_SYSTEM_TYPES: Final = (
+    "image", "text", "uniqueidentifier", "date", "time(7)", "datetime2(7)", "datetimeoffset(7)", "tinyint", "smallint", "int",
+    "smalldatetime", "real", "money", "datetime", "float", "sql_variant", "ntext", "bit", "decimal(38,38)", "numeric(38,38)",
+    "smallmoney", "bigint", "hierarchyid", "geometry", "geography", "varbinary(8000)", "varchar(8000)", "binary(8000)",
+    "char(8000)", "rowversion", "nvarchar(4000)", "nchar(4000)", "xml", "sysname",
+)  # fmt: skip
+_CLR: Final = {"hierarchyid": 128, "geometry": 129, "geography": 130}
+
+
+@view(
+    "sys.types",
+    "name sysname!, system_type_id tinyint!, user_type_id int!, schema_id int!, principal_id int, max_length smallint!, "
+    "precision tinyint!, scale tinyint!, collation_name sysname, is_nullable bit, is_user_defined bit!, is_assembly_type bit!, "
+    "default_object_id int!, rule_object_id int!, is_table_type bit!",
+)
+def types(_: SessionContext, database: Database) -> Rows:
+    """System types and the database's alias types."""
+    for declared in _SYSTEM_TYPES:
+        kind = parse_type(declared)
+        name = "sysname" if declared == "sysname" else catalog_type_name(kind)
+        user = 256 if declared == "sysname" else _CLR.get(kind.name, kind.system_id)
+        nullable, clr = int(declared != "sysname" and kind.name != "rowversion"), int(kind.name in _CLR)
+        yield (
+            name, kind.system_id, user, 4, None, kind.max_length, precision(kind), scale(kind), collation(kind, database),
+            nullable, 0, clr, 0, 0, 0,
+        )  # fmt: skip
+    for alias in database.alias_types:
+        kind = alias.base
+        yield (
+            alias.name, kind.system_id, alias.user_type_id, schema_id(database, alias.schema), None, kind.max_length,
+            precision(kind), scale(kind), collation(kind, database), int(alias.nullable), 1, 0, 0, 0, 0,
+        )  # fmt: skip
+
+
+_INDEX: Final = (
+    "object_id int!, name sysname, index_id int!, type tinyint!, type_desc nvarchar(60), is_unique bit, data_space_id int, "
+    "ignore_dup_key bit, is_primary_key bit, is_unique_constraint bit, fill_factor tinyint!, is_padded bit, is_disabled bit, "
+    "is_hypothetical bit, is_ignored_in_optimization bit, allow_row_locks bit, allow_page_locks bit, has_filter bit, "
+    "filter_definition nvarchar(max), compression_delay int, suppress_dup_key_messages bit, auto_created bit, "
+    "optimize_for_sequential_key bit"
+)
+
+
+@view("sys.indexes", _INDEX)
+def indexes(_: SessionContext, database: Database) -> Rows:
+    """Indexes, and one row of type HEAP for a table without clustered index."""
+    for table in tables_of(database):
+        if table.clustered_key is None:
+            yield (table.object_id, None, 0, 0, "HEAP", 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, None, None, 0, 0, 0)
+        for index in sorted(table.indexes, key=lambda index: index.index_id):
+            kind = (1, "CLUSTERED") if index.clustered else (2, "NONCLUSTERED")
+            yield (
+                table.object_id, index.name, index.index_id, *kind, int(index.unique), 1, 0, int(index.primary_key),
+                int(index.unique_constraint), 0, 0, 0, 0, 0, 1, 1, int(index.filter is not None), index.filter,
+                None, 0, 0, 0,
+            )  # fmt: skip
+
+
+@view(
+    "sys.index_columns",
+    "object_id int!, index_id int!, index_column_id int!, column_id int!, key_ordinal tinyint!, partition_ordinal tinyint!, "
+    "is_descending_key bit, is_included_column bit, column_store_order_ordinal tinyint!",
+)
+def index_columns(_: SessionContext, database: Database) -> Rows:
+    """Key and included columns of every index."""
+    for table in tables_of(database):
+        for index in table.indexes:
+            yield from _index_columns(table, index)
+
+
+def _index_columns(table: Table, index: Index) -> Iterator[Sequence[Value]]:
+    listed = [(name, place, descending) for place, (name, descending) in enumerate(index.keys, 1)]
+    listed += [(name, 0, False) for name in index.included]
+    for place, (name, ordinal, descending) in enumerate(listed, 1):
+        column = table.column(name)
+        if column is not None:
+            yield (
+                table.object_id, index.index_id, place, column.column_id, ordinal, 0, int(descending), int(not ordinal), 0,
+            )  # fmt: skip
+
+
+@view(
+    "sys.stats",
+    "object_id int!, name nvarchar(128), stats_id int!, auto_created bit, user_created bit, no_recompute bit, has_filter bit, filter_definition nvarchar(max)",
+)
+def stats(_: SessionContext, database: Database) -> Rows:
+    """One statistics object per index."""
+    for table in tables_of(database):
+        for index in table.indexes:
+            yield (table.object_id, index.name, index.index_id, 0, 0, 0, int(index.filter is not None), index.filter)
+
+
+@view("sys.computed_columns", _COLUMN + ", definition nvarchar(max), uses_database_collation bit!, is_persisted bit!")
+def computed_columns(_: SessionContext, database: Database) -> Rows:
+    """Columns with an expression."""
+    for table in tables_of(database):
+        for column in table.columns:
+            if column.computed is not None:
+                yield (*column_row(database, table, column), column.computed, 0, int(column.persisted))
+
+
+@view(
+    "sys.identity_columns",
+    _COLUMN + ", seed_value bigint, increment_value bigint, last_value bigint, is_not_for_replication bit",
+)
+def identity_columns(context: SessionContext, database: Database) -> Rows:
+    """Identity columns; seeds are bigint here, sql_variant on a real server."""
+    for table in tables_of(database):
+        for column in table.columns:
+            if column.identity is not None:
+                seed, step = column.identity
+                last = context.connection.execute(f"SELECT max({column.sqlite}) FROM {table.sqlite}").fetchone()[0]
+                yield (*column_row(database, table, column), seed, step, last, 0)
+
+
+_SHIPPED: Final = datetime(2022, 10, 8)
+
+
+@view(
+    "sys.database_principals",
+    "name sysname!, principal_id int!, type char(1)!, type_desc nvarchar(60), default_schema_name sysname, create_date datetime!, modify_date datetime!, owning_principal_id int, sid varbinary(85), is_fixed_role bit!, authentication_type int!, authentication_type_desc nvarchar(60)",
+)
+def database_principals(_: SessionContext, database: Database) -> Rows:
+    """dbo, the fixed principals, and `cdc` while the database is enabled."""
+    made = stored_datetime(_SHIPPED)
+    listed = {**PRINCIPALS, **({"cdc": 5} if database.cdc_enabled else {})}
+    for name, key in listed.items():
+        default = name if name in ("dbo", "guest", "cdc") else None
+        yield (
+            name,
+            key,
+            "S",
+            "SQL_USER",
+            default,
+            made,
+            made,
+            None,
+            key.to_bytes(1, "big"),
+            0,
+            1 if name == "dbo" else 0,
+            "INSTANCE" if name == "dbo" else "NONE",
+        )
+
+
+@view(
+    "sys.partitions",
+    "partition_id bigint!, object_id int!, index_id int!, partition_number int!, hobt_id bigint!, rows bigint, filestream_filegroup_id smallint!, data_compression tinyint!, data_compression_desc nvarchar(60)",
+)
+def partitions(context: SessionContext, database: Database) -> Rows:
+    """One partition per index with the table's exact row count."""
+    for table in tables_of(database):
+        rows = context.connection.execute(f"SELECT count(*) FROM {table.sqlite}").fetchone()[0]
+        for index_id in _index_ids(table):
+            key = (table.object_id << 16) + index_id
+            yield (key, table.object_id, index_id, 1, key, rows, 0, 0, "NONE")
+
+
+def _index_ids(table: Table) -> list[int]:
+    own = sorted(index.index_id for index in table.indexes)
+    return own if table.clustered_key is not None else [0, *own]
+
+
+@view(
+    "sys.dm_db_partition_stats",
+    "partition_id bigint, object_id int!, index_id int!, partition_number int!, in_row_data_page_count bigint, in_row_used_page_count bigint, in_row_reserved_page_count bigint, lob_used_page_count bigint, lob_reserved_page_count bigint, row_overflow_used_page_count bigint, row_overflow_reserved_page_count bigint, used_page_count bigint, reserved_page_count bigint, row_count bigint",
+)
+def partition_stats(context: SessionContext, database: Database) -> Rows:
+    """Exact row counts; page counts assume 80 rows a page."""
+    for key, object_id, index_id, number, _, rows, *_ in partitions(context, database):
+        pages = -(-int(rows or 0) // 80)
+        yield (key, object_id, index_id, number, pages, pages + 1, pages + 8, 0, 0, 0, 0, pages + 1, pages + 8, rows)

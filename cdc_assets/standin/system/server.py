@@ -1,0 +1,199 @@
+"""Databases, the server's configuration and its services."""
+
+import hashlib
+import sys
+from datetime import datetime
+from typing import Final
+
+from cdc_assets.standin.capture import lsn
+from cdc_assets.standin.capture.hooks import agent
+from cdc_assets.standin.catalog import Database
+from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, Value, guid_to_stored
+from cdc_assets.standin.system.describe import stored_datetime
+from cdc_assets.standin.system.view import Rows, view
+
+_SA: Final = b"\1"
+
+
+@view(
+    "sys.databases",
+    "name sysname!, database_id int!, source_database_id int, owner_sid varbinary(85), create_date datetime!, "
+    "compatibility_level tinyint!, collation_name sysname, user_access tinyint, user_access_desc nvarchar(60), is_read_only bit, "
+    "is_auto_close_on bit!, is_auto_shrink_on bit, state tinyint, state_desc nvarchar(60), is_in_standby bit, "
+    "is_cleanly_shutdown bit, is_supplemental_logging_enabled bit, snapshot_isolation_state tinyint, "
+    "snapshot_isolation_state_desc nvarchar(60), is_read_committed_snapshot_on bit, recovery_model tinyint, "
+    "recovery_model_desc nvarchar(60), page_verify_option tinyint, page_verify_option_desc nvarchar(60), "
+    "is_auto_create_stats_on bit, is_auto_create_stats_incremental_on bit, is_auto_update_stats_on bit, "
+    "is_auto_update_stats_async_on bit, is_ansi_null_default_on bit, is_ansi_nulls_on bit, is_ansi_padding_on bit, "
+    "is_ansi_warnings_on bit, is_arithabort_on bit, is_concat_null_yields_null_on bit, is_numeric_roundabort_on bit, "
+    "is_quoted_identifier_on bit, is_recursive_triggers_on bit, is_cursor_close_on_commit_on bit, is_local_cursor_default bit, "
+    "is_fulltext_enabled bit, is_trustworthy_on bit, is_db_chaining_on bit, is_parameterization_forced bit, "
+    "is_master_key_encrypted_by_server bit!, is_query_store_on bit, is_published bit!, is_subscribed bit!, "
+    "is_merge_published bit!, is_distributor bit!, is_sync_with_backup bit!, service_broker_guid uniqueidentifier!, "
+    "is_broker_enabled bit!, log_reuse_wait tinyint, log_reuse_wait_desc nvarchar(60), is_date_correlation_on bit!, "
+    "is_cdc_enabled bit!, is_encrypted bit, is_honor_broker_priority_on bit, replica_id uniqueidentifier, "
+    "group_database_id uniqueidentifier, resource_pool_id int, default_language_lcid smallint, default_language_name nvarchar(128), "
+    "default_fulltext_language_lcid int, default_fulltext_language_name nvarchar(128), is_nested_triggers_on bit, "
+    "is_transform_noise_words_on bit, two_digit_year_cutoff smallint, containment tinyint, containment_desc nvarchar(60), "
+    "target_recovery_time_in_seconds int, delayed_durability int, delayed_durability_desc nvarchar(60), "
+    "is_memory_optimized_elevate_to_snapshot_on bit, is_federation_member bit, is_remote_data_archive_enabled bit, "
+    "is_mixed_page_allocation_on bit, is_temporal_history_retention_enabled bit, catalog_collation_type int!, "
+    "catalog_collation_type_desc nvarchar(60), physical_database_name nvarchar(128), is_result_set_caching_on bit, "
+    "is_accelerated_database_recovery_on bit, is_tempdb_spill_to_remote_store bit, is_stale_page_detection_on bit, "
+    "is_memory_optimized_enabled bit, is_data_retention_enabled bit, is_ledger_on bit, is_change_feed_enabled bit",
+)
+def databases(context: SessionContext, _: Database) -> Rows:
+    """Every database of the server."""
+    for database in sorted(context.catalog.databases.values(), key=lambda found: found.database_id):
+        waits = _log_wait(context, database)
+        snapshot = (1, "ON") if database.snapshot_isolation else (0, "OFF")
+        yield (
+            database.name, database.database_id, None, _SA, stored_datetime(database.created), 160,
+            database.collation or DEFAULT_COLLATION, 0, "MULTI_USER", 0, 0, 0, 0, "ONLINE", 0, 0, 0, *snapshot,
+            int(database.read_committed_snapshot), 1, "FULL", 2, "CHECKSUM", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, guid_to_stored(_guid(database, 1)), 0, *waits, 0, int(database.cdc_enabled),
+            0, 0, None, None, None, 1033, "us_english", 1033, "English", 1, 0, 2049, 0, "NONE", 60, 0, "DISABLED",
+            0, 0, 0, 0, 1, 0, "DATABASE_DEFAULT", database.name, 0, 0, 0, 0, 1, 0, 0, 0,
+        )  # fmt: skip
+
+
+def _log_wait(context: SessionContext, database: Database) -> tuple[int, str]:
+    """REPLICATION while committed changes wait for the capture job."""
+    if not database.cdc_enabled:
+        return 0, "NOTHING"
+    query = "SELECT 1 FROM capture_log WHERE database_id = ? LIMIT 1"
+    waits = context.connection.execute(query, (database.database_id,)).fetchone()
+    return (6, "REPLICATION") if waits else (0, "NOTHING")
+
+
+def _guid(database: Database, salt: int) -> bytes:
+    """A stable identifier of a database, from its name and date of creation."""
+    text = f"{salt}:{database.name}:{database.created.isoformat()}"
+    return hashlib.sha256(text.encode()).digest()[:16]
+
+
+@view(
+    "sys.database_recovery_status",
+    "database_id int!, database_guid uniqueidentifier, family_guid uniqueidentifier, last_log_backup_lsn numeric(25,0), "
+    "recovery_fork_guid uniqueidentifier, first_recovery_fork_guid uniqueidentifier, fork_point_lsn numeric(25,0)",
+)
+def recovery_status(context: SessionContext, _: Database) -> Rows:
+    """One recovery fork per database: it is never restored."""
+    for database in context.catalog.databases.values():
+        guid = guid_to_stored(_guid(database, 2))
+        yield (database.database_id, guid, guid, None, guid, None, None)
+
+
+@view(
+    "sys.master_files",
+    "database_id int!, file_id int!, type tinyint!, type_desc nvarchar(60), name sysname!, physical_name nvarchar(260)!, state tinyint, state_desc nvarchar(60), size int!",
+)
+def master_files(context: SessionContext, _: Database) -> Rows:
+    """A data and a log file per database, in name only."""
+    for database in context.catalog.databases.values():
+        name = database.name
+        yield (database.database_id, 1, 0, "ROWS", name, f"{name}.mdf", 0, "ONLINE", 1024)
+        yield (database.database_id, 2, 1, "LOG", f"{name}_log", f"{name}_log.ldf", 0, "ONLINE", 1024)
+
+
+@view(
+    "sys.filegroups",
+    "name sysname!, data_space_id int!, type char(2)!, type_desc nvarchar(60), is_default bit, is_system bit, filegroup_guid uniqueidentifier, log_filegroup_id int, is_read_only bit, is_autogrow_all_files bit",
+)
+def filegroups(_: SessionContext, __: Database) -> Rows:
+    """PRIMARY alone."""
+    return [("PRIMARY", 1, "FG", "ROWS_FILEGROUP", 1, 0, None, None, 0, 0)]
+
+
+@view(
+    "sys.configurations",
+    "configuration_id int!, name nvarchar(35)!, value int, minimum int, maximum int, value_in_use int, description nvarchar(255)!, is_dynamic bit!, is_advanced bit!",
+)
+def configurations(_: SessionContext, __: Database) -> Rows:
+    """The settings that change data capture depends on."""
+    return [
+        (1562, "clr enabled", 1, 0, 1, 1, "CLR user code execution enabled in the server", 1, 0),
+        (1517, "priority boost", 0, 0, 1, 0, "Priority boost", 0, 1),
+        (
+            1536,
+            "max text repl size (B)",
+            65536,
+            -1,
+            2147483647,
+            65536,
+            "Maximum size of a text field in replication.",
+            1,
+            0,
+        ),
+        (1539, "max degree of parallelism", 0, 0, 32767, 0, "maximum degree of parallelism", 1, 1),
+    ]
+
+
+@view(
+    "sys.servers",
+    "server_id int!, name sysname!, product sysname!, provider sysname!, data_source nvarchar(4000), is_linked bit!",
+)
+def servers(context: SessionContext, _: Database) -> Rows:
+    """This server alone."""
+    name = getattr(context, "server_name", "STANDIN")
+    return [(0, name, "SQL Server", "SQLNCLI", name, 0)]
+
+
+@view(
+    "sys.dm_server_services",
+    "servicename nvarchar(256)!, startup_type int, startup_type_desc nvarchar(256)!, status int, status_desc nvarchar(256)!, "
+    "process_id int, last_startup_time datetimeoffset(7), service_account nvarchar(256)!, filename nvarchar(256)!, "
+    "is_clustered nvarchar(1)!, cluster_nodename nvarchar(256), instant_file_initialization_enabled nvarchar(1)!",
+)
+def services(context: SessionContext, _: Database) -> Rows:
+    """The engine, and SQL Server Agent as the capture Agent stands."""
+    running, stopped = (4, "Running"), (1, "Stopped")
+    rows: list[tuple[str, tuple[int, str], Value]] = [
+        ("SQL Server (MSSQLSERVER)", running, None),
+        ("SQL Server Agent (MSSQLSERVER)", running if agent(context).running else stopped, None),
+    ]
+    return [
+        (name, 2, "Automatic", *state, None, started, "NT Service", sys.executable[:256], "N", None, "N")
+        for name, state, started in rows
+    ]
+
+
+@view(
+    "sys.dm_os_sys_info",
+    "cpu_count int!, hyperthread_ratio int!, physical_memory_kb bigint!, sqlserver_start_time datetime!, time_source int!, time_source_desc nvarchar(60)!",
+)
+def sys_info(context: SessionContext, _: Database) -> Rows:
+    """When the server started."""
+    return [(2, 1, 8 * 1024 * 1024, stored_datetime(agent(context).started), 1, "MULTIMEDIA_TIMER")]
+
+
+@view(
+    "sys.dm_os_host_info",
+    "host_platform nvarchar(256)!, host_distribution nvarchar(256)!, host_release nvarchar(256)!, host_service_pack_level nvarchar(256)!, host_sku int, os_language_version int!",
+)
+def host_info(_: SessionContext, __: Database) -> Rows:
+    """A Linux host."""
+    return [("Linux", "Linux", "", "", None, 0)]
+
+
+@view(
+    "sys.server_principals",
+    "name sysname!, principal_id int!, sid varbinary(85), type char(1)!, type_desc nvarchar(60), is_disabled int, create_date datetime!, modify_date datetime!, default_database_name sysname",
+)
+def server_principals(_: SessionContext, __: Database) -> Rows:
+    """sa alone."""
+    made = stored_datetime(datetime(2022, 10, 8))
+    return [("sa", 1, _SA, "S", "SQL_LOGIN", 0, made, made, "master")]
+
+
+@view("sys.time_zone_info", "name sysname!, current_utc_offset nvarchar(6)!, is_currently_dst bit!")
+def time_zones(_: SessionContext, __: Database) -> Rows:
+    """UTC alone."""
+    return [("UTC", "+00:00", 0)]
+
+
+@view("sys.dm_db_log_stats", "database_id int!, recovery_model nvarchar(60), log_end_lsn nvarchar(24)")
+def log_stats(context: SessionContext, database: Database) -> Rows:
+    """End of the log; on a real server a function, here a view of the current database."""
+    return [(database.database_id, "FULL", lsn.text(agent(context).next_lsn(database.name)))]

@@ -1,0 +1,1 @@
+"""Change data capture of the stand-in."""

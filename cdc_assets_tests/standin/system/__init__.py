@@ -1,0 +1,1 @@
+"""Catalogue views and procedures of the stand-in."""
