@@ -160,7 +160,7 @@ class Connection:
             except Injected:
                 self._injected(session, response)
             except Cancelled:
-                response.cancelled()
+                response.cancelled(running=True)
             self._channel.end()
             if response.fatal:
                 raise Disconnected("a fatal error was sent")
@@ -186,7 +186,7 @@ class Connection:
             self._guarded(session, response, "", lambda: _transaction(wanted, session, response))
             response.end_batch()
         elif message.kind == ATTENTION:
-            response.cancelled()
+            response.cancelled(running=False)
         else:
             raise ProtocolError(f"requests of type {message.kind:#x} are not supported")
 

@@ -157,9 +157,16 @@ class Response:
         self._held = None
         self._channel.write(held)
 
-    def cancelled(self) -> None:
-        """Acknowledge an attention; exactly one DONE does."""
+    def cancelled(self, running: bool) -> None:
+        """Acknowledge an attention; exactly one DONE does.
+
+        Args:
+            running: a statement was interrupted: its own DONE says error, or ODBC 18 reports success.
+        """
         self._encoder = None
+        if running:
+            self._note_transaction()
+            self._write(tokens.done(tokens.DONE, tokens.ERROR))
         self._write(tokens.done(tokens.DONE, tokens.ATTENTION | self._transaction_flag()))
 
     def interrupted(self, error: SqlError) -> None:

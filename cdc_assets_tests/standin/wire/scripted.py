@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from cdc_assets.standin.contract import Fault, Login, Parameter, ResultColumn, ResultSink
 from cdc_assets.standin.errors import SqlError
-from cdc_assets.standin.sqltypes import INT, SqlType, Value
+from cdc_assets.standin.sqltypes import INT, SYSNAME, SqlType, Value
 
 Answer = Callable[["ScriptedSession", Sequence[Parameter], ResultSink], int]
 
@@ -70,6 +70,8 @@ class ScriptedSession:
 
     def call(self, procedure: str, arguments: Sequence[Parameter], sink: ResultSink) -> int:
         self.log.append(procedure)
+        if procedure.endswith("sp_datatype_info_100"):
+            return _type_info(arguments[0].value, sink)
         answer = self.engine.answers.get(procedure)
         if answer is None:
             raise SqlError(2812, f"Could not find stored procedure '{procedure}'.")
@@ -100,6 +102,13 @@ class ScriptedSession:
 
     def close(self) -> None:
         self.closed.set()
+
+
+def _type_info(data_type: Value, sink: ResultSink) -> int:
+    """As much of sp_datatype_info as pyodbc reads: the size in the third column."""
+    sink.columns([ResultColumn("TYPE_NAME", SYSNAME), ResultColumn("DATA_TYPE", INT), ResultColumn("PRECISION", INT)])
+    sink.done(sink.rows([("any", 0, 27 if data_type == 93 else 8000)]))
+    return 0
 
 
 def column(name: str, sql_type: SqlType) -> ResultColumn:
