@@ -1,7 +1,6 @@
 """Connect's JSON schema of an Arrow field, as Kafka's JSON converter prints it."""
 
 import json
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -36,7 +35,6 @@ def schema_of(field: pa.Field, *, named: bool = False) -> dict[str, Any]:
     return found
 
 
-@lru_cache(maxsize=256)
 def schema_text(field: pa.Field) -> str:
-    """The schema as compact JSON text."""
+    """The schema as compact JSON text. Not cached by field: Arrow compares fields without their metadata."""
     return json.dumps(schema_of(field), ensure_ascii=False, separators=(",", ":"))

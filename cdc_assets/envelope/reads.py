@@ -12,16 +12,16 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.envelope.blocks import MARKERS
+from cdc_assets.envelope.amend import mark
 from cdc_assets.envelope.constants import LAST_COMMAND, big_endian, constant, positions
 from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rows import event_values, images, keys
-from cdc_assets.errors import InvalidValueError
 from cdc_assets.typemap.kernels import Numbers
+
+__all__ = ["ReadContext", "build_reads", "mark"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -108,29 +108,3 @@ def _positions(context: ReadContext, first: int, rows: int) -> pa.Array:
 
 def _repeated(value: int, width: int, rows: int) -> Numbers:
     return np.broadcast_to(np.frombuffer(value.to_bytes(width, "big"), dtype=np.uint8), (rows, width))
-
-
-def mark(batch: pa.RecordBatch, row: int, marker: str) -> pa.RecordBatch:
-    """The batch with another snapshot marker in one row; negative rows count from the end.
-
-    Raises:
-        InvalidValueError: the marker is not one of Debezium's.
-    """
-    if marker not in MARKERS:
-        raise InvalidValueError("snapshot marker", marker, ", ".join(MARKERS), "use a marker of Debezium")
-    value = batch.column("value")
-    source = value.field("source")
-    chosen = np.zeros(batch.num_rows, dtype=bool)
-    chosen[row] = True
-    markers = pc.if_else(pa.array(chosen), marker, source.field("snapshot"))
-    marked = replaced(value, "source", replaced(source, "snapshot", markers))
-    return batch.set_column(batch.schema.get_field_index("value"), batch.schema.field("value"), marked)
-
-
-def replaced(array: pa.Array, name: str, child: pa.Array) -> pa.Array:
-    """A struct array with one child in place of another."""
-    kind = array.type
-    fields = [kind.field(place) for place in range(kind.num_fields)]
-    children = [child if field.name == name else array.field(field.name) for field in fields]
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)

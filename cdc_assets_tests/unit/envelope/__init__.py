@@ -1,0 +1,1 @@
+"""From rows to events and to JSON text."""

@@ -1,0 +1,1 @@
+"""Column types, wire forms and value kernels."""
