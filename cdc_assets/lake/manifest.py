@@ -41,16 +41,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import FencedError, InvariantError, LakeError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.state import (
     CaptureState,
-    HeldRow,
+    RoundFiles,
     SnapshotRun,
     TableState,
     Window,
-    decode_held,
+    decode_round,
     decode_snapshot,
     decode_table,
     decode_window,
@@ -139,30 +140,53 @@ class Manifest:
         step("window-planned" if window.kind == "stream" else "round-planned")
 
     def complete(
-        self, now: datetime, troubled: Iterable[TableState], rows: Mapping[str, Mapping[str, int]]
+        self,
+        now: datetime,
+        changed: Iterable[TableState],
+        behind: Iterable[TableId],
+        rows: Mapping[str, Mapping[str, int]],
     ) -> CaptureState:
-        """The pending stream window is committed everywhere; troubled tables keep their position.
+        """The pending stream window is committed everywhere but for tables that stay behind.
+
+        Args:
+            now: the time.
+            changed: new states of tables.
+            behind: tables that keep the position of their state, because nothing of theirs was committed.
+            rows: events by table and operation, for people.
 
         Raises:
             FencedError: another writer has taken over.
         """
         window = self._pending()
-        detail = {"tables": [encode(state) for state in troubled], "operations": encode_rows(rows)}
+        detail = {
+            "tables": [encode(state) for state in changed],
+            "behind": [encode(table) for table in behind],
+            "operations": encode_rows(rows),
+        }
         self._record(now, "complete", detail, window=window, rows=_total(rows))
         step("window-complete")
         return self.state
 
-    def complete_round(
-        self, now: datetime, done: int, held: HeldRow | None, rows: Mapping[str, Mapping[str, int]]
-    ) -> CaptureState:
+    def record_files(self, now: datetime, written: RoundFiles) -> None:
+        """The pending round's tasks are through; their files are what will be committed.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        self._record(now, "written", {"written": encode(written)}, window=self._pending())
+        step("round-written")
+
+    def complete_round(self, now: datetime) -> CaptureState:
         """The pending snapshot round is committed everywhere.
 
         Raises:
             FencedError: another writer has taken over.
         """
-        window = self._pending()
-        detail = {"done": done, "held": encode(held), "operations": encode_rows(rows)}
-        self._record(now, "complete", detail, window=window, rows=_total(rows))
+        window, written = self._pending(), self.state.written
+        if written is None:
+            raise InvariantError(f"Round {window.window_id} was not written. Next: report this.")
+        rows = sum(file.rows for _, files in written.files for file in files)
+        self._record(now, "complete", {}, window=window, rows=rows)
         step("round-complete")
         return self.state
 
@@ -297,10 +321,12 @@ def _apply(state: CaptureState, row: Mapping[str, Any]) -> CaptureState:
             window = decode_window(detail["window"])
             return dataclasses.replace(state, pending=window, next_window=window.window_id + 1)
         case "complete" if row["kind"] == "stream":
-            return dataclasses.replace(state.advanced(database, Lsn.parse(row["to_lsn"])), pending=None)
+            behind = {TableId(*names) for names in detail["behind"]}
+            return dataclasses.replace(state.advanced(database, Lsn.parse(row["to_lsn"]), behind), pending=None)
+        case "written":
+            return dataclasses.replace(state, written=decode_round(detail["written"]))
         case "complete":
-            run = dataclasses.replace(state.snapshots[database], done=detail["done"], held=decode_held(detail["held"]))
-            return dataclasses.replace(state, snapshots={**state.snapshots, database: run}, pending=None)
+            return _round_completed(state, database)
         case "snapshot-planned":
             run = decode_snapshot(detail["snapshot"])
             return dataclasses.replace(
@@ -316,11 +342,19 @@ def _apply(state: CaptureState, row: Mapping[str, Any]) -> CaptureState:
     return state
 
 
+def _round_completed(state: CaptureState, database: str) -> CaptureState:
+    written = state.written
+    assert written is not None  # noqa: S101 - `complete_round` checks it before it records
+    run = dataclasses.replace(state.snapshots[database], done=written.done, held=written.held)
+    return dataclasses.replace(state, snapshots={**state.snapshots, database: run}, pending=None, written=None)
+
+
 def _encode_state(state: CaptureState) -> dict[str, Any]:
     return {
         "tables": [encode(table) for table in state.tables.values()],
         "next_window": state.next_window,
         "pending": encode(state.pending),
+        "written": encode(state.written),
         "snapshots": [encode(run) for run in state.snapshots.values()],
     }
 
@@ -332,6 +366,7 @@ def _decode_state(data: Mapping[str, Any]) -> CaptureState:
         tables={table.table: table for table in tables},
         next_window=data["next_window"],
         pending=decode_window(data["pending"]) if data["pending"] else None,
+        written=decode_round(data["written"]),
         snapshots={run.database: run for run in runs},
     )
 

@@ -5,13 +5,14 @@ manifest's `detail` column.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import KeyRange
+from cdc_assets.lake.files import DataFile
 
 Status = Literal["healthy", "gap", "failed"]
 Kind = Literal["stream", "snapshot"]
@@ -171,12 +172,32 @@ class SnapshotRun:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundFiles:
+    """What the tasks of the pending round wrote; recorded before any of it is committed.
+
+    A table's rows cannot be read twice with the same result, so a round is repeated by committing these files, not by
+    reading again.
+
+    Args:
+        files: by directory of the topic table's generation.
+        done: number of slices that are complete with this round, from the front.
+        held: see `HeldRow`.
+    """
+
+    files: tuple[tuple[str, tuple[DataFile, ...]], ...]
+    done: int
+    held: HeldRow | None
+
+
+@dataclass(frozen=True, slots=True)
 class CaptureState:
     """All of it. Changed only by `manifest`, which records each change first."""
 
     tables: Mapping[TableId, TableState] = field(default_factory=dict)
     next_window: int = 1
     pending: Window | None = None
+    written: RoundFiles | None = None
+    """Of the pending round, once its tasks are through."""
     snapshots: Mapping[str, SnapshotRun] = field(default_factory=dict)
     """Snapshots in flight by database."""
 
@@ -184,12 +205,15 @@ class CaptureState:
         """With some tables' states replaced or added."""
         return dataclasses.replace(self, tables={**self.tables, **{state.table: state for state in changed}})
 
-    def advanced(self, database: str, until: Lsn) -> "CaptureState":
-        """With every streaming table of a database complete up to `until`."""
+    def advanced(self, database: str, until: Lsn, behind: Set[TableId] = frozenset()) -> "CaptureState":
+        """With every streaming table of a database complete up to `until`, but for those that stay behind."""
         return self.with_tables(
             dataclasses.replace(state, position=until)
             for state in self.tables.values()
-            if state.table.database == database and state.streams and state.position < until  # type: ignore[operator]
+            if state.table.database == database
+            and state.table not in behind
+            and state.streams
+            and state.position < until  # type: ignore[operator]
         )
 
     def watermark(self, database: str) -> Lsn | None:
@@ -212,6 +236,8 @@ def encode(value: Any) -> Any:
         return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
         return [encode(item) for item in value]
+    if isinstance(value, Mapping):
+        return dict(value)
     return value
 
 
@@ -284,6 +310,14 @@ def decode_held(data: Mapping[str, Any] | None) -> HeldRow | None:
     if data is None:
         return None
     return HeldRow(TableId(*data["table"]), data["slice"], data["first"], data["first_of_all"], data["batch"])
+
+
+def decode_round(data: Mapping[str, Any] | None) -> RoundFiles | None:
+    """Inverse of `encode`."""
+    if data is None:
+        return None
+    files = tuple((directory, tuple(DataFile(**entry) for entry in entries)) for directory, entries in data["files"])
+    return RoundFiles(files, data["done"], decode_held(data["held"]))
 
 
 def _lsn(text: str | None) -> Lsn | None:

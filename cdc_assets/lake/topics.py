@@ -82,17 +82,16 @@ class TopicTables:
         return found
 
     def directory_for(self, topic: str, schema: pa.Schema) -> str:
-        """Where events of this structure go: the newest generation if they fit there, else the one after it.
+        """Where events of this structure go: the newest generation they fit in, else a new one.
 
-        Changes nothing, so that tasks can be told before anything is committed.
+        A structure keeps its generation when a window is repeated, also after a newer one was opened in that window.
         """
         existing = self.generations(topic)
-        if not existing:
-            return generation(topic, 1)
-        newest = self.open(existing[-1])
-        assert newest is not None  # noqa: S101 - generations() opened it
-        fits = is_compatible(_arrow(newest), schema)
-        return existing[-1] if fits else generation(topic, len(existing) + 1)
+        for directory in reversed(existing):
+            handle = self.open(directory)
+            if handle is not None and is_compatible(_arrow(handle), schema):
+                return directory
+        return generation(topic, len(existing) + 1)
 
     def ensure(self, directory: str, schema: pa.Schema) -> DeltaTable:
         """Make the table, or add what it lacks for events of this structure.
@@ -133,24 +132,30 @@ class TopicTables:
         version = None if handle is None else handle.transaction_version(self.capture)
         return -1 if version is None else version
 
+    def row_count(self, topic: str) -> int:
+        """Rows of a topic in all its generations, from the Delta log alone."""
+        return sum(
+            sum(pa.table(handle.get_add_actions())["num_records"].to_pylist())
+            for directory in self.generations(topic)
+            if (handle := self.open(directory)) is not None
+        )
+
     def commit(
         self,
         directory: str,
-        schema: pa.Schema,
+        schema: pa.Schema | None,
         files: Sequence[DataFile],
         window_id: int,
         metadata: Mapping[str, str],
-        mode: str = "append",
     ) -> bool:
         """Make files data, once for each window.
 
         Args:
             directory: of the topic table's generation.
-            schema: of the events, which the table is made to hold first.
+            schema: of the events, which the table is made to hold first; None if `ensure` was called.
             files: written below `directory`.
             window_id: version of the application transaction.
             metadata: for the commit, such as from_lsn and to_lsn.
-            mode: `append`; `overwrite` replaces all rows (the manifest's own checkpoint).
 
         Returns:
             False if this window was there already.
@@ -160,14 +165,18 @@ class TopicTables:
             LakeError: the store refuses.
         """
         for attempt in range(_ATTEMPTS):
-            handle = self.ensure(directory, schema)
+            handle = self.open(directory) if schema is None else self.ensure(directory, schema)
+            if handle is None:
+                raise LakeError(
+                    f"The Delta table {directory} has vanished. Next: restore it; positions are not guessed."
+                )
             reached = handle.transaction_version(self.capture)
             if reached is not None and reached >= window_id:
                 return False
-            if not files and mode == "append":
+            if not files:
                 return False
             try:
-                self._append(handle, files, window_id, metadata, mode)
+                self._append(handle, files, window_id, metadata, "append")
             except CommitFailedError:
                 self.forget(directory)
                 time.sleep(0.05 * attempt)

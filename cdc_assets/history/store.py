@@ -1,0 +1,178 @@
+"""Schema history in the lake: `<prefix>.__schema_history`, and the public topic `<prefix>`.
+
+*Exactly once, and before the data.* Entries of a window or snapshot are
+committed under its number, like any topic table, before its first data file is
+committed. A repeat finds the number there and takes the structures from the
+entries instead of asking the server again, whose structure may have moved on;
+so data and history always agree.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cdc_assets.config.settings import EventSettings, HistorySettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
+from cdc_assets.envelope.plan import ConnectorIdentity
+from cdc_assets.errors import LakeError
+from cdc_assets.history.events import build_events, topic_schema
+from cdc_assets.history.records import HistoryEntry, debezium_record, key_columns, parse_structure, structure_text
+from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.topics import TopicTables
+
+_NO_NULL = False
+
+SCHEMA = pa.schema(
+    [
+        pa.field("position", pa.string(), _NO_NULL),
+        pa.field("database", pa.string(), _NO_NULL),
+        pa.field("schema", pa.string(), _NO_NULL),
+        pa.field("table", pa.string(), _NO_NULL),
+        pa.field("type", pa.string(), _NO_NULL),
+        pa.field("commit_lsn", pa.string(), _NO_NULL),
+        pa.field("capture_instance", pa.string()),
+        pa.field("object_id", pa.int64()),
+        pa.field("primary_key", pa.list_(pa.string())),
+        pa.field("columns", pa.list_(pa.string())),
+        pa.field("snapshot", pa.string()),
+        pa.field("record", pa.string(), _NO_NULL),
+        pa.field("structure", pa.string(), _NO_NULL),
+        pa.field("at", pa.timestamp("us", "UTC"), _NO_NULL),
+        pa.field("window_id", pa.int64(), _NO_NULL),
+    ]
+)
+
+
+class SchemaHistory:
+    """Reads and writes the history of one capture; keeps it in memory, for it is small.
+
+    Args:
+        tables: the lake's Delta tables.
+        events: how events look.
+        settings: what is published.
+        connector: who writes events.
+    """
+
+    def __init__(
+        self, tables: TopicTables, events: EventSettings, settings: HistorySettings, connector: ConnectorIdentity
+    ) -> None:
+        self.directory = f"{events.topic_prefix}.__schema_history"
+        self._tables, self._events, self._settings, self._connector = tables, events, settings, connector
+        self._entries: dict[TableId, list[HistoryEntry]] = defaultdict(list)
+        self._windows: set[int] = set()
+
+    def load(self) -> None:
+        """Read all entries.
+
+        Raises:
+            LakeError: the table is there but cannot be read.
+        """
+        self._entries.clear()
+        self._windows.clear()
+        handle = self._tables.open(self.directory)
+        if handle is None:
+            return
+        files = self._tables.location.filesystem(self.directory)
+        paths = pa.table(handle.get_add_actions())["path"].to_pylist()
+        try:
+            rows = [row for path in paths for row in pq.read_table(path, filesystem=files, schema=SCHEMA).to_pylist()]
+        except (OSError, pa.ArrowException) as error:
+            raise LakeError(
+                f"The schema history {self.directory} cannot be read: {error}. Next: restore the missing file, "
+                "or set snapshot.mode=recovery to rebuild it."
+            ) from error
+        for row in sorted(rows, key=lambda row: (row["window_id"], row["position"])):
+            schema, captured = parse_structure(row["structure"])
+            self._remember(
+                HistoryEntry(
+                    row["type"],
+                    schema,
+                    captured,
+                    row["capture_instance"],
+                    Lsn.parse(row["commit_lsn"]),
+                    row["at"],
+                    row["snapshot"],
+                ),
+                row["window_id"],
+            )
+
+    def _remember(self, entry: HistoryEntry, window_id: int) -> None:
+        self._entries[entry.table].append(entry)
+        self._windows.add(window_id)
+
+    def written(self, window_id: int) -> bool:
+        """Whether the entries of a window are committed."""
+        return window_id in self._windows
+
+    def entries(self, table: TableId) -> Sequence[HistoryEntry]:
+        """All entries of a table, oldest first."""
+        return self._entries.get(table, [])
+
+    def latest(self, table: TableId) -> HistoryEntry | None:
+        """The newest entry of a table, unless it was dropped."""
+        entries = self._entries.get(table)
+        return entries[-1] if entries and entries[-1].kind != "DROP" else None
+
+    def of_instance(self, table: TableId, instance: str | None) -> HistoryEntry | None:
+        """The structure in which changes of a capture instance are decoded."""
+        found = [entry for entry in self._entries.get(table, []) if entry.instance == instance and entry.kind != "DROP"]
+        return found[-1] if found else None
+
+    def at(self, table: TableId, lsn: Lsn) -> HistoryEntry | None:
+        """The structure valid for a change at an LSN, or None if it was not known then."""
+        found = [entry for entry in self._entries.get(table, []) if entry.lsn <= lsn]
+        return found[-1] if found and found[-1].kind != "DROP" else None
+
+    def commit(self, window_id: int, entries: Sequence[HistoryEntry]) -> None:
+        """Write a window's entries and their public events, once each.
+
+        Raises:
+            LakeError: the lake cannot be written.
+            LakeConflictError: other writers won too often.
+        """
+        if not entries:
+            return
+        metadata = {"window_id": str(window_id), "kind": "schema history"}
+        if self._tables.reached(self.directory) < window_id:
+            table = pa.Table.from_pylist(
+                [self._row(entry, place, window_id) for place, entry in enumerate(entries)], SCHEMA
+            )
+            self._tables.commit(
+                self.directory, SCHEMA, self._write(self.directory, table, window_id), window_id, metadata
+            )
+        topic = self._events.topic_prefix
+        if self._settings.publish and self._tables.reached(topic) < window_id:
+            events = build_events(entries, window_id, self._events, self._connector)
+            schema = topic_schema(self._events)
+            self._tables.commit(topic, schema, self._write(topic, events, window_id), window_id, metadata)
+        if not self.written(window_id):
+            for entry in entries:
+                self._remember(entry, window_id)
+
+    def _write(self, directory: str, table: pa.Table, window_id: int) -> list[DataFile]:
+        with TopicWriter(self._tables.location, directory, table.schema, window_id) as writer:
+            writer.write(table.to_batches())
+        return writer.files
+
+    def _row(self, entry: HistoryEntry, place: int, window_id: int) -> dict[str, object]:
+        return {
+            "position": f"{Position(entry.lsn, 0, ZERO_LSN, 0)}s{place:08d}",
+            "database": entry.table.database,
+            "schema": entry.table.schema,
+            "table": entry.table.table,
+            "type": entry.kind,
+            "commit_lsn": str(entry.lsn),
+            "capture_instance": entry.instance,
+            "object_id": entry.schema.object_id,
+            "primary_key": key_columns(entry),
+            "columns": [column.name for column in entry.columns()],
+            "snapshot": entry.snapshot,
+            "record": json.dumps(debezium_record(entry, self._events.topic_prefix), ensure_ascii=False),
+            "structure": structure_text(entry),
+            "at": entry.at,
+            "window_id": window_id,
+        }

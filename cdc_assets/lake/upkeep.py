@@ -1,0 +1,100 @@
+"""Compaction and vacuum of topic tables.
+
+A loop writes one small file per table and slice in each window; many small
+files make every reader slow (500 files: 25 times, spec spark §5). Compaction
+rewrites them and marks the commit as no change of data, so that a reader of the
+log sees nothing new. It runs at the end of a loop, in the process that is the
+only writer; a commit that it loses against is repeated by `TopicTables.commit`.
+
+Vacuum removes files that no version within the retention names: those that
+compaction replaced, and those of attempts that never committed. It must never
+run while a window is pending, for the files of a recorded snapshot round wait
+for their commit; the retention (days) makes sure of that too.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+import pyarrow as pa
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.topics import TopicTables
+
+_SMALL = 0.75
+"""A file below this part of the target counts as small."""
+
+
+class Upkeep:
+    """Keeps topic tables quick to read.
+
+    Args:
+        tables: the lake's Delta tables.
+        settings: thresholds.
+    """
+
+    def __init__(self, tables: TopicTables, settings: LakeSettings) -> None:
+        self._tables, self._settings = tables, settings
+
+    def tidy(self, directories: Iterable[str]) -> list[str]:
+        """Compact the tables that have too many small files; names of those that were.
+
+        A failure is left to the next time: the data are complete without it.
+        """
+        return [directory for directory in directories if self._due(directory) and self._try_compact(directory)]
+
+    def _due(self, directory: str) -> bool:
+        handle = self._tables.open(directory)
+        if handle is None or not self._settings.compact_after_files:
+            return False
+        sizes = pa.table(handle.get_add_actions())["size_bytes"].to_pylist()
+        small = sum(size < self._settings.target_file_bytes * _SMALL for size in sizes)
+        return bool(small >= self._settings.compact_after_files)
+
+    def _try_compact(self, directory: str) -> bool:
+        try:
+            self.compact(directory)
+        except (LakeError, CommitFailedError):
+            return False
+        return True
+
+    def compact(self, directory: str) -> None:
+        """Join small files.
+
+        Raises:
+            LakeError: the store refuses.
+        """
+        handle = self._tables.open(directory)
+        if handle is None:
+            return
+        try:
+            handle.optimize.compact(target_size=self._settings.target_file_bytes)
+        except DeltaError as error:
+            raise LakeError(f"{directory} cannot be compacted: {error}. Next: check free space and rights.") from error
+        finally:
+            self._tables.forget(directory)
+
+    def vacuum(self, directory: str) -> list[str]:
+        """Remove files that no version within the retention names; their paths.
+
+        Raises:
+            LakeError: the store refuses.
+        """
+        handle = self._tables.open(directory)
+        if handle is None:
+            return []
+        hours = timedelta(hours=self._settings.retention_hours)
+        try:
+            return list(
+                handle.vacuum(
+                    retention_hours=int(hours.total_seconds() // 3600),
+                    dry_run=False,
+                    enforce_retention_duration=False,
+                    full=True,
+                )
+            )
+        except DeltaError as error:
+            raise LakeError(f"{directory} cannot be vacuumed: {error}. Next: check the rights to delete.") from error
+        finally:
+            self._tables.forget(directory)

@@ -1,0 +1,278 @@
+"""One capture, as Dagster and the command line use it.
+
+A `Capture` is opened for one run. It claims the manifest, which fences any
+earlier run, finishes what that run left, and goes on. Nothing is connected and
+nothing is written before the first call that needs it; the lake is checked
+before the server is asked, so that a lake that cannot be written changes
+nothing anywhere.
+"""
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from cdc_assets.config.filters import Names, TableFilter
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
+from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.envelope.naming import check_conflicts, topic_name
+from cdc_assets.envelope.plan import ConnectorIdentity
+from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.manifest import Manifest
+from cdc_assets.lake.state import CaptureState, TableState
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.snapshot.modes import decide
+from cdc_assets.snapshot.run import Request, Snapshotter
+from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.instances import gap_of, newest, reads_of
+from cdc_assets.streaming.loop import StreamLoop
+from cdc_assets.streaming.progress import OnProgress, Progress, ShouldYield, StreamSummary, TableStatus
+from cdc_assets.streaming.windows import WindowExecutor, troubled_table
+
+log = logging.getLogger(__name__)
+
+
+def _ignore(_: Progress) -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
+
+
+class Capture:
+    """Snapshot and stream of one capture into the lake, exactly once.
+
+    Args:
+        config: all settings.
+        source: control plane of the server.
+        bulk: data plane; travels to tasks.
+        runner: runs tasks.
+        clock: time.
+        run_id: goes into the context headers of events; made if empty.
+    """
+
+    def __init__(
+        self,
+        config: CaptureConfig,
+        source: Source,
+        bulk: BulkSource,
+        runner: TaskRunner,
+        clock: Clock,
+        run_id: str = "",
+    ) -> None:
+        tables = TopicTables(Location.of(config.lake), config.name)
+        connector = ConnectorIdentity(run_id=run_id or str(uuid.uuid4()))
+        self._context = Context(
+            config=config,
+            source=source,
+            bulk=bulk,
+            runner=runner,
+            clock=clock,
+            tables=tables,
+            manifest=Manifest(tables, config.events.topic_prefix),
+            history=SchemaHistory(tables, config.events, config.history, connector),
+            connector=connector,
+        )
+        self._claimed = False
+
+    def discover(self) -> Sequence[TableSchema]:
+        """Structures of the captured tables, in snapshot order: those that the filters let through.
+
+        Raises:
+            ConfigurationError: no table matches, or two tables would share a topic.
+            CdcError: the server cannot be asked.
+        """
+        source = self._context.source
+        chosen = [table for tables in self._selected().values() for table in tables]
+        return [schema for table in chosen if (schema := source.table_schema(table)) is not None]
+
+    def _selected(self) -> dict[str, list[TableId]]:
+        source, config = self._context.source, self._context.config
+        tables = [table for database in source.databases() for table in source.user_tables(database)]
+        chosen = TableFilter(config.filters).require(tables)
+        check_conflicts(chosen, config.events)
+        return {database: [table for table in chosen if table.database == database] for database in source.databases()}
+
+    def claim(self) -> None:
+        """Become the only writer of this capture. Called by `snapshot` and `stream`.
+
+        Raises:
+            LakeError: the lake cannot be written; nothing was changed.
+            FencedError: another run claimed it at the same moment.
+        """
+        if self._claimed:
+            return
+        self._context.tables.location.check_writable()
+        self._context.manifest.claim(self._context.clock.now())
+        self._context.history.load()
+        self._claimed = True
+
+    def snapshot(
+        self,
+        tables: Sequence[TableId] | None = None,
+        partitions: Sequence[int] | None = None,
+        on_progress: OnProgress = _ignore,
+    ) -> Sequence[TableId]:
+        """Snapshot tables.
+
+        Args:
+            tables: which; their rows are read whatever the mode says. None takes the captured tables that
+                `snapshot.mode` wants now.
+            partitions: numbers, from 0, of the key-range partitions to read; None reads whole tables.
+            on_progress: called after each round is committed.
+
+        Returns:
+            Tables that were snapshotted.
+
+        Raises:
+            CdcError: the server or the lake failed. If it is retryable, the next call goes on where this one stopped.
+        """
+        selected = self._selected()
+        self.claim()
+        done: list[TableId] = []
+        for database, captured in selected.items():
+            snapshotter = Snapshotter(self._context)
+            self._finish_window(database, on_progress)
+            snapshotter.resume(database, on_progress)
+            if tables is None:
+                requests = self._due(captured)
+            else:
+                ranges = None if partitions is None else tuple(partitions)
+                requests = [Request(table, ranges) for table in tables if table.database == database]
+            snapshotter.run(database, requests, on_progress)
+            done += [request.table for request in requests]
+        return done
+
+    def _due(self, captured: Sequence[TableId]) -> list[Request]:
+        """What `snapshot.mode` wants of each captured table."""
+        config, state = self._context.config, self._context.manifest.state
+        include = Names("snapshot.include.collection.list", config.snapshot.include)
+        requests = []
+        for table in captured:
+            decision = decide(config.snapshot.mode, has_position=table in state.tables)
+            if decision.schema or decision.data:
+                log.info("%s: %s", table, decision.reason)
+                wanted = not include or include.match(table.within_database, str(table))
+                requests.append(Request(table, data=decision.data and wanted))
+        return requests
+
+    def _finish_window(self, database: str, on_progress: OnProgress) -> None:
+        """Carry out a window of the log that an earlier run left."""
+        pending = self._context.manifest.state.pending
+        if pending is not None and pending.kind == "stream" and pending.database == database:
+            on_progress(WindowExecutor(self._context).execute(pending, repeated=True))
+
+    def stream(
+        self,
+        *,
+        until_idle: bool = True,
+        deadline: datetime | None = None,
+        on_progress: OnProgress = _ignore,
+        should_yield: ShouldYield = _never,
+    ) -> StreamSummary:
+        """Read windows until nothing is new, time is up, or another run waits.
+
+        Tables that `snapshot.mode` wants to read first, and were not, are left out and named in the summary; with
+        `no_data` they start here.
+
+        Args:
+            until_idle: end after `streaming.idle_timeout_s` without a change.
+            deadline: end at the first window border after this time.
+            on_progress: called after each window is committed.
+            should_yield: asked at each window border.
+
+        Raises:
+            CdcError: the server or the lake failed longer than the retries allow; the next call goes on.
+        """
+        selected = self._selected()
+        self.claim()
+        loop = StreamLoop(self._context, on_progress, self._repair)
+        for database, captured in selected.items():
+            self._finish_window(database, on_progress)
+            starting = [request for request in self._due(captured) if not request.data]
+            snapshotter = Snapshotter(self._context)
+            if starting and database not in self._context.manifest.state.snapshots:
+                snapshotter.run(database, starting, on_progress)
+        ended = loop.run(list(selected), until_idle, deadline, should_yield)
+        state = self._context.manifest.state
+        troubled = tuple(troubled_table(entry) for entry in state.tables.values() if entry.status != "healthy")
+        waiting = tuple(table for captured in selected.values() for table in captured if table not in state.tables)
+        events = self._context.config.events
+        touched = [
+            directory
+            for table in loop.rows
+            for directory in self._context.tables.generations(topic_name(table, events))
+        ]
+        Upkeep(self._context.tables, self._context.config.lake).tidy(touched)
+        return StreamSummary(ended, loop.windows, dict(loop.rows), troubled, waiting)
+
+    def _repair(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:
+        """Gap policy `resnapshot`: read whole tables again, at a window border."""
+        Snapshotter(self._context).run(database, [Request(table) for table in tables], on_progress)
+
+    def state(self) -> CaptureState:
+        """What the manifest says, read without claiming it; for sensors and `status`.
+
+        Raises:
+            LakeError: it cannot be read.
+        """
+        return self._context.manifest.read()
+
+    def status(self) -> Sequence[TableStatus]:
+        """Numbers of each captured table, from the lake and, where it answers, the server.
+
+        Raises:
+            ConfigurationError: no table matches the filters.
+            CdcError: the server or the lake cannot be read.
+        """
+        state = self.state()
+        found: list[TableStatus] = []
+        for database, captured in self._selected().items():
+            instances = self._context.instances(database)
+            positions = {entry.position for entry in state.tables.values() if entry.position is not None}
+            times = self._context.source.commit_times(database, sorted(positions)) if positions else {}
+            now = self._context.source.server_time()
+            for table in captured:
+                found.append(self._status_of(table, state.tables.get(table), instances.get(table, []), times, now))
+        return found
+
+    def _status_of(
+        self,
+        table: TableId,
+        state: TableState | None,
+        own: Sequence[CaptureInstance],
+        times: Mapping[Lsn, datetime],
+        now: datetime,
+    ) -> TableStatus:
+        topic = topic_name(table, self._context.config.events)
+        rows = self._context.tables.row_count(topic)
+        if state is None:
+            return TableStatus(table, topic, "waiting", "not snapshotted yet", rows=rows)
+        committed = times.get(state.position) if state.position else None
+        return TableStatus(
+            table=table,
+            topic=topic,
+            status=state.status,
+            reason=state.reason,
+            position=state.position,
+            instance=state.instance,
+            lag_s=max(0.0, (now - committed).total_seconds()) if committed else None,
+            head_room=_readable(state, own),
+            rows=rows,
+            gap_after=state.gap_after,
+            gap_until=state.gap_until,
+        )
+
+
+def _readable(state: TableState, own: Sequence[CaptureInstance]) -> bool | None:
+    """Whether the next change after the position could still be read; None if the table is not captured."""
+    if state.position is None or newest(own) is None:
+        return None
+    marks = {instance.name: instance.start_lsn for instance in own}
+    return gap_of(reads_of(state.table, own, state.position, state.position.next()), marks) is None

@@ -1,0 +1,74 @@
+"""What snapshot and stream of one capture share."""
+
+from dataclasses import dataclass, field
+
+from cdc_assets.config.filters import Names
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
+from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.manifest import Manifest
+from cdc_assets.lake.topics import TopicTables
+
+
+@dataclass
+class Context:
+    """Adapters, settings and the lake of one capture.
+
+    Args:
+        config: all settings.
+        source: control plane.
+        bulk: data plane; travels to tasks.
+        runner: runs tasks.
+        clock: time.
+        tables: the lake's Delta tables.
+        manifest: window manifest.
+        history: schema history.
+        connector: who writes events.
+    """
+
+    config: CaptureConfig
+    source: Source
+    bulk: BulkSource
+    runner: TaskRunner
+    clock: Clock
+    tables: TopicTables
+    manifest: Manifest
+    history: SchemaHistory
+    connector: ConnectorIdentity
+    _plans: dict[tuple[object, ...], tuple[EventPlan, str]] = field(default_factory=dict)
+
+    def destination(self, entry: HistoryEntry) -> tuple[EventPlan, str]:
+        """Plan of a structure's events and the directory of the topic generation that holds them.
+
+        The Delta table is made, or given the fields it lacks, at the first use: before any data of this structure.
+
+        Raises:
+            ConfigurationError: the settings do not fit the table.
+            LakeError: the table cannot be made or changed.
+        """
+        key = (entry.schema, entry.captured)
+        known = self._plans.get(key)
+        if known is None:
+            plan = plan_events(entry.schema, entry.captured, self.config.events, connector=self.connector)
+            directory = self.tables.directory_for(plan.topic, plan.topic_schema)
+            self.tables.ensure(directory, plan.topic_schema)
+            known = self._plans[key] = (plan, directory)
+        return known
+
+    def instances(self, database: str) -> dict[TableId, list[CaptureInstance]]:
+        """Capture instances by table, without those that the settings leave out."""
+        found: dict[TableId, list[CaptureInstance]] = {}
+        for instance in self.source.capture_instances(database):
+            if self._instance_wanted(instance.name):
+                found.setdefault(instance.table, []).append(instance)
+        return found
+
+    def _instance_wanted(self, name: str) -> bool:
+        settings = self.config.streaming
+        include = Names("internal.capture.instance.include.list", settings.instance_include)
+        exclude = Names("internal.capture.instance.exclude.list", settings.instance_exclude)
+        return include.match(name) if include else not exclude.match(name)

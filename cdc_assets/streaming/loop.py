@@ -1,0 +1,103 @@
+"""The loop over windows: until nothing is new, time is up, or another run waits.
+
+Retryable errors are waited out (`retriable.restart.connector.wait.ms`,
+`errors.max.retries`); the pending window is then carried out again with its
+bounds. Any other error ends the loop and leaves lake and positions as they are.
+"""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Literal
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import RetryableError
+from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.planner import Planner
+from cdc_assets.streaming.progress import OnProgress, Progress, ShouldYield
+from cdc_assets.streaming.windows import WindowExecutor
+
+log = logging.getLogger(__name__)
+
+Ended = Literal["idle", "deadline", "yielded", "nothing"]
+Repair = Callable[[str, Sequence[TableId], OnProgress], None]
+
+
+class StreamLoop:
+    """Reads windows of some databases in turn.
+
+    Args:
+        context: of the capture.
+        on_progress: called after each window.
+        repair: snapshots tables with a gap, for gap policy `resnapshot`.
+    """
+
+    def __init__(self, context: Context, on_progress: OnProgress, repair: Repair) -> None:
+        self._context, self._on_progress, self._repair = context, on_progress, repair
+        self._planner, self._executor = Planner(context), WindowExecutor(context)
+        self._failures = 0
+        self.windows = 0
+        self.rows: dict[TableId, Counter[str]] = defaultdict(Counter)
+
+    def run(
+        self, databases: Sequence[str], until_idle: bool, deadline: datetime | None, should_yield: ShouldYield
+    ) -> Ended:
+        """Loop; see `Capture.stream`."""
+        clock, streaming = self._context.clock, self._context.config.streaming
+        quiet_since = clock.now()
+        while True:
+            if should_yield():
+                return "yielded"
+            if deadline is not None and clock.now() >= deadline:
+                return "deadline"
+            if not any(state.streams for state in self._context.manifest.state.tables.values()):
+                return "nothing"
+            worked = [self._turn(database) for database in databases]
+            if any(worked):
+                quiet_since = clock.now()
+                continue
+            quiet_for = clock.now() - quiet_since
+            if until_idle and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
+                return "idle"
+            clock.sleep(streaming.poll_interval_s)
+
+    def _turn(self, database: str) -> bool:
+        """One window of one database; False if there was nothing to do."""
+        try:
+            progress = self._step(database)
+            self._mend(database)
+        except RetryableError as error:
+            self._wait_out(error)
+            return True
+        self._failures = 0
+        if progress is None:
+            return False
+        self.windows += 1
+        for table, numbers in progress.tables.items():
+            self.rows[table].update(numbers.rows)
+        self._on_progress(progress)
+        return True
+
+    def _step(self, database: str) -> Progress | None:
+        pending = self._context.manifest.state.pending
+        if pending is not None and pending.kind == "stream":
+            return self._executor.execute(pending, repeated=True) if pending.database == database else None
+        window = self._planner.plan(database)
+        return None if window is None else self._executor.execute(window, repeated=False)
+
+    def _mend(self, database: str) -> None:
+        if self._context.config.streaming.gap_policy != "resnapshot":
+            return
+        states = self._context.manifest.state.tables.values()
+        tables = [state.table for state in states if state.table.database == database and state.status == "gap"]
+        if tables:
+            self._repair(database, tables, self._on_progress)
+
+    def _wait_out(self, error: RetryableError) -> None:
+        streaming = self._context.config.streaming
+        self._failures += 1
+        if 0 <= streaming.max_retries < self._failures:
+            raise error
+        log.warning("%s Trying again in %s s (failure %d).", error, streaming.retry_wait_s, self._failures)
+        self._context.clock.sleep(streaming.retry_wait_s)

@@ -1,0 +1,143 @@
+"""What a capture tells while it works and when it is asked."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.state import Kind, Status
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """What one window or round brought for one table.
+
+    Args:
+        rows: events by envelope operation; tombstones as `tombstone`.
+        size: bytes of Parquet.
+        from_lsn: exclusive lower bound; of a snapshot its low watermark.
+        to_lsn: the table is complete to here, inclusive.
+        committed: server time of the newest commit read, if it is known.
+    """
+
+    rows: Mapping[str, int]
+    size: int
+    from_lsn: Lsn | None
+    to_lsn: Lsn
+    committed: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TroubledTable:
+    """A table that does not go on, and why.
+
+    Args:
+        table: which.
+        status: `gap` or `failed`.
+        reason: for people, with the next step.
+        gap_after: exclusive start of the missing changes.
+        gap_until: inclusive end of the missing changes.
+    """
+
+    table: TableId
+    status: Status
+    reason: str
+    gap_after: Lsn | None = None
+    gap_until: Lsn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One window of the log or one round of a snapshot is committed.
+
+    Args:
+        kind: which of the two.
+        database: where it was read.
+        window_id: its number.
+        from_lsn: exclusive lower bound of the window.
+        to_lsn: every healthy table of the database is complete to here.
+        tables: only those with rows.
+        troubled: tables that stopped in it.
+        slices_done: of a snapshot, after this round.
+        slices: of a snapshot.
+        lag_s: seconds between the newest commit read and the server's clock, if known.
+    """
+
+    kind: Kind
+    database: str
+    window_id: int
+    from_lsn: Lsn
+    to_lsn: Lsn
+    tables: Mapping[TableId, TableProgress] = field(default_factory=dict)
+    troubled: tuple[TroubledTable, ...] = ()
+    slices_done: int = 0
+    slices: int = 0
+    lag_s: float | None = None
+
+
+OnProgress = Callable[[Progress], None]
+"""Called after each window or round is committed."""
+ShouldYield = Callable[[], bool]
+"""Asked at each window border whether to give way."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSummary:
+    """How a loop ended.
+
+    Args:
+        ended: why: nothing new, time up, gave way to another run, or no table to stream.
+        windows: number of windows.
+        rows: events by table and operation.
+        troubled: all tables that do not go on now.
+        waiting: captured tables that were not snapshotted yet.
+    """
+
+    ended: Literal["idle", "deadline", "yielded", "nothing"]
+    windows: int
+    rows: Mapping[TableId, Mapping[str, int]]
+    troubled: tuple[TroubledTable, ...]
+    waiting: tuple[TableId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """Numbers of one table, from the lake and the server.
+
+    Args:
+        table: which.
+        topic: its topic.
+        status: `waiting` until it is snapshotted, else the manifest's.
+        reason: why it is not healthy.
+        position: complete up to here.
+        instance: capture instance read last.
+        lag_s: seconds between the position's commit and the newest commit of the database; None if unknown.
+        head_room: whether the position is still readable; None if it is not captured.
+        rows: events in the lake, all operations.
+        gap_after: exclusive start of the newest gap.
+        gap_until: inclusive end of the newest gap.
+    """
+
+    table: TableId
+    topic: str
+    status: Status | Literal["waiting"]
+    reason: str = ""
+    position: Lsn | None = None
+    instance: str | None = None
+    lag_s: float | None = None
+    head_room: bool | None = None
+    rows: int = 0
+    gap_after: Lsn | None = None
+    gap_until: Lsn | None = None
+
+
+def rows_of(files: Iterable[DataFile]) -> Counter[str]:
+    """Rows by operation of some files."""
+    total: Counter[str] = Counter()
+    for file in files:
+        total.update(file.operations)
+    return total

@@ -1,0 +1,136 @@
+"""What runs inside a task: one slice of a window, for all tables that have rows in it.
+
+A task reads each table's change rows in order, builds events and writes them;
+all of it streams, so memory is bounded by a batch and a row group. It returns
+descriptions of files only. A slice ends at a commit LSN, so no transaction and
+no update pair straddles two tasks.
+
+*Trouble of one table* comes back as a value and the other tables go on. Errors
+that a repetition may mend are raised, for they are about the server and not
+about a table; the runner repeats the task.
+
+*Gap guard.* After the last row the task asks for the low-water marks: direct
+reads do not fail when the clean-up job passes them in mid-read (spec
+sqlserver-cdc §1.4 no. 5). A table whose mark has passed the slice's lower bound
+is reported with its marks, and its rows are not trusted.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import BulkSource
+from cdc_assets.envelope.changes import ChangeContext, build_changes
+from cdc_assets.envelope.plan import EventPlan
+from cdc_assets.errors import CdcError, LakeError
+from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.state import TableRead
+from cdc_assets.streaming.instances import Gap, gap_of
+from cdc_assets.streaming.statements import change_query, low_water_query
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRead:
+    """One read of a slice with what is needed to make events of it.
+
+    Args:
+        read: instance and bounds.
+        plan: of the instance's structure.
+        directory: of the topic table's generation that holds this structure.
+    """
+
+    read: TableRead
+    plan: EventPlan
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTask:
+    """A slice of a window.
+
+    Args:
+        window_id: its window.
+        database: where it reads.
+        reads: what it reads; the parts of one table follow one another.
+        location: the lake.
+        bulk: how it reads.
+        mode: `data.query.mode`.
+        offset_minutes: the server's offset from UTC, for commit times.
+    """
+
+    window_id: int
+    database: str
+    reads: tuple[PlannedRead, ...]
+    location: Location
+    bulk: BulkSource
+    mode: Literal["direct", "function"]
+    offset_minutes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Files of one read."""
+
+    table: TableId
+    directory: str
+    files: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceResult:
+    """What a slice came to.
+
+    Args:
+        written: files by read.
+        failed: tables whose rows cannot be read or turned into events, with the reason.
+        gaps: tables that the clean-up job passed while they were read.
+    """
+
+    written: tuple[Written, ...]
+    failed: dict[TableId, str] = field(default_factory=dict)
+    gaps: dict[TableId, Gap] = field(default_factory=dict)
+
+
+def run_slice(task: SliceTask) -> SliceResult:
+    """Read, build and write one slice.
+
+    Raises:
+        RetryableError: the server is away or busy; the whole slice may be repeated.
+        LakeError: the lake cannot be written.
+    """
+    written: list[Written] = []
+    failed: dict[TableId, str] = {}
+    for planned in task.reads:
+        table = planned.read.table
+        if table in failed:
+            continue
+        try:
+            written.append(_write_read(task, planned))
+        except LakeError:
+            raise
+        except CdcError as error:
+            if error.retryable:
+                raise
+            failed[table] = f"{type(error).__name__}: {error}"
+    return SliceResult(tuple(written), failed, _gaps(task))
+
+
+def _write_read(task: SliceTask, planned: PlannedRead) -> Written:
+    statement, parameters = change_query(planned.plan, planned.read, task.mode)
+    rows = iter(task.bulk.read(statement, parameters))
+    events = build_changes(planned.plan, rows, ChangeContext(task.window_id, task.offset_minutes))
+    with TopicWriter(task.location, planned.directory, planned.plan.topic_schema, task.window_id) as writer:
+        writer.write(events)
+    return Written(planned.read.table, planned.directory, tuple(writer.files))
+
+
+def _gaps(task: SliceTask) -> dict[TableId, Gap]:
+    statement, parameters = low_water_query(task.database)
+    marks: dict[str, Lsn] = {}
+    for batch in task.bulk.read(statement, parameters):
+        names, starts = (column.to_pylist() for column in batch.columns[:2])
+        marks |= {name: Lsn(bytes(start)) for name, start in zip(names, starts, strict=True)}
+    found = (gap_of([planned.read], marks) for planned in task.reads)
+    return {gap.table: gap for gap in found if gap is not None}

@@ -1,0 +1,267 @@
+"""Carries out a planned window: structures, slices, commits, completion.
+
+One job of the task runner per window, for all tables. *Crash between any two
+steps:* the window stays pending in the manifest with its bounds, so the next
+run carries it out again. Structures that were recorded come from the history,
+topic tables that have reached the window are left out, the rest is read again,
+the same rows, because the bounds are the same and the log does not change.
+
+*Trouble of one table.* Its files are not committed, its position stays, its
+state says why, and the window completes for the others. So a table either has
+everything up to its position, or it is marked.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.errors import CdcError, InvariantError, LakeError
+from cdc_assets.history.records import ChangeType, HistoryEntry
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.state import TableRead, TableState, Window
+from cdc_assets.lake.steps import step
+from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.instances import Gap, clip
+from cdc_assets.streaming.planner import with_gap
+from cdc_assets.streaming.progress import Progress, TableProgress, TroubledTable, rows_of
+from cdc_assets.streaming.tasks import PlannedRead, SliceResult, SliceTask, run_slice
+
+_COMMIT_THREADS = 8
+"""Commits of different tables overlap; a commit is mostly waiting (spec spark §3)."""
+
+Files = dict[tuple[TableId, str], list[DataFile]]
+
+
+@dataclass(frozen=True, slots=True)
+class Structures:
+    """How the instances of a window are decoded.
+
+    Args:
+        entries: by table and instance.
+        recorded: those that are new and must be in the history before the data.
+        failed: tables whose structure cannot be had, with the reason.
+    """
+
+    entries: Mapping[tuple[TableId, str], HistoryEntry]
+    recorded: tuple[HistoryEntry, ...]
+    failed: Mapping[TableId, str]
+
+
+class WindowExecutor:
+    """Carries out windows of the log.
+
+    Args:
+        context: of the capture.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def execute(self, window: Window, *, repeated: bool) -> Progress:
+        """Read, write, commit and complete the pending window.
+
+        Args:
+            window: the manifest's pending one.
+            repeated: whether an earlier attempt may have committed some of its tables.
+
+        Raises:
+            RetryableError: the server is away or busy; the window stays pending.
+            LakeError: the lake cannot be written; the window stays pending.
+            FencedError: another writer has taken over.
+        """
+        structures = self._structures(window)
+        self._context.history.commit(window.window_id, structures.recorded)
+        step("history-written")
+        planned = self._planned(window, structures, repeated)
+        results = self._context.runner.run(run_slice, self._tasks(window, planned))
+        step("files-written")
+        changed = self._troubled(window, structures, results)
+        files = _files(results, without={state.table for state in changed})
+        self._commit(window, files)
+        behind = {state.table for state in changed}
+        changed += self._handed_over(window, behind)
+        return self._complete(window, files, changed, behind)
+
+    def _structures(self, window: Window) -> Structures:
+        entries: dict[tuple[TableId, str], HistoryEntry] = {}
+        recorded: list[HistoryEntry] = []
+        failed: dict[TableId, str] = {}
+        for read in window.reads:
+            known = self._known(read)
+            try:
+                entry = known or self._discover(read)
+                self._context.destination(entry)
+            except LakeError:
+                raise
+            except CdcError as error:
+                if error.retryable:
+                    raise
+                failed[read.table] = f"{type(error).__name__}: {error}"
+                continue
+            entries[read.table, read.instance] = entry
+            previous = self._context.history.latest(read.table)
+            if known is None and (previous is None or not previous.same_structure(entry)):
+                recorded.append(entry)
+        return Structures(entries, tuple(recorded), failed)
+
+    def _known(self, read: TableRead) -> HistoryEntry | None:
+        """The structure of an instance from the history; an unrecorded hand-over was one without a difference."""
+        history = self._context.history
+        found = history.of_instance(read.table, read.instance)
+        if found is None and self._context.manifest.state.tables[read.table].instance == read.instance:
+            return history.latest(read.table)
+        return found
+
+    def _discover(self, read: TableRead) -> HistoryEntry:
+        """The structure of an instance that is read for the first time, from the server."""
+        schema = self._context.source.table_schema(read.table)
+        instances = self._context.instances(read.table.database).get(read.table, [])
+        instance = next((found for found in instances if found.name == read.instance), None)
+        if schema is None or instance is None:
+            raise InvariantError(
+                f"{read.table} or its capture instance {read.instance} vanished before its structure was read. "
+                "Next: enable capture again and materialize the table's snapshot asset."
+            )
+        kind: ChangeType = "ALTER" if self._context.history.latest(read.table) else "CREATE"
+        now = self._context.clock.now()
+        return HistoryEntry(kind, schema, instance.columns, instance.name, read.after.next(), now)
+
+    def _planned(self, window: Window, structures: Structures, repeated: bool) -> list[PlannedRead]:
+        planned = []
+        for read in window.reads:
+            if read.table in structures.failed:
+                continue
+            plan, directory = self._context.destination(structures.entries[read.table, read.instance])
+            if not repeated or self._context.tables.reached(directory) < window.window_id:
+                planned.append(PlannedRead(read, plan, directory))
+        return planned
+
+    def _tasks(self, window: Window, planned: Sequence[PlannedRead]) -> list[SliceTask]:
+        offset = self._context.source.server_time().utcoffset()
+        minutes = round(offset.total_seconds() / 60) if offset else 0
+        tasks = []
+        low = min((entry.read.after for entry in planned), default=window.after)
+        for high in window.bounds:
+            parts = [(entry, clip(entry.read, low, high)) for entry in planned]
+            reads = tuple(dataclasses.replace(entry, read=part) for entry, part in parts if part is not None)
+            if reads:
+                tasks.append(
+                    SliceTask(
+                        window_id=window.window_id,
+                        database=window.database,
+                        reads=reads,
+                        location=self._context.tables.location,
+                        bulk=self._context.bulk,
+                        mode=self._context.config.streaming.query_mode,
+                        offset_minutes=minutes,
+                    )
+                )
+            low = high
+        return tasks
+
+    def _troubled(self, window: Window, structures: Structures, results: Sequence[SliceResult]) -> list[TableState]:
+        """States of tables that cannot take part, at their old position."""
+        tables = self._context.manifest.state.tables
+        policy = self._context.config.streaming.gap_policy
+        gaps: dict[TableId, Gap] = {}
+        failed = dict(structures.failed)
+        for result in results:
+            failed |= {table: reason for table, reason in result.failed.items() if table not in failed}
+            gaps |= result.gaps
+        marked = [with_gap(tables[table], gap, policy) for table, gap in gaps.items()]
+        return marked + [
+            dataclasses.replace(tables[table], status="failed", reason=reason)
+            for table, reason in failed.items()
+            if table not in gaps
+        ]
+
+    def _commit(self, window: Window, files: Files) -> None:
+        def commit(item: tuple[tuple[TableId, str], list[DataFile]]) -> None:
+            (table, directory), written = item
+            metadata = {
+                "from_lsn": str(min(read.after for read in window.reads if read.table == table)),
+                "to_lsn": str(window.until),
+                "rows": str(sum(file.rows for file in written)),
+                "window_id": str(window.window_id),
+            }
+            self._context.tables.commit(directory, None, written, window.window_id, metadata)
+
+        if len(files) < 2:
+            for item in files.items():
+                commit(item)
+                step("table-committed")
+            return
+        with ThreadPoolExecutor(min(_COMMIT_THREADS, len(files))) as pool:
+            for _ in pool.map(commit, files.items()):
+                step("table-committed")
+
+    def _handed_over(self, window: Window, troubled: set[TableId]) -> list[TableState]:
+        """States of tables that are read from another instance from now on."""
+        last = {read.table: read.instance for read in window.reads}
+        tables = self._context.manifest.state.tables
+        return [
+            dataclasses.replace(tables[table], instance=instance)
+            for table, instance in last.items()
+            if table not in troubled and tables[table].instance != instance
+        ]
+
+    def _complete(self, window: Window, files: Files, changed: Sequence[TableState], behind: set[TableId]) -> Progress:
+        before = self._context.manifest.state.tables
+        by_table: dict[TableId, list[DataFile]] = {}
+        for (table, _), written in files.items():
+            by_table.setdefault(table, []).extend(written)
+        rows = {str(table): rows_of(written) for table, written in by_table.items()}
+        self._context.manifest.complete(self._context.clock.now(), changed, behind, rows)
+        times, lag = self._times(window, by_table)
+        tables = {
+            table: TableProgress(
+                rows=rows[str(table)],
+                size=sum(file.size for file in written),
+                from_lsn=before[table].position,
+                to_lsn=window.until,
+                committed=times.get(table),
+            )
+            for table, written in by_table.items()
+        }
+        troubled = tuple(troubled_table(state) for state in changed if state.status != "healthy")
+        return Progress(
+            "stream", window.database, window.window_id, window.after, window.until, tables, troubled, lag_s=lag
+        )
+
+    def _times(
+        self, window: Window, files: Mapping[TableId, Sequence[DataFile]]
+    ) -> tuple[dict[TableId, datetime], float | None]:
+        """Newest commit time of each table, and how far the window's end is behind the server's clock.
+
+        For people only: the window is complete, so an error of the server must not undo that.
+        """
+        newest = {
+            table: Lsn.parse(max(file.greatest for file in written)[:22]) for table, written in files.items() if written
+        }
+        try:
+            times = self._context.source.commit_times(window.database, sorted({*newest.values(), window.until}))
+            now = self._context.source.server_time()
+        except CdcError:
+            return {}, None
+        end = times.get(window.until)
+        lag = max(0.0, (now - end).total_seconds()) if end else None
+        return {table: times[lsn] for table, lsn in newest.items() if lsn in times}, lag
+
+
+def troubled_table(state: TableState) -> TroubledTable:
+    """A state as it is told."""
+    return TroubledTable(state.table, state.status, state.reason, state.gap_after, state.gap_until)
+
+
+def _files(results: Sequence[SliceResult], without: set[TableId]) -> Files:
+    """Files by table and directory, slice after slice."""
+    files: Files = {}
+    for result in results:
+        for written in result.written:
+            if written.table not in without and written.files:
+                files.setdefault((written.table, written.directory), []).extend(written.files)
+    return files

@@ -1,0 +1,321 @@
+"""A SQL Server in memory, as far as the capture asks it: a log, change tables, clean-up, several instances.
+
+It answers the statements of `streaming.statements` and nothing else, with small
+Arrow batches so that update pairs straddle them. `history` keeps every change
+ever made, so that a test knows what the lake must hold.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+
+from cdc_assets.config.settings import (
+    CaptureConfig,
+    ConnectionSettings,
+    EventSettings,
+    LakeSettings,
+    SnapshotSettings,
+    StreamingSettings,
+)
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
+from cdc_assets.errors import QueryError
+from cdc_assets.streaming.capture import Capture
+
+Row = dict[str, object]
+START = datetime(2026, 10, 1, 8, 0, tzinfo=UTC)
+DATABASE = "SalesDb"
+
+
+def table_id(name: str) -> TableId:
+    return TableId(DATABASE, "dbo", name)
+
+
+def plain_schema(name: str, object_id: int, extra: Sequence[str] = ()) -> TableSchema:
+    """`id` and `note`, and further nullable text columns."""
+    columns = [Column("id", "int", 1, nullable=False), Column("note", "nvarchar", 2, length=50)]
+    columns += [Column(column, "nvarchar", place, length=50) for place, column in enumerate(extra, 3)]
+    return TableSchema(table_id(name), object_id, tuple(columns), ("id",))
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change row of the log, with the row as it was logged."""
+
+    table: TableId
+    lsn: Lsn
+    command: int
+    seqval: Lsn
+    operation: int
+    row: Row
+
+
+@dataclass
+class SimulatedServer:
+    """`core.ports.Source` over a log in memory; `bulk` is its `BulkSource`."""
+
+    schemas: dict[TableId, TableSchema] = field(default_factory=dict)
+    rows: dict[TableId, dict[int, Row]] = field(default_factory=dict)
+    history: list[Change] = field(default_factory=list)
+    transactions: list[Lsn] = field(default_factory=list)
+    instances: list[CaptureInstance] = field(default_factory=list)
+    change_tables: dict[str, list[Change]] = field(default_factory=dict)
+    captured: Lsn | None = None
+    now: datetime = START
+    before_read: Callable[[str], None] = lambda statement: None
+    batch_rows: int = 3
+    _tick: int = 0
+
+    # what happens on the server
+
+    def tick(self) -> Lsn:
+        self._tick += 1
+        return Lsn.from_int((0x2A << 48) + (self._tick << 16) + 1)
+
+    def create(self, name: str, *, captured: bool = True, extra: Sequence[str] = (), rows: int = 0) -> TableId:
+        schema = plain_schema(name, 1000 + len(self.schemas) + self._tick, extra)
+        self.schemas[schema.table] = schema
+        self.rows[schema.table] = {key: {"id": key, "note": f"old {key}"} for key in range(1, rows + 1)}
+        if captured:
+            self.enable(schema.table)
+        return schema.table
+
+    def enable(self, table: TableId, name: str = "") -> CaptureInstance:
+        schema = self.schemas[table]
+        count = sum(instance.table == table for instance in self.instances)
+        name = name or f"{table.schema}_{table.table}" + (f"_{count + 1}" if count else "")
+        instance = CaptureInstance(
+            table, schema.object_id, name, self.tick(), tuple(c.name for c in schema.columns), self._stamp()
+        )
+        self.instances.append(instance)
+        self.change_tables[name] = []
+        return instance
+
+    def disable(self, name: str) -> None:
+        self.instances = [instance for instance in self.instances if instance.name != name]
+        del self.change_tables[name]
+
+    def add_column(self, table: TableId, column: str) -> None:
+        schema = self.schemas[table]
+        added = Column(column, "nvarchar", len(schema.columns) + 1, length=50)
+        self.schemas[table] = replace(schema, columns=(*schema.columns, added))
+        for row in self.rows[table].values():
+            row[column] = None
+
+    def _stamp(self) -> datetime:
+        self.now += timedelta(milliseconds=7)
+        return self.now.replace(tzinfo=None)
+
+    def commit(self, *changes: tuple[TableId, str, int, str]) -> Lsn:
+        """One transaction of (table, `insert` | `update` | `delete`, key, note); captured at once."""
+        self._stamp()
+        lsn = self.tick()
+        for place, (table, what, key, note) in enumerate(changes):
+            for change in self._logged(table, what, key, note, lsn, place):
+                self.history.append(change)
+                for instance in self.instances:
+                    if instance.table == table:
+                        kept = {name: change.row.get(name) for name in instance.columns}
+                        self.change_tables[instance.name].append(replace(change, row=kept))
+        self.transactions.append(lsn)
+        self.captured = lsn
+        return lsn
+
+    def _logged(self, table: TableId, what: str, key: int, note: str, lsn: Lsn, place: int) -> Iterator[Change]:
+        seqval = Lsn.from_int(int(lsn) + 0x100 + place)
+        rows = self.rows[table]
+        if what == "insert":
+            rows[key] = {column.name: None for column in self.schemas[table].columns} | {"id": key, "note": note}
+            yield Change(table, lsn, place + 1, seqval, 2, dict(rows[key]))
+        elif what == "delete":
+            yield Change(table, lsn, place + 1, seqval, 1, rows.pop(key))
+        else:
+            yield Change(table, lsn, place + 1, seqval, 3, dict(rows[key]))
+            rows[key]["note"] = note
+            yield Change(table, lsn, place + 1, seqval, 4, dict(rows[key]))
+
+    def idle_tick(self) -> None:
+        """The capture job's own entry of a quiet database."""
+        self.captured = self.tick()
+
+    def clean_up(self, keep_from: Lsn) -> None:
+        """What the clean-up job does: remove rows below an LSN and raise every low-water mark to it."""
+        for name, changes in self.change_tables.items():
+            self.change_tables[name] = [change for change in changes if change.lsn >= keep_from]
+        self.transactions = [lsn for lsn in self.transactions if lsn >= keep_from]
+        self.instances = [
+            replace(instance, start_lsn=max(instance.start_lsn, keep_from)) for instance in self.instances
+        ]
+
+    # Source
+
+    def databases(self) -> Sequence[str]:
+        return [DATABASE]
+
+    def server_time(self) -> datetime:
+        return self.now
+
+    def table_schema(self, table: TableId) -> TableSchema | None:
+        return self.schemas.get(table)
+
+    def user_tables(self, database: str) -> Sequence[TableId]:
+        return sorted(self.schemas)
+
+    def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
+        return sorted(self.instances, key=lambda instance: (instance.table, instance.start_lsn))
+
+    def max_captured_lsn(self, database: str) -> Lsn | None:
+        return self.captured
+
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
+        found = [lsn for lsn in self.transactions if after is None or lsn > after]
+        found = found[:limit] if limit else found
+        return found[-1] if found else None
+
+    def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
+        return {instance.name: instance.start_lsn for instance in self.instances}
+
+    def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
+        return frozenset(
+            name
+            for name, after in bounds.items()
+            if any(after < change.lsn <= until for change in self.change_tables.get(name, []))
+        )
+
+    def slice_bounds(
+        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int
+    ) -> Sequence[Lsn]:
+        commits = sorted({c.lsn for name in instances for c in self.change_tables[name] if after < c.lsn <= until})
+        step = max(1, len(commits) // slices)
+        bounds = [*commits[step - 1 :: step][: slices - 1], until]
+        return sorted(set(bounds))
+
+    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
+        return {lsn: self.now for lsn in lsns if lsn in self.transactions}
+
+    def key_ranges(self, schema: TableSchema, slices: int) -> Sequence[KeyRange]:
+        keys = sorted(self.rows[schema.table])
+        if not schema.key or len(keys) < 2:
+            return [KeyRange(schema.key[0] if schema.key else None, None, None)]
+        step = max(1, len(keys) // slices)
+        bounds = [str(key) for key in keys[step::step]][: slices - 1]
+        return [KeyRange("id", low, high) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
+
+    def row_count(self, table: TableId) -> int:
+        return len(self.rows[table])
+
+    def agent_running(self, database: str) -> bool | None:
+        return True
+
+    @property
+    def bulk(self) -> "SimulatedBulk":
+        return SimulatedBulk(self)
+
+
+@dataclass
+class SimulatedBulk:
+    """`core.ports.BulkSource` of a simulated server."""
+
+    server: SimulatedServer
+
+    def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        self.server.before_read(statement)
+        if "cdc-assets: changes" in statement:
+            table = self._changes(statement, parameters)
+        elif "cdc-assets: marks" in statement:
+            marks = self.server.low_water_marks(DATABASE)
+            table = pa.table(
+                {"capture_instance": list(marks), "start_lsn": pa.array([m.raw for m in marks.values()], pa.binary())}
+            )
+        else:
+            table = self._rows(statement, parameters)
+        batches = table.to_batches(max_chunksize=self.server.batch_rows)
+        yield from batches or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+
+    def _changes(self, statement: str, parameters: Sequence[object]) -> pa.Table:
+        found = re.search(r"cdc\.\[(\w+)_CT\]", statement)
+        assert found
+        name = found[1]
+        if name not in self.server.change_tables:
+            raise QueryError(f"Invalid object name 'cdc.{name}_CT'.", 208)
+        after, until = (Lsn(bytes(value)) for value in parameters)  # type: ignore[call-overload]
+        changes = [change for change in self.server.change_tables[name] if after < change.lsn <= until]
+        changes.sort(key=lambda c: (c.lsn, c.command, c.seqval, c.operation))
+        columns = {
+            "__$start_lsn": pa.array([c.lsn.raw for c in changes], pa.binary()),
+            "__$command_id": pa.array([c.command for c in changes], pa.int32()),
+            "__$seqval": pa.array([c.seqval.raw for c in changes], pa.binary()),
+            "__$operation": pa.array([c.operation for c in changes], pa.int32()),
+            "__$update_mask": pa.array([b"\xff" for _ in changes], pa.binary()),
+            "tran_end_time": pa.array([self.server.now.replace(tzinfo=None) for _ in changes], pa.timestamp("us")),
+        }
+        return pa.table(columns | self._data(statement.partition(" FROM ")[0], [c.row for c in changes]))
+
+    def _rows(self, statement: str, parameters: Sequence[object]) -> pa.Table:
+        found = re.search(r"FROM \[(\w+)\]\.\[(\w+)\]\.\[(\w+)\]", statement)
+        assert found
+        rows = self.server.rows[TableId(*found.groups())]
+        low = int(str(parameters[0])) if ">=" in statement else None
+        high = int(str(parameters[-1])) if re.search(r"<[^=>]", statement) else None
+        chosen = [
+            row for key, row in sorted(rows.items()) if (low is None or key >= low) and (high is None or key < high)
+        ]
+        return pa.table(self._data(statement.partition(" FROM ")[0], chosen))
+
+    def _data(self, select: str, rows: Sequence[Row]) -> dict[str, pa.Array]:
+        names = [name for name in re.findall(r"AS \[([^\]]+)\]", select) if not name.startswith("__$")]
+        kinds = {"id": pa.int32()}
+        return {
+            name: pa.array([row.get(name) for row in rows], kinds.get(name, pa.string()))
+            for name in names
+            if name != "tran_end_time"
+        }
+
+
+class LoopRunner:
+    """`core.ports.TaskRunner` that runs tasks one after the other in this process."""
+
+    def __init__(self, parallelism: int = 2) -> None:
+        self.parallelism = parallelism
+
+    def run(self, function: Callable[..., object], tasks: Sequence[object]) -> list:  # type: ignore[type-arg]
+        return [function(task) for task in tasks]
+
+
+@dataclass
+class SimulatedClock:
+    """Time that passes only by sleeping."""
+
+    server: SimulatedServer
+
+    def now(self) -> datetime:
+        return self.server.now
+
+    def sleep(self, seconds: float) -> None:
+        self.server.now += timedelta(seconds=seconds)
+
+
+def make_config(path: str, **changes: object) -> CaptureConfig:
+    """Settings of a capture into `path`; keyword arguments replace fields of snapshot, streaming and lake settings."""
+
+    def chosen(kind: type) -> dict[str, object]:
+        return {name: value for name, value in changes.items() if name in kind.__dataclass_fields__}  # type: ignore[attr-defined]
+
+    return CaptureConfig(
+        name="shop",
+        connection=ConnectionSettings("server", "user", "word", (DATABASE,)),
+        events=EventSettings("shop", **chosen(EventSettings)),  # type: ignore[arg-type]
+        lake=LakeSettings(path, **chosen(LakeSettings)),  # type: ignore[arg-type]
+        snapshot=SnapshotSettings(**chosen(SnapshotSettings)),  # type: ignore[arg-type]
+        streaming=StreamingSettings(**{"idle_timeout_s": 1.0, "retry_wait_s": 1.0} | chosen(StreamingSettings)),  # type: ignore[arg-type]
+    )
+
+
+def make_capture(server: SimulatedServer, config: CaptureConfig, runner: LoopRunner | None = None) -> Capture:
+    """A capture as a new process would open it."""
+    return Capture(config, server, server.bulk, runner or LoopRunner(), SimulatedClock(server), run_id="run")

@@ -1,0 +1,47 @@
+"""Snapshot and stream of a simulated server into a real lake."""
+
+from pathlib import Path
+
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+
+
+def test_snapshot_then_changes_arrive_once_and_in_order(tmp_path: Path) -> None:
+    server = SimulatedServer()
+    orders = server.create("orders", rows=25)
+    server.idle_tick()
+    config = make_config(str(tmp_path))
+    assert make_capture(server, config).snapshot() == [orders]
+
+    server.commit((orders, "insert", 100, "new"), (orders, "update", 1, "changed"))
+    server.commit((orders, "delete", 2, ""))
+    summary = make_capture(server, config).stream()
+
+    assert summary.ended == "idle"
+    events = events_of(config, orders)
+    assert [event.op for event in events if event.op != "r"] == ["c", "u", "d", None]
+    reads = [event for event in events if event.op == "r"]
+    assert sorted(event.key for event in reads) == list(range(1, 26))
+    assert [reads[0].marker, reads[-1].marker] == ["first", "last"]
+    assert {event.marker for event in reads[1:-1]} == {"true"}
+    assert summary.rows[orders] == {"c": 1, "u": 1, "d": 1, "tombstone": 1}
+
+
+def test_second_run_reads_only_what_is_new(tmp_path: Path) -> None:
+    server = SimulatedServer()
+    orders = server.create("orders", rows=2)
+    server.idle_tick()
+    config = make_config(str(tmp_path))
+    capture = make_capture(server, config)
+    capture.snapshot()
+    server.commit((orders, "insert", 3, "a"))
+    capture.stream()
+    before = len(events_of(config, orders))
+
+    assert make_capture(server, config).snapshot() == []
+    assert make_capture(server, config).stream().windows == 0
+    assert len(events_of(config, orders)) == before
+    server.commit((orders, "insert", 4, "b"))
+    summary = make_capture(server, config).stream()
+    assert summary.rows[orders] == {"c": 1}
+    assert len(events_of(config, orders)) == before + 1
