@@ -27,12 +27,14 @@ from sqlglot.tokens import Token, TokenType
 
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 
-_WORDS: Final = """
+_WORDS: Final = tuple(
+    """
 ALL AND ANY AS ASC BEGIN BETWEEN CASE COLLATE CROSS CURRENT_TIMESTAMP CURRENT_USER CUBE DEFAULT DELETE DESC DISTINCT
 ELSE END ESCAPE EXCEPT EXISTS FETCH FIRST FOR FROM FULL HAVING IN INNER INSERT INTERSECT INTO IS JOIN LEFT LIKE MERGE NEXT
 NOT NULL OFFSET ON OPTION OR OUTER OUTPUT OVER PARTITION PERCENT PIVOT RANGE RIGHT ROLLUP ROW ROWS SELECT SESSION_USER
 SET SOME SYSTEM_USER TABLESAMPLE THEN TOP UNION UNPIVOT UPDATE USING VALUES WHEN WHERE WITH XML APPLY
-""".split()
+""".split()  # noqa: SIM905 - a word list reads better as text
+)
 _PHRASES: Final = ("GROUP BY", "GROUPING SETS", "ORDER BY", "PARTITION BY")
 _OPERATORS: Final = (">=", "<=", "<>", "!=")
 
@@ -50,12 +52,15 @@ class _Parser(TSQLParser):
         TokenType.PIPE: exp.BitwiseOr,
         TokenType.CARET: exp.BitwiseXor,
     }
-    BITWISE: ClassVar = {}
-    NO_PAREN_FUNCTION_PARSERS: ClassVar = {}
+    BITWISE: ClassVar[dict[TokenType, Any]] = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {}
 
     def parse_condition_text(self, tokens: list[Token], sql: str) -> list[exp.Expression | None]:
         """A scalar expression or a condition, alone."""
-        return self._parse(parse_method=type(self)._parse_disjunction, raw_tokens=tokens, sql=sql)
+        trees: list[exp.Expression | None] = self._parse(
+            parse_method=type(self)._parse_disjunction, raw_tokens=tokens, sql=sql
+        )
+        return trees
 
     def _parse_unary(self) -> Any:
         this = super()._parse_unary()
@@ -210,7 +215,7 @@ class Dialect(TSQL):
             "!<": TokenType.GTE,
             "!>": TokenType.LTE,
         }
-        COMMANDS: ClassVar = set()
+        COMMANDS: ClassVar[set[TokenType]] = set()
 
     Parser = _Parser
 
@@ -247,9 +252,10 @@ def _plain(text: str) -> str:
 
 def _tokens(text: str) -> list[Token]:
     try:
-        return _DIALECT.tokenize(text)
+        tokens: list[Token] = _DIALECT.tokenize(text)
     except TokenError as error:
         raise SqlError(105, f"Unclosed quotation mark or comment in '{text[-60:]}'.", 15) from error
+    return tokens
 
 
 def _one(trees: list[exp.Expression | None]) -> exp.Expression:

@@ -9,11 +9,15 @@ first argument is a *specification text* such as `len|nvarchar(30)|>int`. The te
 everything, so SQLite text that was stored (a computed column, a check) works in a later process.
 """
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from cdc_assets.standin.catalog import fold
+from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.sql.collation import register_collations
+from cdc_assets.standin.sql.runtime import Kernel, builder, read_type, register_kernels
 from cdc_assets.standin.sqltypes import SqlType, Value
 
 
@@ -100,3 +104,35 @@ def define(
 def find(name: str) -> Function | None:
     """The function of that name, or None."""
     return _FUNCTIONS.get(fold(name))
+
+
+@builder("f")
+def _build_function(arguments: Sequence[str]) -> Kernel:
+    name, database, returns, *types = arguments
+    function = _FUNCTIONS[name]
+    call = Call(tuple(map(read_type, types)), read_type(returns), database)
+    implementation = function.implementation
+    if function.needs_context:
+
+        def run(context: SessionContext, *values: Value) -> Value:
+            return None if function.strict and None in values else implementation(context, call, *values)
+    else:
+
+        def run(context: SessionContext, *values: Value) -> Value:
+            return None if function.strict and None in values else implementation(call, *values)
+
+    return run
+
+
+def register_functions(connection: sqlite3.Connection, context: SessionContext) -> None:
+    """Register every SQLite function, aggregate and collation that compiled text uses.
+
+    Args:
+        connection: each connection needs its own registration (spec standin §11 no. 18).
+        context: of the session on that connection; errors are parked in `context.failure`.
+    """
+    from cdc_assets.standin.sql.functions.aggregates import register_aggregates
+
+    register_kernels(connection, context)
+    register_collations(connection)
+    register_aggregates(connection, context)

@@ -1,0 +1,508 @@
+"""Expressions and conditions: syntax trees to typed SQLite text.
+
+One walk does everything: names are resolved against the scope, every node gets its T-SQL type,
+conversions are inserted by precedence and the SQLite text is put together. Nodes that are not in the
+tables below are refused by name.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlglot import exp
+
+from cdc_assets.standin.catalog import fold
+from cdc_assets.standin.contract import Names, Typed
+from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
+from cdc_assets.standin.sql import convert, operators, registry
+from cdc_assets.standin.sql.coercion import Collated, common, is_null
+from cdc_assets.standin.sql.forms import FORMS, check_count
+from cdc_assets.standin.sql.literals import Constant, constant
+from cdc_assets.standin.sql.runtime import apply, call, specification
+from cdc_assets.standin.sql.scope import Scope
+from cdc_assets.standin.sqltypes import FLOAT, INT, SqlType, parse_type
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.sql.query import Block
+
+__all__ = ["Compiler", "Scope", "compile_condition", "compile_scalar"]
+
+_COMPARISONS: Final = {exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<="}
+_NEGATED: Final = {"=": "<>", "<>": "=", ">": "<=", ">=": "<", "<": ">=", "<=": ">"}
+_ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+_BITWISE: Final = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
+
+
+class Compiler:
+    """Compiles the expressions of one statement.
+
+    Args:
+        names: what names mean at this statement.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+
+    # ---- values -------------------------------------------------------------------------------------------------
+
+    def scalar(self, node: Any, scope: Scope) -> Typed:
+        """Compile an expression that has a value."""
+        if scope.groups and not scope.in_aggregate and not isinstance(node, exp.Column):
+            for tree, typed in scope.groups:
+                if tree == node:
+                    return typed
+        method = _SCALARS.get(type(node))
+        if method is None:
+            if type(node) in _CONDITIONS or type(node) in _COMPARISONS:
+                raise syntax_error(_COMPARISONS.get(type(node), type(node).__name__.upper()))
+            raise unsupported(f"{type(node).__name__} in an expression")
+        return method(self, node, scope)
+
+    def scalars(self, nodes: Sequence[Any], scope: Scope) -> list[Typed]:
+        """Compile several expressions."""
+        return [self.scalar(node, scope) for node in nodes]
+
+    def converted(self, node: Any, target: SqlType, scope: Scope) -> Typed:
+        """Compile an expression and convert it implicitly."""
+        return convert.implicit(self.scalar(node, scope), target)
+
+    def unified(self, operands: Sequence[Typed]) -> tuple[list[Typed], SqlType]:
+        """Operands converted to their common type."""
+        target = common(operands)
+        return [convert.implicit(operand, target) for operand in operands], target
+
+    def type_of(self, text: str) -> SqlType:
+        """A type as written in CAST or CONVERT, alias types included."""
+        try:
+            return parse_type(text, default_length=30)
+        except SqlError as error:
+            parts = tuple(part.strip("[]") for part in text.split("."))
+            found = self.names.user_type(parts) if error.number in (243, 102) else None
+            if found is None:
+                raise
+            return found
+
+    def collation(self, operands: Sequence[Typed]) -> str:
+        """SQLite collation under which texts meet."""
+        return operators.collated_name(operands, self.names.collation)
+
+    def sortable(self, typed: Typed) -> str:
+        """Text for GROUP BY, DISTINCT, ORDER BY, IN and the like: with its collation."""
+        if convert.family(typed.type) == "text":
+            return f"{typed.sql} COLLATE {self.collation([typed])}"
+        return typed.sql
+
+    def query(self, node: Any, scope: Scope) -> "Block":
+        """Compile a query inside an expression."""
+        from cdc_assets.standin.sql.query import Queries
+
+        return Queries(self.names).query(node, scope)
+
+    def _paren(self, node: Any, scope: Scope) -> Typed:
+        typed = self.scalar(node.this, scope)
+        if isinstance(typed, Constant) or (typed.sql.startswith("(") and typed.sql.count("(") == 1):
+            return typed
+        if isinstance(typed, Collated):
+            return Collated(f"({typed.sql})", typed.type, typed.nullable)
+        return Typed(f"({typed.sql})", typed.type, typed.nullable)
+
+    def _literal(self, node: Any, _: Scope) -> Typed:
+        text: str = node.this
+        if node.is_string:
+            return constant(text, _text_type("varchar", text), untyped=True)
+        if "e" in text.lower():
+            return constant(float(text), FLOAT)
+        if "." not in text:
+            number = int(text)
+            if number < 2**31:
+                return constant(number, INT)
+            return _decimal_constant(text, 0)
+        whole, fraction = text.split(".")
+        return _decimal_constant(whole + fraction, len(fraction))
+
+    def _national(self, node: Any, _: Scope) -> Typed:
+        return constant(node.this, _text_type("nvarchar", node.this), untyped=True)
+
+    def _hex(self, node: Any, _: Scope) -> Typed:
+        digits: str = node.this
+        value = bytes.fromhex(digits.rjust(len(digits) + len(digits) % 2, "0"))
+        return constant(value, SqlType("varbinary", max(len(value), 1)))
+
+    def _null(self, _: Any, __: Scope) -> Typed:
+        return constant(None, INT, untyped=True)
+
+    def _column(self, node: Any, scope: Scope) -> Typed:
+        name, qualifier = column_name(node)
+        if not qualifier and not node.this.args.get("quoted") and name.startswith("$"):
+            raise unsupported(f"the pseudo column {name}")
+        owner, typed = scope.column(name, qualifier)
+        if owner.groups is not None and not owner.in_aggregate:
+            if any(typed.sql == group.sql for _, group in owner.groups):
+                return typed
+            shown = ".".join((*qualifier, name))
+            raise SqlError(
+                8120,
+                f"Column '{shown}' is invalid in the {owner.clause} because it is not contained in either "
+                "an aggregate function or the GROUP BY clause.",
+            )
+        return typed
+
+    def _parameter(self, node: Any, scope: Scope) -> Typed:
+        if isinstance(node.this, exp.Parameter):
+            return self.function(f"@@{node.this.name}", [], scope)
+        name = fold(node.name)
+        sql_type = self.names.variable(f"@{node.name}")
+        if not name.replace("_", "a").isalnum():
+            raise unsupported(f"the variable name @{node.name}")
+        return Typed(scope.used.variable(name), sql_type)
+
+    def _arithmetic(self, node: Any, scope: Scope) -> Typed:
+        left, right = self.scalar(node.this, scope), self.scalar(node.expression, scope)
+        return operators.arithmetic(_ARITHMETIC[type(node)], left, right)
+
+    def _bitwise(self, node: Any, scope: Scope) -> Typed:
+        left, right = self.scalar(node.this, scope), self.scalar(node.expression, scope)
+        return operators.bitwise(_BITWISE[type(node)], left, right)
+
+    def _complement(self, node: Any, scope: Scope) -> Typed:
+        return operators.complement(self.scalar(node.this, scope))
+
+    def _negate(self, node: Any, scope: Scope) -> Typed:
+        return operators.negate(self.scalar(node.this, scope))
+
+    def _collate(self, node: Any, scope: Scope) -> Typed:
+        return operators.collate(self.scalar(node.this, scope), node.expression.name)
+
+    def _convert(self, node: Any, scope: Scope) -> Typed:
+        target = self.type_of(node.this.name)
+        style_node = node.args.get("style")
+        style = None
+        if style_node is not None:
+            typed = self.scalar(style_node, scope)
+            if not isinstance(typed, Constant):
+                raise unsupported("a CONVERT style that is no constant")
+            if typed.value is None:
+                return constant(None, target)
+            style = int(typed.value)
+        value = self.scalar(node.expression, scope)
+        return convert.cast(value, target, style, bool(node.args.get("safe")))
+
+    def _case(self, node: Any, scope: Scope) -> Typed:
+        subject = node.args.get("this")
+        conditions = []
+        results = []
+        for branch in node.args["ifs"]:
+            if subject is None:
+                conditions.append(self.condition(branch.this, scope))
+            else:
+                conditions.append(self.comparison("=", subject, branch.this, scope))
+            results.append(self.scalar(branch.args["true"], scope))
+        default = node.args.get("default")
+        results.append(self.scalar(default, scope) if default is not None else constant(None, INT, untyped=True))
+        return self.choose(conditions, results)
+
+    def choose(self, conditions: Sequence[str], results: Sequence[Typed]) -> Typed:
+        """CASE over conditions; the last result is the default."""
+        if all(map(is_null, results)):
+            raise SqlError(
+                8133,
+                "At least one of the result expressions in a CASE specification must be an expression other than the NULL constant.",
+            )
+        values, target = self.unified(results)
+        branches = " ".join(
+            f"WHEN {condition} THEN {value.sql}" for condition, value in zip(conditions, values, strict=False)
+        )
+        nullable = any(value.nullable for value in values)
+        return Typed(f"(CASE {branches} ELSE {values[-1].sql} END)", target, nullable)
+
+    def _subquery(self, node: Any, scope: Scope) -> Typed:
+        block = self.query(node, scope)
+        if len(block.columns) != 1:
+            raise SqlError(
+                116,
+                "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS.",
+            )
+        column = block.columns[0]
+        if block.single_row:
+            return Typed(f"({block.sql})", column.type)
+        return Typed(f"(SELECT tsql_single({column.sql}) FROM ({block.sql}))", column.type)
+
+    def _zone(self, node: Any, scope: Scope) -> Typed:
+        return self.function("AT TIME ZONE", [node.this, node.args["zone"]], scope)
+
+    def _anonymous(self, node: Any, scope: Scope) -> Typed:
+        return self.function(_function_name(node), node.expressions, scope)
+
+    def _dot(self, node: Any, scope: Scope) -> Typed:
+        parts = dotted(node)
+        last = parts[-1]
+        if not isinstance(last, exp.Anonymous):
+            raise unsupported(f"the expression {'.'.join(str(getattr(part, 'name', part)) for part in parts)}")
+        prefix = [part.name for part in parts[:-1]]
+        name = ".".join((prefix[-1], _function_name(last)))
+        return self.function(name, last.expressions, scope, ".".join(prefix[:-1]))
+
+    def _window(self, node: Any, scope: Scope) -> Typed:
+        from cdc_assets.standin.sql.windows import window
+
+        return window(self, node, scope)
+
+    def _within_group(self, node: Any, scope: Scope) -> Typed:
+        from cdc_assets.standin.sql.functions.aggregates import ordered_aggregate
+
+        return ordered_aggregate(self, node, scope)
+
+    def function(self, name: str, arguments: Sequence[Any], scope: Scope, database: str = "") -> Typed:
+        """Compile a function call.
+
+        Raises:
+            SqlError: 195 for an unknown built-in, 4121 for an unknown dotted name, 174 or 189 for the number of arguments.
+        """
+        from cdc_assets.standin.sql.functions.aggregates import AGGREGATES, aggregate
+
+        if name.upper() in AGGREGATES:
+            return aggregate(self, name.upper(), arguments, scope)
+        special = FORMS.get(name.upper())
+        if special is not None:
+            return special(self, arguments, scope)
+        found = registry.find(name)
+        if found is None:
+            if "." in name:
+                schema = name.split(".")[0]
+                raise SqlError(
+                    4121,
+                    f'Cannot find either column "{schema}" or the user-defined function or aggregate "{name}", or the name is ambiguous.',
+                )
+            raise SqlError(195, f"'{name}' is not a recognized built-in function name.", 15)
+        check_count(name, len(arguments), found.minimum, found.maximum)
+        values = [
+            self._argument(self.scalar(node, scope), found.arguments, place) for place, node in enumerate(arguments)
+        ]
+        returns = found.result([value.type for value in values])
+        spec = specification("f", fold(found.name), database, returns, *(value.type for value in values))
+        nullable = found.nullable or (found.strict and any(value.nullable for value in values))
+        if found.deterministic and not found.needs_context:
+            return apply(spec, values, returns, nullable)
+        return Typed(call(spec, [value.sql for value in values], not found.deterministic), returns, nullable)
+
+    def _argument(self, value: Typed, types: Sequence[SqlType | None], place: int) -> Typed:
+        wanted = types[min(place, len(types) - 1)] if types else None
+        if wanted is None:
+            return value
+        if convert.family(wanted) == "text" and convert.family(value.type) == "text":
+            return value
+        return convert.implicit(value, wanted)
+
+    # ---- conditions ---------------------------------------------------------------------------------------------
+
+    def condition(self, node: Any, scope: Scope) -> str:
+        """Compile something that is true, false or unknown.
+
+        Raises:
+            SqlError: 4145 for a value where a condition belongs.
+        """
+        sign = _COMPARISONS.get(type(node))
+        if sign is not None:
+            return self.comparison(sign, node.this, node.expression, scope)
+        method = _CONDITIONS.get(type(node))
+        if method is None:
+            raise SqlError(
+                4145,
+                f"An expression of non-boolean type specified in a context where a condition is expected, near '{_last_word(node)}'.",
+                15,
+            )
+        return method(self, node, scope)
+
+    def comparison(self, sign: str, left: Any, right: Any, scope: Scope) -> str:
+        """Compile `left sign right`, quantified subqueries included."""
+        if isinstance(right, (exp.All, exp.Any)):
+            return self._quantified(sign, left, right, scope)
+        return operators.compare(sign, self.scalar(left, scope), self.scalar(right, scope), self.names.collation)
+
+    def _quantified(self, sign: str, left: Any, right: Any, scope: Scope) -> str:
+        value = self.scalar(left, scope)
+        block = self.query(right.this, scope)
+        column = block.columns[0]
+        element = Typed(column.sql, column.type)
+        if isinstance(right, exp.Any):
+            test = operators.compare(sign, value, element, self.names.collation)
+            return f"EXISTS (SELECT 1 FROM ({block.sql}) WHERE {test})"
+        test = operators.compare(sign, value, element, self.names.collation)
+        return f"NOT EXISTS (SELECT 1 FROM ({block.sql}) WHERE ({test}) IS NOT TRUE)"
+
+    def _and(self, node: Any, scope: Scope) -> str:
+        return f"{self.condition(node.this, scope)} AND {self.condition(node.expression, scope)}"
+
+    def _or(self, node: Any, scope: Scope) -> str:
+        return f"({self.condition(node.this, scope)} OR {self.condition(node.expression, scope)})"
+
+    def _not(self, node: Any, scope: Scope) -> str:
+        return f"NOT ({self.condition(node.this, scope)})"
+
+    def _grouped(self, node: Any, scope: Scope) -> str:
+        return f"({self.condition(node.this, scope)})"
+
+    def _is(self, node: Any, scope: Scope) -> str:
+        if not isinstance(node.expression, exp.Null):
+            raise syntax_error("IS")
+        return f"{self.scalar(node.this, scope).sql} IS NULL"
+
+    def _distinct_from(self, node: Any, scope: Scope) -> str:
+        left, right = self.scalar(node.this, scope), self.scalar(node.expression, scope)
+        sign = "IS" if isinstance(node, exp.NullSafeEQ) else "IS NOT"
+        return operators.compare(sign, left, right, self.names.collation)
+
+    def _between(self, node: Any, scope: Scope) -> str:
+        low = self.comparison(">=", node.this, node.args["low"], scope)
+        high = self.comparison("<=", node.this, node.args["high"], scope)
+        return f"({low} AND {high})"
+
+    def _in(self, node: Any, scope: Scope) -> str:
+        query = node.args.get("query")
+        if query is not None:
+            return self._in_query(node.this, query, scope)
+        value = self.scalar(node.this, scope)
+        options = self.scalars(node.expressions, scope)
+        if convert.family(value.type) in ("integer", "guid") and all(
+            isinstance(option, Constant) and option.type == value.type for option in options
+        ):
+            return f"{value.sql} IN ({', '.join(option.sql for option in options)})"
+        tests = (operators.compare("=", value, option, self.names.collation) for option in options)
+        return f"({' OR '.join(tests)})"
+
+    def _in_query(self, subject: Any, query: Any, scope: Scope) -> str:
+        value = self.scalar(subject, scope)
+        block = self.query(query, scope)
+        if len(block.columns) != 1:
+            raise SqlError(
+                116,
+                "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS.",
+            )
+        column = block.columns[0]
+        left, right = operators.aligned(value, Typed(column.sql, column.type))
+        collate = f" COLLATE {self.collation([left, right])}" if convert.family(left.type) == "text" else ""
+        inner = block.sql if right.sql == column.sql else f"SELECT {right.sql} FROM ({block.sql})"
+        return f"{left.sql}{collate} IN ({inner})"
+
+    def _exists(self, node: Any, scope: Scope) -> str:
+        return f"EXISTS ({self.query(node.this, scope).sql})"
+
+    def _like(self, node: Any, scope: Scope, escape: Any = None) -> str:
+        from cdc_assets.standin.sql.patterns import like
+
+        subject, pattern = self.scalar(node.this, scope), self.scalar(node.expression, scope)
+        character = self.scalar(escape, scope) if escape is not None else None
+        return like(subject, pattern, character, self.names.collation)
+
+    def _escape(self, node: Any, scope: Scope) -> str:
+        if not isinstance(node.this, exp.Like):
+            raise syntax_error("ESCAPE")
+        return self._like(node.this, scope, node.expression)
+
+
+def _text_type(name: str, text: str) -> SqlType:
+    length = max(len(text), 1)
+    return SqlType(name, length if length <= (4000 if name == "nvarchar" else 8000) else -1)
+
+
+def _decimal_constant(digits: str, scale: int) -> Constant:
+    from cdc_assets.standin.sqltypes import decimal_to_stored
+
+    significant = digits.lstrip("0")
+    precision = max(len(significant), scale, 1)
+    if precision > 38:
+        raise SqlError(
+            1007, f"The number '{digits}' is out of the range for numeric representation (maximum precision 38).", 15
+        )
+    sql_type = SqlType("numeric", precision=precision, scale=scale)
+    return constant(decimal_to_stored(int(digits or 0), sql_type), sql_type)
+
+
+def column_name(node: Any) -> tuple[str, tuple[str, ...]]:
+    """Name and qualifiers of a column reference, qualifiers from the outermost."""
+    parts = (node.args.get("catalog"), node.args.get("db"), node.args.get("table"))
+    return node.name, tuple(identifier(part) for part in parts if part is not None)
+
+
+def identifier(node: Any) -> str:
+    """The name an identifier node stands for, with the `#` of temporary tables."""
+    prefix = "##" if node.args.get("global_") else "#" if node.args.get("temporary") else ""
+    return prefix + str(node.name)
+
+
+def dotted(node: Any) -> list[Any]:
+    """The parts of nested Dot nodes, in order."""
+    if isinstance(node, exp.Dot):
+        return [*dotted(node.this), node.expression]
+    if isinstance(node, exp.Column):
+        return [
+            part for part in (node.args.get("catalog"), node.args.get("db"), node.args.get("table"), node.this) if part
+        ]
+    return [node]
+
+
+def _function_name(node: Any) -> str:
+    return node.this if isinstance(node.this, str) else str(node.this.name)
+
+
+def _last_word(node: Any) -> str:
+    return str(getattr(node, "name", "") or node.key)
+
+
+_SCALARS: Final[dict[type, Callable[[Compiler, Any, Scope], Typed]]] = {
+    exp.Paren: Compiler._paren,
+    exp.Literal: Compiler._literal,
+    exp.National: Compiler._national,
+    exp.HexString: Compiler._hex,
+    exp.Null: Compiler._null,
+    exp.Column: Compiler._column,
+    exp.Parameter: Compiler._parameter,
+    exp.BitwiseNot: Compiler._complement,
+    exp.Neg: Compiler._negate,
+    exp.Collate: Compiler._collate,
+    exp.Convert: Compiler._convert,
+    exp.Case: Compiler._case,
+    exp.Subquery: Compiler._subquery,
+    exp.Select: Compiler._subquery,
+    exp.AtTimeZone: Compiler._zone,
+    exp.Anonymous: Compiler._anonymous,
+    exp.Dot: Compiler._dot,
+    exp.Window: Compiler._window,
+    exp.WithinGroup: Compiler._within_group,
+    **dict.fromkeys(_ARITHMETIC, Compiler._arithmetic),
+    **dict.fromkeys(_BITWISE, Compiler._bitwise),
+}
+
+_CONDITIONS: Final[dict[type, Callable[[Compiler, Any, Scope], str]]] = {
+    exp.And: Compiler._and,
+    exp.Or: Compiler._or,
+    exp.Not: Compiler._not,
+    exp.Paren: Compiler._grouped,
+    exp.Is: Compiler._is,
+    exp.NullSafeEQ: Compiler._distinct_from,
+    exp.NullSafeNEQ: Compiler._distinct_from,
+    exp.Between: Compiler._between,
+    exp.In: Compiler._in,
+    exp.Exists: Compiler._exists,
+    exp.Like: Compiler._like,
+    exp.Escape: Compiler._escape,
+}
+
+
+def compile_scalar(tree: Any, names: Names, scope: Scope) -> Typed:
+    """Compile an expression tree of `parse.parse_expression_tree`.
+
+    What it uses (variables, relations of subqueries) is noted in `scope.used`.
+
+    Raises:
+        SqlError: for names, types and constructs that SQL Server or the stand-in refuses.
+    """
+    return Compiler(names).scalar(tree, scope)
+
+
+def compile_condition(tree: Any, names: Names, scope: Scope) -> str:
+    """Compile a condition tree to SQLite text that is true, false or NULL.
+
+    Raises:
+        SqlError: as `compile_scalar`, and 4145 for a value instead of a condition.
+    """
+    return Compiler(names).condition(tree, scope)

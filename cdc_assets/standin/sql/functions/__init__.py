@@ -1,0 +1,29 @@
+"""The library of T-SQL functions, by theme; importing it defines them all."""
+
+from cdc_assets.standin.sql.functions import (
+    aggregates,
+    conditional,
+    dates,
+    formats,
+    hashes,
+    mathematics,
+    metadata,
+    session,
+    strings,
+    tables,
+    zones,
+)
+
+__all__ = [
+    "aggregates",
+    "conditional",
+    "dates",
+    "formats",
+    "hashes",
+    "mathematics",
+    "metadata",
+    "session",
+    "strings",
+    "tables",
+    "zones",
+]

@@ -1,0 +1,183 @@
+"""ISNULL, COALESCE, NULLIF, IIF, CHOOSE, GREATEST, LEAST, PARSE, CONCAT, CONCAT_WS, CHECKSUM, AT TIME ZONE's relatives."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from cdc_assets.standin.contract import Typed
+from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.sql import convert, operators
+from cdc_assets.standin.sql.coercion import collation_of, is_null
+from cdc_assets.standin.sql.forms import form
+from cdc_assets.standin.sql.literals import Constant, constant
+from cdc_assets.standin.sqltypes import INT, MAX, UNICODE, SqlType
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.sql.expressions import Compiler
+    from cdc_assets.standin.sql.scope import Scope
+
+
+@form("ISNULL", 2)
+def _isnull(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    """The type is that of the first argument."""
+    value, replacement = compiler.scalars(arguments, scope)
+    if is_null(value):
+        return replacement
+    other = convert.implicit(replacement, value.type)
+    if isinstance(value, Constant):
+        return other if value.value is None else value
+    return Typed(f"ifnull({value.sql}, {other.sql})", value.type, value.nullable and other.nullable)
+
+
+@form("COALESCE", 1, -1)
+def _coalesce(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    operands = compiler.scalars(arguments, scope)
+    if all(map(is_null, operands)):
+        raise SqlError(
+            4127, "At least one of the arguments to COALESCE must be an expression that is not the NULL constant."
+        )
+    values, target = compiler.unified(operands)
+    if len(values) == 1:
+        return values[0]
+    text = ", ".join(value.sql for value in values)
+    return Typed(f"coalesce({text})", target, all(value.nullable for value in values))
+
+
+@form("NULLIF", 2)
+def _nullif(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    left, right = compiler.scalars(arguments, scope)
+    if is_null(left):
+        raise SqlError(
+            4151,
+            "The type of the first argument to NULLIF cannot be the NULL constant because the type of the first argument has to be known.",
+        )
+    test = operators.compare("=", left, right, compiler.names.collation)
+    return Typed(f"(CASE WHEN {test} THEN NULL ELSE {left.sql} END)", left.type)
+
+
+@form("IIF", 3)
+def _iif(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    condition = compiler.condition(arguments[0], scope)
+    return compiler.choose([condition], compiler.scalars(arguments[1:], scope))
+
+
+@form("CHOOSE", 2, -1)
+def _choose(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    index = convert.implicit(compiler.scalar(arguments[0], scope), INT)
+    options = compiler.scalars(arguments[1:], scope)
+    conditions = [f"{index.sql} = {place}" for place in range(1, len(options) + 1)]
+    return compiler.choose(conditions, [*options, constant(None, INT, untyped=True)])
+
+
+def _extreme(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope", sign: str) -> Typed:
+    """NULL arguments are ignored."""
+    values, target = compiler.unified(compiler.scalars(arguments, scope))
+    result = values[0]
+    for value in values[1:]:
+        test = operators.compare(sign, Typed(result.sql, target), Typed(value.sql, target), compiler.names.collation)
+        result = Typed(
+            f"(CASE WHEN {value.sql} IS NULL OR {test} THEN ifnull({result.sql}, {value.sql}) ELSE {value.sql} END)",
+            target,
+        )
+    return Typed(result.sql, target, all(value.nullable for value in values))
+
+
+@form("GREATEST", 1, -1)
+def _greatest(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    return _extreme(compiler, arguments, scope, ">=")
+
+
+@form("LEAST", 1, -1)
+def _least(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    return _extreme(compiler, arguments, scope, "<=")
+
+
+def _parse_as(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope", try_: bool) -> Typed:
+    """PARSE reads text under a culture; only English ones are known."""
+    target = compiler.type_of(arguments[1].name)
+    if len(arguments) > 2:
+        culture = compiler.scalar(arguments[2], scope)
+        if not isinstance(culture, Constant) or str(culture.value).lower() not in ("en-us", "en", "en-gb"):
+            raise unsupported("PARSE with a culture other than en-US")
+    if convert.family(target) not in ("integer", "exact", "float", "temporal"):
+        raise SqlError(10761, f"Invalid data type {target.name} in function PARSE.")
+    value = convert.implicit(compiler.scalar(arguments[0], scope), SqlType("nvarchar", 4000))
+    from cdc_assets.standin.sql.runtime import apply, specification
+
+    spec = specification("parse", target, "try" if try_ else "")
+    return apply(spec, [value], target)
+
+
+@form("PARSE", 2, 3)
+def _parse(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    return _parse_as(compiler, arguments, scope, False)
+
+
+@form("TRY_PARSE", 2, 3)
+def _try_parse(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    return _parse_as(compiler, arguments, scope, True)
+
+
+def _as_text(value: Typed) -> Typed:
+    """An argument of CONCAT as text; NULL counts as empty."""
+    if is_null(value):
+        return constant("", SqlType("varchar", 1))
+    text = value if convert.family(value.type) == "text" else convert.cast(value, _text_length(value.type))
+    return Typed(f"ifnull({text.sql}, '')", text.type, False) if text.nullable else text
+
+
+def _text_length(source: SqlType) -> SqlType:
+    from cdc_assets.standin.sql.numbers import DIGITS
+
+    name = source.name
+    if name in DIGITS:
+        return SqlType("varchar", DIGITS[name] + 2)
+    if name in ("decimal", "numeric"):
+        return SqlType("varchar", source.precision + 3)
+    return SqlType("varchar", 8000 if convert.family(source) == "binary" else 48)
+
+
+def _joined(values: Sequence[Typed]) -> SqlType:
+    unicode = any(value.type.name in UNICODE for value in values)
+    lengths = [value.type.length for value in values]
+    limit = 4000 if unicode else 8000
+    length = MAX if any(n <= 0 for n in lengths) else min(max(sum(lengths), 1), limit)
+    return SqlType("nvarchar" if unicode else "varchar", length, collation=collation_of(values))
+
+
+@form("CONCAT", 2, 254)
+def _concat(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    values = [_as_text(value) for value in compiler.scalars(arguments, scope)]
+    return Typed(f"({' || '.join(value.sql for value in values)})", _joined(values), False)
+
+
+@form("CONCAT_WS", 3, 254)
+def _concat_ws(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    """NULL arguments are left out together with their separator."""
+    separator, *operands = compiler.scalars(arguments, scope)
+    glue = _as_text(separator)
+    parts = []
+    texts = [glue]
+    for operand in operands:
+        if is_null(operand):
+            continue
+        text = operand if convert.family(operand.type) == "text" else convert.cast(operand, _text_length(operand.type))
+        texts.append(text)
+        parts.append(f"ifnull({glue.sql} || {text.sql}, '')")
+    result = _joined(texts)
+    body = " || ".join(parts) or "''"
+    return Typed(f"substr({body}, length({glue.sql}) + 1)", result, False)
+
+
+@form("CHECKSUM", 1, -1)
+def _checksum(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    from cdc_assets.standin.sql.runtime import apply, specification
+
+    values: list[Typed] = []
+    for argument in arguments:
+        if isinstance(argument, exp.Star):
+            values.extend(source.typed(column) for source in scope.sources for column in source.relation.columns)
+        else:
+            values.append(compiler.scalar(argument, scope))
+    return apply(specification("checksum", *(value.type for value in values)), values, INT, False)

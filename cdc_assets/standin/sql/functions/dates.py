@@ -1,0 +1,453 @@
+"""Date and time functions."""
+
+from collections.abc import Callable, Sequence
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlglot import exp
+
+from cdc_assets.standin.contract import SessionContext, Typed
+from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.sql import temporal
+from cdc_assets.standin.sql.convert import convert_value, family, implicit
+from cdc_assets.standin.sql.forms import form
+from cdc_assets.standin.sql.literals import Constant
+from cdc_assets.standin.sql.registry import Call, define
+from cdc_assets.standin.sql.runtime import Kernel, apply, builder, read_type, specification, strict
+from cdc_assets.standin.sql.temporal import DAY, HOUR, MINUTE, SECOND
+from cdc_assets.standin.sqltypes import BIGINT, DATE, DATETIME, INT, SqlType, Value
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.sql.expressions import Compiler
+    from cdc_assets.standin.sql.scope import Scope
+
+_NAMES: Final = {
+    "year": "yyyy yy", "quarter": "qq q", "month": "mm m", "dayofyear": "dy y", "day": "dd d", "week": "wk ww",
+    "weekday": "dw w", "hour": "hh", "minute": "mi n", "second": "ss s", "millisecond": "ms", "microsecond": "mcs",
+    "nanosecond": "ns", "tzoffset": "tz", "iso_week": "isowk isoww",
+}  # fmt: skip
+_PARTS: Final = {short: part for part, shorts in _NAMES.items() for short in (part, *shorts.split())}
+_UNITS: Final = {
+    "hour": HOUR, "minute": MINUTE, "second": SECOND, "millisecond": 10_000, "microsecond": 10, "day": DAY,
+    "dayofyear": DAY, "weekday": DAY, "week": 7 * DAY,
+}  # fmt: skip
+_CLOCK_PARTS: Final = frozenset({"hour", "minute", "second", "millisecond", "microsecond", "nanosecond", "tzoffset"})
+_MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
+_DATETIME2: Final = SqlType("datetime2", scale=7)
+_OFFSET7: Final = SqlType("datetimeoffset", scale=7)
+WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def part_of(node: Any, function: str) -> str:
+    """The date part a word means.
+
+    Raises:
+        SqlError: 155 for an unknown word, 1023 when it is no word.
+    """
+    if not isinstance(node, exp.Column):
+        raise SqlError(1023, f"Invalid parameter 1 specified for {function}.", 15)
+    part = _PARTS.get(node.name.lower())
+    if part is None:
+        raise SqlError(155, f"'{node.name}' is not a recognized {function} option.", 15)
+    return part
+
+
+def temporal_argument(typed: Typed, text_type: SqlType) -> Typed:
+    """A date argument: text and numbers become dates."""
+    group = family(typed.type)
+    if group == "temporal":
+        return typed
+    return implicit(typed, text_type if group == "text" else DATETIME)
+
+
+def _check_part(part: str, sql_type: SqlType, function: str) -> None:
+    wrong = (
+        (sql_type.name == "date" and part in _CLOCK_PARTS)
+        or (sql_type.name == "time" and part not in _CLOCK_PARTS)
+        or (
+            sql_type.name in ("datetime", "smalldatetime")
+            and function == "dateadd"
+            and part in ("microsecond", "nanosecond")
+        )
+    )
+    if wrong:
+        raise SqlError(
+            9810, f"The datepart {part} is not supported by date function {function} for data type {sql_type.name}."
+        )
+
+
+# ---- DATEADD, DATEDIFF, DATEPART, DATENAME, DATETRUNC -----------------------------------------------------------
+
+
+@form("DATEADD", 3)
+def _dateadd(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    part = part_of(arguments[0], "dateadd")
+    number = implicit(compiler.scalar(arguments[1], scope), INT)
+    value = temporal_argument(compiler.scalar(arguments[2], scope), DATETIME)
+    _check_part(part, value.type, "dateadd")
+    if part in ("tzoffset", "iso_week"):
+        raise SqlError(
+            9810, f"The datepart {part} is not supported by date function dateadd for data type {value.type.name}."
+        )
+    return apply(
+        specification("dateadd", part, value.type), [number, value], value.type, number.nullable or value.nullable
+    )
+
+
+@builder("dateadd")
+def _build_dateadd(arguments: Sequence[str]) -> Kernel:
+    part, sql_type = arguments[0], read_type(arguments[1])
+
+    def run(number: int, value: Value) -> Value:
+        local, offset = temporal.to_moment(value, sql_type)
+        moved = add(part, number, local)
+        if sql_type.name == "time":
+            moved = temporal.BASE + moved % DAY
+        if not 0 <= moved < temporal.END:
+            raise _overflow(sql_type)
+        try:
+            return temporal.from_moment((moved, offset), sql_type, sql_type)
+        except SqlError as error:
+            raise _overflow(sql_type) from error
+
+    return strict(run)
+
+
+def _overflow(sql_type: SqlType) -> SqlError:
+    return SqlError(517, f"Adding a value to a '{sql_type.name}' column caused an overflow.")
+
+
+def add(part: str, number: int, local: int) -> int:
+    """Local ticks moved by a number of date parts; a day that the month lacks becomes its last."""
+    if part == "nanosecond":
+        return local + (abs(number) + 50) // 100 * (1 if number >= 0 else -1)
+    if part in _UNITS:
+        return local + number * _UNITS[part]
+    day = temporal.calendar(local)
+    month = day.year * 12 + day.month - 1 + number * _MONTHS[part]
+    year, index = divmod(month, 12)
+    if not 1 <= year <= 9999:
+        return -1
+    moved = date(year, index + 1, min(day.day, _month_days(year, index + 1)))
+    return (moved.toordinal() - 1) * DAY + local % DAY
+
+
+def _month_days(year: int, month: int) -> int:
+    return 31 if month == 12 else (date(year, month + 1, 1) - timedelta(days=1)).day
+
+
+def _difference(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope", big: bool) -> Typed:
+    function = "datediff_big" if big else "datediff"
+    part = part_of(arguments[0], function)
+    start, end = (temporal_argument(compiler.scalar(node, scope), _OFFSET7) for node in arguments[1:])
+    for value in (start, end):
+        if part in ("tzoffset", "iso_week"):
+            _refuse(part, function, value.type)
+    spec = specification("datediff", part, "big" if big else "", start.type, end.type)
+    return apply(spec, [start, end], BIGINT if big else INT, start.nullable or end.nullable)
+
+
+def _refuse(part: str, function: str, sql_type: SqlType) -> None:
+    raise SqlError(
+        9810, f"The datepart {part} is not supported by date function {function} for data type {sql_type.name}."
+    )
+
+
+@form("DATEDIFF", 3)
+def _datediff(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    return _difference(compiler, arguments, scope, False)
+
+
+@form("DATEDIFF_BIG", 3)
+def _datediff_big(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    return _difference(compiler, arguments, scope, True)
+
+
+@builder("datediff")
+def _build_datediff(arguments: Sequence[str]) -> Kernel:
+    part, big = arguments[:2]
+    first, second = map(read_type, arguments[2:])
+    low, high = (-(2**63), 2**63 - 1) if big else (-(2**31), 2**31 - 1)
+    function = "datediff_big" if big else "datediff"
+
+    def run(start: Value, end: Value) -> int:
+        count = boundaries(part, utc_ticks(end, second)) - boundaries(part, utc_ticks(start, first))
+        if low <= count <= high:
+            return count
+        raise SqlError(
+            535,
+            f"The {function} function resulted in an overflow. The number of dateparts separating two date/time instances is "
+            f"too large. Try to use {function} with a less precise datepart.",
+        )
+
+    return strict(run)
+
+
+def utc_ticks(value: Value, sql_type: SqlType) -> int:
+    """Ticks of a stored value, of a datetimeoffset in UTC."""
+    local, offset = temporal.to_moment(value, sql_type)
+    return local - (offset or 0) * MINUTE
+
+
+def boundaries(part: str, ticks: int) -> int:
+    """How many boundaries of a part lie before a moment; differences of these are DATEDIFF."""
+    if part in _MONTHS:
+        day = temporal.calendar(ticks)
+        return (day.year * 12 + day.month - 1) // _MONTHS[part]
+    if part == "week":  # weeks begin on Sunday, whatever DATEFIRST is
+        return (ticks // DAY + 1) // 7
+    if part == "nanosecond":
+        return ticks * 100
+    return ticks // _UNITS[part]
+
+
+@form("DATEPART", 2)
+def _datepart(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    return _part(compiler, arguments[0], arguments[1], scope, "datepart", INT)
+
+
+@form("DATENAME", 2)
+def _datename(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    return _part(compiler, arguments[0], arguments[1], scope, "datename", SqlType("nvarchar", 30))
+
+
+def _part(compiler: "Compiler", word: Any, node: Any, scope: "Scope", function: str, returns: SqlType) -> Typed:
+    part = part_of(word, function)
+    value = temporal_argument(compiler.scalar(node, scope), _OFFSET7 if part == "tzoffset" else _DATETIME2)
+    _check_part(part, value.type, function)
+    return apply(specification(function, part, value.type), [value], returns, value.nullable)
+
+
+def _short(name: str, part: str) -> None:
+    @form(name, 1)
+    def compiled(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+        return _part(compiler, exp.column(part), arguments[0], scope, "datepart", INT)
+
+
+for _name in ("year", "month", "day"):
+    _short(_name.upper(), _name)
+
+
+@builder("datepart")
+def _build_datepart(arguments: Sequence[str]) -> Kernel:
+    part, sql_type = arguments[0], read_type(arguments[1])
+    return strict(lambda value: date_part(part, temporal.to_moment(value, sql_type), sql_type))
+
+
+@builder("datename")
+def _build_datename(arguments: Sequence[str]) -> Kernel:
+    part, sql_type = arguments[0], read_type(arguments[1])
+
+    def run(value: Value) -> str:
+        moment = temporal.to_moment(value, sql_type)
+        if part == "month":
+            return temporal.FULL_MONTHS[temporal.calendar(moment[0]).month - 1]
+        if part == "weekday":
+            return WEEKDAYS[temporal.calendar(moment[0]).weekday()]
+        if part == "tzoffset":
+            return temporal.offset_text(moment[1] or 0)
+        return str(date_part(part, moment, sql_type))
+
+    return strict(run)
+
+
+_DAY_PARTS: Final[dict[str, Callable[[date], int]]] = {
+    "year": lambda d: d.year,
+    "quarter": lambda d: (d.month + 2) // 3,
+    "month": lambda d: d.month,
+    "dayofyear": lambda d: d.timetuple().tm_yday,
+    "day": lambda d: d.day,
+    "weekday": lambda d: d.isoweekday() % 7 + 1,
+    "iso_week": lambda d: d.isocalendar().week,
+    "week": lambda d: (d.timetuple().tm_yday - 1 + d.replace(month=1, day=1).isoweekday() % 7) // 7 + 1,
+}
+
+
+def date_part(part: str, moment: temporal.Moment, sql_type: SqlType) -> int:
+    """A part of a moment as a number; weeks begin on Sunday (us_english)."""
+    local, offset = moment
+    if part in _DAY_PARTS:
+        return _DAY_PARTS[part](temporal.calendar(local))
+    if part == "tzoffset":
+        return offset or 0
+    ticks = local % DAY
+    fraction = ticks % SECOND
+    if sql_type.name in ("datetime", "smalldatetime"):
+        fraction = (fraction + 5_000) // 10_000 * 10_000
+    return {
+        "hour": ticks // HOUR,
+        "minute": ticks // MINUTE % 60,
+        "second": ticks // SECOND % 60,
+        "millisecond": fraction // 10_000,
+        "microsecond": fraction // 10,
+        "nanosecond": fraction * 100,
+    }[part]
+
+
+@form("DATETRUNC", 2)
+def _datetrunc(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    part = part_of(arguments[0], "datetrunc")
+    value = temporal_argument(compiler.scalar(arguments[1], scope), _DATETIME2)
+    _check_part(part, value.type, "datetrunc")
+    if part in ("weekday", "tzoffset", "nanosecond"):
+        _refuse(part, "datetrunc", value.type)
+    return apply(specification("datetrunc", part, value.type), [value], value.type, value.nullable)
+
+
+@builder("datetrunc")
+def _build_datetrunc(arguments: Sequence[str]) -> Kernel:
+    part, sql_type = arguments[0], read_type(arguments[1])
+
+    def run(value: Value) -> Value:
+        local, offset = temporal.to_moment(value, sql_type)
+        return temporal.from_moment((_truncated(part, local), offset), sql_type, sql_type)
+
+    return strict(run)
+
+
+def _truncated(part: str, local: int) -> int:
+    if part in _MONTHS:
+        months = boundaries(part, local) * _MONTHS[part]
+        return (date(months // 12, months % 12 + 1, 1).toordinal() - 1) * DAY
+    if part in ("week", "iso_week"):
+        shift = 1 if part == "week" else 0
+        return ((local // DAY + shift) // 7 * 7 - shift) * DAY
+    return local // _UNITS[part] * _UNITS[part]
+
+
+@form("EOMONTH", 1, 2)
+def _eomonth(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    value = implicit(temporal_argument(compiler.scalar(arguments[0], scope), DATE), DATE)
+    operands = [value]
+    if len(arguments) == 2:
+        operands.append(implicit(compiler.scalar(arguments[1], scope), INT))
+    return apply(specification("eomonth"), operands, DATE)
+
+
+@builder("eomonth")
+def _build_eomonth(_: Sequence[str]) -> Kernel:
+    def run(_: SessionContext, value: Any, months: Any = 0) -> Value:
+        if value is None:
+            return None
+        moved = add("month", months or 0, value * DAY)
+        if moved < 0:
+            raise _overflow(DATE)
+        day = temporal.calendar(moved)
+        return day.replace(day=_month_days(day.year, day.month)).toordinal() - 1
+
+    return run
+
+
+# ---- from parts ------------------------------------------------------------------------------------------------
+
+
+def _cannot_construct(sql_type: SqlType) -> SqlError:
+    return SqlError(
+        289, f"Cannot construct data type {sql_type.name}, some of the arguments have values which are not valid."
+    )
+
+
+def _ticks(sql_type: SqlType, day: Sequence[int], clock: Sequence[int], fraction: int) -> int:
+    try:
+        days = date(*day).toordinal() - 1
+    except ValueError as error:
+        raise _cannot_construct(sql_type) from error
+    hour, minute, second = clock
+    if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60 and 0 <= fraction < SECOND):
+        raise _cannot_construct(sql_type)
+    return days * DAY + hour * HOUR + minute * MINUTE + second * SECOND + fraction
+
+
+def _define_parts(name: str, sql_type: SqlType, count: int, make: Callable[..., temporal.Moment]) -> None:
+    def implementation(_: Call, *values: int) -> Value:
+        return temporal.from_moment(make(*values), sql_type, sql_type)
+
+    define(name, sql_type, count, count, implementation, arguments=(INT,))
+
+
+_define_parts("DATEFROMPARTS", DATE, 3, lambda y, m, d: (_ticks(DATE, (y, m, d), (0, 0, 0), 0), None))
+_define_parts(
+    "DATETIMEFROMPARTS", DATETIME, 7,
+    lambda y, m, d, h, mi, s, ms: (_ticks(DATETIME, (y, m, d), (h, mi, s), ms * 10_000), None),
+)  # fmt: skip
+_define_parts(
+    "SMALLDATETIMEFROMPARTS", SqlType("smalldatetime"), 5,
+    lambda y, m, d, h, mi: (_ticks(SqlType("smalldatetime"), (y, m, d), (h, mi, 0), 0), None),
+)  # fmt: skip
+
+
+def _scaled_form(name: str, type_name: str, count: int) -> None:
+    """…FROMPARTS whose last argument is the precision of the result and must be a constant."""
+
+    @form(name, count)
+    def compiled(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+        precision = compiler.scalar(arguments[-1], scope)
+        if not isinstance(precision, Constant) or not isinstance(precision.value, int) or not 0 <= precision.value <= 7:
+            raise SqlError(1002, "Line 1: Specified scale is invalid.", 15)
+        result = SqlType(type_name, scale=precision.value)
+        values = [implicit(compiler.scalar(node, scope), INT) for node in arguments[:-1]]
+        return apply(specification("fromparts", result), values, result)
+
+
+_scaled_form("DATETIME2FROMPARTS", "datetime2", 8)
+_scaled_form("TIMEFROMPARTS", "time", 5)
+_scaled_form("DATETIMEOFFSETFROMPARTS", "datetimeoffset", 10)
+
+
+@builder("fromparts")
+def _build_fromparts(arguments: Sequence[str]) -> Kernel:
+    result = read_type(arguments[0])
+    unit = int(10 ** (7 - result.scale))
+
+    def run(*values: int) -> Value:
+        offset = None
+        if result.name == "time":
+            values = (1900, 1, 1, *values)
+        if result.name == "datetimeoffset":
+            hours, minutes = values[7:9]
+            if abs(hours) > 14 or abs(minutes) > 59 or hours * minutes < 0:
+                raise _cannot_construct(result)
+            offset = hours * 60 + minutes
+        ticks = _ticks(result, values[:3], values[3:6], values[6] * unit)
+        return temporal.from_moment((ticks, offset), result, result)
+
+    return strict(run)
+
+
+# ---- now -------------------------------------------------------------------------------------------------------
+
+
+def _now(context: SessionContext) -> temporal.Moment:
+    offset = context.clock.offset_minutes
+    return context.clock.utc_ticks() + offset * MINUTE, offset
+
+
+def _define_now(name: str, sql_type: SqlType, utc: bool) -> None:
+    def implementation(context: SessionContext, call: Call) -> Value:
+        local, offset = _now(context)
+        moment = (local - offset * MINUTE, 0) if utc and offset is not None else (local, offset)
+        return temporal.from_moment(moment, call.returns, call.returns)
+
+    define(name, sql_type, 0, 0, implementation, True, nullable=False)
+
+
+_define_now("GETDATE", DATETIME, False)
+_define_now("CURRENT_TIMESTAMP", DATETIME, False)
+_define_now("NOW", DATETIME, False)
+_define_now("GETUTCDATE", DATETIME, True)
+_define_now("SYSDATETIME", _DATETIME2, False)
+_define_now("SYSUTCDATETIME", _DATETIME2, True)
+_define_now("SYSDATETIMEOFFSET", _OFFSET7, False)
+
+
+def _is_date(_: Call, text: str | None) -> Value:
+    if text is None:
+        return 0
+    try:
+        convert_value(text, SqlType("varchar", 8000), DATETIME)
+    except SqlError:
+        return 0
+    return 1
+
+
+define("ISDATE", INT, 1, 1, _is_date, strict=False, nullable=False, arguments=(SqlType("varchar", 8000),))

@@ -1,0 +1,303 @@
+"""Functions over the catalogue: ids and names of databases, schemas, objects, columns and types; properties.
+
+SERVERPROPERTY and DATABASEPROPERTYEX return nvarchar(128) here, not sql_variant.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from cdc_assets.standin.catalog import Column, Database, Table, fold
+from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.sql.functions.strings import split_name
+from cdc_assets.standin.sql.registry import Call, define
+from cdc_assets.standin.sqltypes import INT, SYSNAME, SqlType, Value, parse_type
+
+_NAME: Final = SqlType("nvarchar", 776)
+_SMALLINT: Final = SqlType("smallint")
+
+
+def _database(context: SessionContext, name_or_id: str | int | None) -> Database | None:
+    if name_or_id is None:
+        return context.catalog.database(context.database)
+    if isinstance(name_or_id, str):
+        return context.catalog.database(name_or_id)
+    return next((one for one in context.catalog.databases.values() if one.database_id == name_or_id), None)
+
+
+def _constraints(table: Table) -> Iterator[tuple[str, int, str]]:
+    """(name, object id, type) of a table's constraints."""
+    for index in table.indexes:
+        if index.primary_key or index.unique_constraint:
+            yield index.name, index.object_id, "PK" if index.primary_key else "UQ"
+    for check in table.checks:
+        yield check.name, check.object_id, "C"
+    for key in table.foreign_keys:
+        yield key.name, key.object_id, "F"
+
+
+def _object_id(context: SessionContext, _: Call, name: str, kind: str | None = None) -> Value:
+    parts = split_name(name)
+    if not parts:
+        return None
+    database = _database(context, parts[-3] or None if len(parts) > 2 else None)
+    if database is None:
+        return None
+    schema = parts[-2] if len(parts) > 1 and parts[-2] else "dbo"
+    kind = None if kind is None else kind.strip().upper()
+    table = database.table(schema, parts[-1])
+    if table is not None and kind in (None, "U"):
+        return table.object_id
+    for (owner, _name), other in database.tables.items():
+        for constraint, object_id, type_name in _constraints(other):
+            if owner == fold(schema) and fold(constraint) == fold(parts[-1]) and kind in (None, type_name):
+                return object_id
+    return None
+
+
+def _named_object(context: SessionContext, object_id: int, database_id: int | None) -> tuple[str, str] | None:
+    """(schema, name) of an object or constraint."""
+    database = _database(context, database_id)
+    if database is None:
+        return None
+    for table in database.tables.values():
+        if table.object_id == object_id:
+            return table.schema, table.name
+        for name, constraint_id, _ in _constraints(table):
+            if constraint_id == object_id:
+                return table.schema, name
+    return None
+
+
+def _object_name(context: SessionContext, _: Call, object_id: int, database_id: int | None = None) -> Value:
+    found = _named_object(context, object_id, database_id)
+    return found and found[1]
+
+
+def _object_schema_name(context: SessionContext, _: Call, object_id: int, database_id: int | None = None) -> Value:
+    found = _named_object(context, object_id, database_id)
+    return found and found[0]
+
+
+def _db_id(context: SessionContext, _: Call, *name: str | None) -> Value:
+    if name and name[0] is None:
+        return None
+    database = _database(context, name[0] if name else None)
+    return database.database_id if database else None
+
+
+def _db_name(context: SessionContext, _: Call, *number: int | None) -> Value:
+    if number and number[0] is None:
+        return None
+    database = _database(context, number[0] if number else None)
+    return database.name if database else None
+
+
+def _schema_id(context: SessionContext, _: Call, name: str = "dbo") -> Value:
+    database = _database(context, None)
+    schemas = database.schemas if database else {}
+    return next((number for schema, number in schemas.items() if fold(schema) == fold(name)), None)
+
+
+def _schema_name(context: SessionContext, _: Call, number: int = 1) -> Value:
+    database = _database(context, None)
+    schemas = database.schemas if database else {}
+    return next((schema for schema, known in schemas.items() if known == number), None)
+
+
+_USER_TYPE_IDS: Final = {"sysname": 256, "hierarchyid": 128, "geometry": 129, "geography": 130}
+_TYPE_NAMES: Final = (
+    "image", "text", "uniqueidentifier", "date", "time", "datetime2", "datetimeoffset", "tinyint", "smallint", "int",
+    "smalldatetime", "real", "money", "datetime", "float", "sql_variant", "ntext", "bit", "decimal", "numeric", "smallmoney",
+    "bigint", "varbinary", "varchar", "binary", "char", "rowversion", "nvarchar", "nchar", "xml",
+)  # fmt: skip
+
+
+def _type_id(context: SessionContext, _: Call, name: str) -> Value:
+    last = split_name(name)[-1:]
+    if not last:
+        return None
+    lowered = last[0].lower()
+    if lowered in _USER_TYPE_IDS:
+        return _USER_TYPE_IDS[lowered]
+    database = _database(context, None)
+    for alias in database.alias_types if database else ():
+        if fold(alias.name) == fold(last[0]):
+            return alias.user_type_id
+    try:
+        return parse_type(lowered).system_id
+    except SqlError:
+        return None
+
+
+def _type_name(context: SessionContext, _: Call, number: int) -> Value:
+    for name, known in _USER_TYPE_IDS.items():
+        if known == number:
+            return name
+    for name in _TYPE_NAMES:
+        if SqlType(name).system_id == number:
+            return "timestamp" if name == "rowversion" else name
+    database = _database(context, None)
+    aliases = database.alias_types if database else []
+    return next((alias.name for alias in aliases if alias.user_type_id == number), None)
+
+
+def _table(context: SessionContext, name_or_id: str | int) -> Table | None:
+    if isinstance(name_or_id, int):
+        database = _database(context, None)
+        return database.table_by_id(name_or_id) if database else None
+    parts = split_name(name_or_id)
+    if not parts:
+        return None
+    database = _database(context, parts[-3] or None if len(parts) > 2 else None)
+    schema = parts[-2] if len(parts) > 1 and parts[-2] else "dbo"
+    return database.table(schema, parts[-1]) if database else None
+
+
+def _col_name(context: SessionContext, _: Call, object_id: int, column_id: int) -> Value:
+    table = _table(context, object_id)
+    return next((column.name for column in table.columns if column.column_id == column_id), None) if table else None
+
+
+def _col_length(context: SessionContext, _: Call, table_name: str, column_name: str) -> Value:
+    table = _table(context, table_name)
+    column = table.column(column_name) if table else None
+    return column.type.max_length if column else None
+
+
+def _column_property(context: SessionContext, _: Call, object_id: int, column_name: str, name: str) -> Value:
+    table = _table(context, object_id)
+    column = table.column(column_name) if table else None
+    if column is None:
+        return None
+    precision = column.type.precision or (column.type.length if column.type.length else 0)
+    values: dict[str, int | None] = {
+        "allowsnull": int(column.nullable), "columnid": column.column_id, "isidentity": int(column.identity is not None),
+        "iscomputed": int(column.computed is not None), "issparse": int(column.sparse), "precision": precision,
+        "scale": column.type.scale, "charmaxlen": column.type.length or None, "isrowguidcol": int(column.rowguid),
+        "ordinal": column.column_id, "ishidden": 0, "generatedalwaystype": 0, "isdeterministic": None, "iscolumnset": 0,
+    }  # fmt: skip
+    return values.get(name.lower())
+
+
+def _object_property(context: SessionContext, _: Call, object_id: int, name: str) -> Value:
+    table = _table(context, object_id)
+    if table is None:
+        return None
+    values = {
+        "istable": 1, "isusertable": int(not table.ms_shipped), "isview": 0, "isprocedure": 0, "ismsshipped": int(table.ms_shipped),
+        "tablehasprimarykey": int(table.primary_key is not None), "tablehasidentity": int(any(c.identity for c in table.columns)),
+        "tablehasclustindex": int(table.clustered_key is not None), "tablehasforeignkey": int(bool(table.foreign_keys)),
+        "isprimarykey": 0, "isschemabound": 0, "tabletemporaltype": 0, "isencrypted": 0, "ownerid": 1,
+        "schemaid": _schema_id(context, Call((), INT), table.schema),
+    }  # fmt: skip
+    found = values.get(name.lower())
+    return found if isinstance(found, int) else None
+
+
+def _index_col(context: SessionContext, _: Call, table_name: str, index_id: int, place: int) -> Value:
+    table = _table(context, table_name)
+    for index in table.indexes if table else ():
+        if index.index_id == index_id and 1 <= place <= len(index.keys):
+            return index.keys[place - 1][0]
+    return None
+
+
+def _ident_current(context: Any, _: Call, name: str) -> Value:
+    """The last identity value; the engine keeps it, see `identity_current` of its session."""
+    table = _table(context, name)
+    read = getattr(context, "identity_current", None)
+    value = read(table) if table is not None and read is not None else None
+    return None if value is None else (int(value) + (1 << 127)).to_bytes(16, "big")
+
+
+def _identity_column(table: Table | None) -> Column | None:
+    return next((column for column in table.columns if column.identity), None) if table else None
+
+
+def _ident(part: int) -> Any:
+    def run(context: SessionContext, _: Call, name: str) -> Value:
+        column = _identity_column(_table(context, name))
+        value = column.identity[part] if column and column.identity else None
+        return None if value is None else (value + (1 << 127)).to_bytes(16, "big")
+
+    return run
+
+
+_SERVER: Final = {
+    "productversion": "16.0.1000.6", "productlevel": "RTM", "edition": "Developer Edition (64-bit)", "engineedition": "3",
+    "productmajorversion": "16", "productminorversion": "0", "productbuild": "1000", "servername": "STANDIN", "machinename": "STANDIN",
+    "instancename": None, "collation": "SQL_Latin1_General_CP1_CI_AS", "isclustered": "0", "ishadrenabled": "0",
+    "isfulltextinstalled": "0", "isintegratedsecurityonly": "0", "issingleuser": "0", "ispolybaseinstalled": "0",
+    "isadvancedanalyticsinstalled": "0", "isxtpsupported": "0", "sqlcharsetname": "iso_1", "sqlsortordername": "nocase_iso",
+    "lcid": "1033", "comparisonstyle": "196609", "collationid": "872468488", "resourceversion": "16.00.1000",
+    "productupdatelevel": None, "islocaldb": "0", "isexternalauthenticationonly": "0", "processid": "1", "editionid": "-2117995310",
+}  # fmt: skip
+
+
+def _server_property(context: Any, _: Call, name: str) -> Value:
+    if name.lower() in ("servername", "machinename"):
+        return getattr(context, "server_name", None) or "STANDIN"
+    return _SERVER.get(name.lower())
+
+
+def _database_property(context: SessionContext, _: Call, name: str, wanted: str) -> Value:
+    database = _database(context, name)
+    if database is None:
+        return None
+    values = {
+        "collation": database.collation, "status": "ONLINE", "updateability": "READ_WRITE", "useraccess": "MULTI_USER",
+        "recovery": "FULL", "version": "957", "isautoclose": "0", "isautoshrink": "0", "isfulltextenabled": "0",
+        "isinstandby": "0", "ispublished": "0", "edition": None, "serviceobjective": None, "isparameterizationforced": "0",
+        "isansinulldefault": "0", "isquotedidentifiersenabled": "0", "istornpagedetectionenabled": "0", "comparisonstyle": "196609",
+        "lcid": "1033", "sqlsortorder": "52", "issyncwithbackup": "0",
+    }  # fmt: skip
+    return values.get(wanted.lower())
+
+
+def _yes(_: Call, *__: Value) -> Value:
+    return 1
+
+
+def _collation_property(_: Call, name: str, wanted: str) -> Value:
+    values = {"codepage": "1252", "lcid": "1033", "comparisonstyle": "196609", "version": "0"}
+    return values.get(wanted.lower()) if name else None
+
+
+define("OBJECT_ID", INT, 1, 2, _object_id, True, arguments=(_NAME, _NAME))
+define("OBJECT_NAME", SYSNAME, 1, 2, _object_name, True, arguments=(INT, INT))
+define("OBJECT_SCHEMA_NAME", SYSNAME, 1, 2, _object_schema_name, True, arguments=(INT, INT))
+define("OBJECT_DEFINITION", SqlType("nvarchar", -1), 1, 1, lambda _, __: None)
+define("DB_ID", _SMALLINT, 0, 1, _db_id, True, strict=False, arguments=(_NAME,))
+define("DB_NAME", SYSNAME, 0, 1, _db_name, True, strict=False, arguments=(INT,))
+define("ORIGINAL_DB_NAME", SYSNAME, 0, 0, _db_name, True, strict=False)
+define("SCHEMA_ID", INT, 0, 1, _schema_id, True, arguments=(_NAME,))
+define("SCHEMA_NAME", SYSNAME, 0, 1, _schema_name, True, arguments=(INT,))
+define("TYPE_ID", INT, 1, 1, _type_id, True, arguments=(_NAME,))
+define("TYPE_NAME", SYSNAME, 1, 1, _type_name, True, arguments=(INT,))
+define("COL_NAME", SYSNAME, 2, 2, _col_name, True, arguments=(INT, INT))
+define("COL_LENGTH", _SMALLINT, 2, 2, _col_length, True, arguments=(_NAME, _NAME))
+define("COLUMNPROPERTY", INT, 3, 3, _column_property, True, arguments=(INT, _NAME, _NAME))
+define("OBJECTPROPERTY", INT, 2, 2, _object_property, True, arguments=(INT, _NAME))
+define("OBJECTPROPERTYEX", INT, 2, 2, _object_property, True, arguments=(INT, _NAME))
+define("INDEX_COL", SYSNAME, 3, 3, _index_col, True, arguments=(_NAME, INT, INT))
+define("IDENT_CURRENT", SqlType("numeric", precision=38), 1, 1, _ident_current, True, arguments=(_NAME,))
+define("IDENT_SEED", SqlType("numeric", precision=38), 1, 1, _ident(0), True, arguments=(_NAME,))
+define("IDENT_INCR", SqlType("numeric", precision=38), 1, 1, _ident(1), True, arguments=(_NAME,))
+define("SERVERPROPERTY", SYSNAME, 1, 1, _server_property, True, arguments=(_NAME,))
+define("DATABASEPROPERTYEX", SYSNAME, 2, 2, _database_property, True, arguments=(_NAME, _NAME))
+define("COLLATIONPROPERTY", SYSNAME, 2, 2, _collation_property, arguments=(_NAME, _NAME))
+define(
+    "HAS_DBACCESS",
+    INT,
+    1,
+    1,
+    lambda context, _, name: int(_database(context, name) is not None),
+    True,
+    arguments=(_NAME,),
+)
+for _function, _least, _most in (
+    ("HAS_PERMS_BY_NAME", 3, 5), ("IS_MEMBER", 1, 1), ("IS_SRVROLEMEMBER", 1, 2), ("IS_ROLEMEMBER", 1, 2),
+    ("PERMISSIONS", 0, 2),
+):  # fmt: skip
+    define(_function, INT, _least, _most, _yes, strict=False)

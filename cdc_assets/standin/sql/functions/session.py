@@ -1,0 +1,133 @@
+"""What a session says about itself: @@ functions, ERROR_NUMBER() and its relatives, user and host names.
+
+Beside the `SessionContext` contract these read attributes that a session may or may not have; a missing one gives the
+value of a fresh session: `caught` (the SqlError in a CATCH block), `last_error` (@@ERROR), `last_identity`,
+`scope_identity`, `lock_timeout`, `login` (a `contract.Login`), `server_name`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.sql.registry import Call, define
+from cdc_assets.standin.sqltypes import BIGINT, DECIMAL, INT, SYSNAME, SqlType, Value
+
+VERSION: Final = (
+    "Microsoft SQL Server 2022 (RTM-CU0) - 16.0.1000.6 (X64) \n\tStand-in, no Microsoft product \n"
+    "\tDeveloper Edition (64-bit) on Linux"
+)
+_NUMERIC: Final = SqlType("numeric", precision=38)
+assert "numeric" in DECIMAL  # noqa: S101 - a type the wire must know
+
+
+def _context(name: str, returns: SqlType, read: Callable[[Any], Value], nullable: bool = True) -> None:
+    def implementation(context: SessionContext, _: Call) -> Value:
+        return read(context)
+
+    define(name, returns, 0, 0, implementation, True, nullable=nullable)
+
+
+def _fixed(name: str, returns: SqlType, value: Value) -> None:
+    define(name, returns, 0, 0, lambda _: value, nullable=False)
+
+
+def _caught(read: Callable[[SqlError], Value]) -> Callable[[Any], Value]:
+    def run(context: Any) -> Value:
+        error = getattr(context, "caught", None)
+        return None if error is None else read(error)
+
+    return run
+
+
+def _identity(attribute: str) -> Callable[[Any], Value]:
+    def run(context: Any) -> Value:
+        value = getattr(context, attribute, None)
+        return None if value is None else (int(value) + (1 << 127)).to_bytes(16, "big")
+
+    return run
+
+
+def _login(attribute: str, default: str) -> Callable[[Any], Value]:
+    def run(context: Any) -> Value:
+        login = getattr(context, "login", None)
+        return getattr(login, attribute, "") or default
+
+    return run
+
+
+def _xact_state(context: Any) -> Value:
+    if getattr(context, "doomed", False):
+        return -1
+    return int(context.transaction_count > 0)
+
+
+_fixed("@@VERSION", SqlType("nvarchar", 300), VERSION)
+_fixed("@@LANGUAGE", SYSNAME, "us_english")
+_fixed("@@LANGID", SqlType("smallint"), 0)
+_fixed("@@DATEFIRST", SqlType("tinyint"), 7)
+_fixed("@@MAX_PRECISION", SqlType("tinyint"), 38)
+_fixed("@@MICROSOFTVERSION", INT, 0x100003E8)
+_fixed("@@TEXTSIZE", INT, 2147483647)
+_fixed("@@NESTLEVEL", INT, 0)
+_fixed("@@PROCID", INT, 0)
+_fixed("@@FETCH_STATUS", INT, -1)
+_fixed("@@CURSOR_ROWS", INT, 0)
+_fixed("@@OPTIONS", INT, 5432)
+_fixed("@@SERVICENAME", SYSNAME, "MSSQLSERVER")
+_fixed("@@MAX_CONNECTIONS", INT, 32767)
+_context("@@SERVERNAME", SYSNAME, lambda c: getattr(c, "server_name", None) or "STANDIN", False)
+_context("@@SPID", SqlType("smallint"), lambda c: c.session_id, False)
+_context("@@TRANCOUNT", INT, lambda c: c.transaction_count, False)
+_context("@@ROWCOUNT", INT, lambda c: c.rowcount, False)
+_context("ROWCOUNT_BIG", BIGINT, lambda c: c.rowcount, False)
+_context("@@ERROR", INT, lambda c: getattr(c, "last_error", 0) or 0, False)
+_context("@@LOCK_TIMEOUT", INT, lambda c: getattr(c, "lock_timeout", -1), False)
+_context("@@IDENTITY", _NUMERIC, _identity("last_identity"))
+_context("SCOPE_IDENTITY", _NUMERIC, _identity("scope_identity"))
+_context("XACT_STATE", SqlType("smallint"), _xact_state, False)
+_context("ERROR_NUMBER", INT, _caught(lambda e: e.number))
+_context("ERROR_MESSAGE", SqlType("nvarchar", 4000), _caught(lambda e: e.message))
+_context("ERROR_SEVERITY", INT, _caught(lambda e: e.severity))
+_context("ERROR_STATE", INT, _caught(lambda e: e.state))
+_context("ERROR_LINE", INT, _caught(lambda e: e.line))
+_context("ERROR_PROCEDURE", SYSNAME, _caught(lambda e: e.procedure or None))
+_context("APP_NAME", SYSNAME, _login("application", ""), False)
+_context("PROGRAM_NAME", SYSNAME, _login("application", ""), False)
+_context("HOST_NAME", SYSNAME, _login("host", ""), False)
+_context("HOST_ID", SqlType("char", 10), lambda _: "1234      ")
+_context("SYSTEM_USER", SYSNAME, _login("user", "sa"), False)
+_context("ORIGINAL_LOGIN", SYSNAME, _login("user", "sa"), False)
+_context("CURRENT_TRANSACTION_ID", BIGINT, lambda c: c.session_id)
+for _name in ("CURRENT_USER", "SESSION_USER", "USER"):
+    _fixed(_name, SYSNAME, "dbo")
+
+
+def _suser(context: Any, _: Call, __: Value = None) -> Value:
+    return _login("user", "sa")(context)
+
+
+for _name in ("SUSER_SNAME", "SUSER_NAME"):
+    define(_name, SYSNAME, 0, 1, _suser, True, strict=False)
+define("SUSER_ID", INT, 0, 1, lambda _, __=None: 1, strict=False)
+define("SUSER_SID", SqlType("varbinary", 85), 0, 2, lambda _, *__: b"\x01", strict=False)
+define(
+    "USER_NAME",
+    SYSNAME,
+    0,
+    1,
+    lambda _, number=1: {1: "dbo", 2: "guest", 3: "INFORMATION_SCHEMA", 4: "sys"}.get(number),
+    arguments=(INT,),
+)
+define("USER_ID", INT, 0, 1, lambda _, __=None: 1, strict=False)
+define("DATABASE_PRINCIPAL_ID", INT, 0, 1, lambda _, __=None: 1, strict=False)
+define("CONTEXT_INFO", SqlType("varbinary", 128), 0, 0, lambda _: None)
+define("GET_FILESTREAM_TRANSACTION_CONTEXT", SqlType("varbinary", -1), 0, 0, lambda _: None)
+
+
+def _connection_property(_: SessionContext, __: Call, name: str) -> Value:
+    values = {"net_transport": "TCP", "protocol_type": "TSQL", "auth_scheme": "SQL", "local_net_address": "127.0.0.1"}
+    return values.get(name.lower())
+
+
+define("CONNECTIONPROPERTY", SYSNAME, 1, 1, _connection_property, True)

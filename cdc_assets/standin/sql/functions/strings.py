@@ -1,0 +1,359 @@
+"""String functions. Positions and lengths count UTF-16 code units, as SQL Server does."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.sql import numbers, textforms
+from cdc_assets.standin.sql.collation import sqlite_collation
+from cdc_assets.standin.sql.convert import convert_value, family
+from cdc_assets.standin.sql.patterns import matcher
+from cdc_assets.standin.sql.registry import Call, define
+from cdc_assets.standin.sqltypes import (
+    BIGINT,
+    INT,
+    MAX,
+    NVARCHAR_MAX,
+    UNICODE,
+    VARCHAR_MAX,
+    SqlType,
+    Value,
+)
+
+_TEXT: Final = SqlType("nvarchar", 4000)
+_FLOAT: Final = SqlType("float", precision=53)
+
+
+def _varying(source: SqlType, length: int | None = None) -> SqlType:
+    """The varchar or nvarchar of a source's characters; other types read as varchar."""
+    if family(source) != "text":
+        return SqlType("varchar", 8000)
+    unicode = source.name in UNICODE
+    if length is None:
+        length = MAX if source.is_max or source.name in ("text", "ntext") else source.length
+    return SqlType("nvarchar" if unicode else "varchar", length, collation=source.collation)
+
+
+def _same(types: Sequence[SqlType]) -> SqlType:
+    return _varying(types[0])
+
+
+def _widest(types: Sequence[SqlType]) -> SqlType:
+    """8000 bytes, or (max) when the first argument is (max)."""
+    unicode = any(one.name in UNICODE for one in types)
+    length = MAX if types[0].is_max else (4000 if unicode else 8000)
+    return SqlType("nvarchar" if unicode else "varchar", length, collation=types[0].collation)
+
+
+def _length_type(types: Sequence[SqlType]) -> SqlType:
+    return BIGINT if types[0].is_max else INT
+
+
+def _text(value: Value, sql_type: SqlType) -> str:
+    """Any value as text, as an implicit conversion would write it."""
+    return value if isinstance(value, str) else str(convert_value(value, sql_type, VARCHAR_MAX))
+
+
+def _define(name: str, returns: Any, count: int, function: Callable[..., Value], maximum: int | None = None) -> None:
+    """A function whose first argument is read as text."""
+
+    def implementation(call: Call, first: Value, *rest: Value) -> Value:
+        return function(_text(first, call.types[0]), *rest)
+
+    define(name, returns, count, maximum or count, implementation)
+
+
+def _len(text: str) -> int:
+    return textforms.units(text.rstrip(" "))
+
+
+def _datalength(call: Call, value: Value) -> Value:
+    sql_type = call.types[0]
+    if isinstance(value, str):
+        return textforms.units(value) * 2 if sql_type.name in UNICODE else len(textforms.encode_1252(value))
+    if family(sql_type) == "binary" and isinstance(value, bytes):
+        return len(value)
+    return sql_type.max_length
+
+
+def _left(text: str, count: Any) -> str:
+    _not_negative(count, "left")
+    return textforms.slice_units(text, 0, int(count))
+
+
+def _right(text: str, count: Any) -> str:
+    _not_negative(count, "right")
+    total = textforms.units(text)
+    return textforms.slice_units(text, max(total - int(count), 0), int(count))
+
+
+def _not_negative(count: Any, function: str) -> None:
+    if count < 0:
+        raise SqlError(536, f"Invalid length parameter passed to the {function} function.")
+
+
+def _substring(call: Call, value: Any, start: int, length: int) -> Value:
+    if length < 0:
+        raise SqlError(537, "Invalid length parameter passed to the LEFT or SUBSTRING function.")
+    first = max(start - 1, 0)
+    count = max(start - 1 + length - first, 0)
+    if isinstance(value, bytes) and family(call.types[0]) == "binary":
+        return value[first : first + count]
+    return textforms.slice_units(_text(value, call.types[0]), first, count)
+
+
+def _substring_type(types: Sequence[SqlType]) -> SqlType:
+    if family(types[0]) == "binary":
+        return SqlType("varbinary", types[0].length or 8000)
+    return _varying(types[0])
+
+
+def _folded(text: str, collation: str) -> str:
+    return text.lower() if collation.startswith("ts_ci") and len(text.lower()) == len(text) else text
+
+
+def _charindex(call: Call, wanted: Any, subject: Any, start: int = 1) -> int:
+    collation = sqlite_collation(call.types[1].collation or call.types[0].collation)
+    needle = _folded(_text(wanted, call.types[0]), collation)
+    hay = _folded(_text(subject, call.types[1]), collation)
+    if not needle:
+        return 0
+    at = hay.find(needle, max(start - 1, 0))
+    return 0 if at < 0 else textforms.units(hay[:at]) + 1
+
+
+def _patindex(call: Call, pattern: Any, subject: Any) -> int:
+    collation = sqlite_collation(call.types[1].collation)
+    text, wanted = _text(subject, call.types[1]), str(pattern)
+    if not wanted.startswith("%"):
+        return int(matcher(collation, "")(text, wanted) is not None)
+    rest = wanted.lstrip("%")
+    match = matcher(collation, "")
+    for at in range(len(text) + 1):
+        if match(text[at:], rest):
+            return textforms.units(text[:at]) + (1 if rest or text else 0)
+    return 0
+
+
+@lru_cache(maxsize=1024)
+def _finder(wanted: str, ignore_case: bool) -> "re.Pattern[str]":
+    return re.compile(re.escape(wanted), re.IGNORECASE if ignore_case else 0)
+
+
+def _replace(call: Call, subject: Any, wanted: Any, replacement: Any) -> str:
+    text, old, new = (
+        _text(value, kind) for value, kind in zip((subject, wanted, replacement), call.types, strict=True)
+    )
+    if not old:
+        return text
+    ignore_case = sqlite_collation(call.types[0].collation).startswith("ts_ci")
+    return _finder(old, ignore_case).sub(lambda _: new, text)
+
+
+def _stuff(call: Call, subject: Any, start: int, length: int, replacement: Any) -> Value:
+    text = _text(subject, call.types[0])
+    new = "" if replacement is None else _text(replacement, call.types[3])
+    if start < 1 or length < 0 or start > textforms.units(text):
+        return None
+    head, tail = (
+        textforms.slice_units(text, 0, start - 1),
+        textforms.slice_units(text, start - 1 + length, len(text) * 2),
+    )
+    return head + new + tail
+
+
+def _replicate(call: Call, value: Any, count: int) -> Value:
+    if count < 0:
+        return None
+    text = _text(value, call.types[0])
+    limit = call.returns.length
+    repeated = text * (count if limit == MAX else min(count, limit // max(len(text), 1) + 1))
+    return repeated if limit == MAX else textforms.cut(repeated, limit)
+
+
+def _trim(side: str) -> Callable[..., str]:
+    def run(text: str, characters: str = " ") -> str:
+        if side == "left":
+            return text.lstrip(characters)
+        return text.rstrip(characters) if side == "right" else text.strip(characters)
+
+    return run
+
+
+def _quotename(_: Call, text: str, quote: str = "[") -> Value:
+    pairs = {
+        "[": "[]",
+        "]": "[]",
+        "'": "''",
+        '"': '""',
+        "(": "()",
+        ")": "()",
+        "<": "<>",
+        ">": "<>",
+        "{": "{}",
+        "}": "{}",
+        "`": "``",
+    }
+    pair = pairs.get(quote)
+    if pair is None or len(text) > 128:
+        return None
+    return pair[0] + text.replace(pair[1], pair[1] * 2) + pair[1]
+
+
+def _ascii(text: str) -> Value:
+    return textforms.encode_1252(text)[0] if text else None
+
+
+def _char(_: Call, code: int) -> Value:
+    return textforms.decode_1252(bytes((code,))) if 0 <= code <= 255 else None
+
+
+def _nchar(_: Call, code: int) -> Value:
+    return chr(code) if 0 <= code <= 0xFFFF and not 0xD800 <= code <= 0xDFFF else None
+
+
+def _unicode(text: str) -> Value:
+    if not text:
+        return None
+    code = ord(text[0])
+    return code if code <= 0xFFFF else 0xD800 + ((code - 0x10000) >> 10)
+
+
+def _str(_: Call, number: float, length: int = 10, decimals: int = 0) -> str:
+    decimals = min(decimals, 16)
+    scaled = numbers.float_to_scaled(number, decimals, SqlType("decimal", precision=38))
+    text = numbers.exact_text(scaled, decimals)
+    if len(text) > length:
+        whole = numbers.exact_text(numbers.float_to_scaled(number, 0, SqlType("decimal", precision=38)), 0)
+        room = length - len(whole) - 1
+        text = (
+            whole
+            if room < 1
+            else numbers.exact_text(numbers.float_to_scaled(number, room, SqlType("decimal", precision=38)), room)
+        )
+        if len(text) > length:
+            return "*" * length
+    return text.rjust(length)
+
+
+def _translate(call: Call, subject: Any, characters: Any, translations: Any) -> str:
+    if len(characters) != len(translations):
+        raise SqlError(
+            9828,
+            "The second and third arguments of the TRANSLATE built-in function must contain an equal number of characters.",
+        )
+    return _text(subject, call.types[0]).translate(str.maketrans(characters, translations))
+
+
+def _parsename(_: Call, name: str, piece: int) -> Value:
+    parts = split_name(name)
+    return parts[-piece] or None if 1 <= piece <= len(parts) else None
+
+
+def split_name(name: str) -> list[str]:
+    """A possibly multi-part, possibly bracketed name in its parts; empty when it is none."""
+    parts: list[str] = []
+    for found in re.finditer(r'\s*(?:\[((?:[^\]]|\]\])*)\]|"((?:[^"]|"")*)"|([^.\[\]"]*))\s*(?:\.|\Z)', name):
+        if found.start() == len(name) and parts and not name.endswith("."):
+            break
+        bracketed, quoted, plain = found.groups()
+        parts.append(
+            bracketed.replace("]]", "]")
+            if bracketed is not None
+            else quoted.replace('""', '"')
+            if quoted is not None
+            else plain.strip()
+        )
+    return parts if len(parts) <= 4 else []
+
+
+_DIRECTIVE: Final = re.compile(r"%(?P<flags>[-+0 #]*)(?P<width>\d+)?(?:\.(?P<precision>\d+))?(?P<kind>[sdiuxXo%])")
+
+
+def format_message(text: str, arguments: Sequence[Any]) -> str:
+    """RAISERROR's and FORMATMESSAGE's `%s %d %i %u %x %X %o %%`; missing arguments show as (null)."""
+    rest = list(arguments)
+
+    def one(found: re.Match[str]) -> str:
+        if found["kind"] == "%":
+            return "%"
+        value = rest.pop(0) if rest else None
+        if value is None:
+            return "(null)"
+        kind = "d" if found["kind"] in "iu" else found["kind"]
+        value = str(value) if kind == "s" else int(value)
+        precision = f".{found['precision']}" if found["precision"] and kind == "s" else ""
+        return f"%{found['flags']}{found['width'] or ''}{precision}{kind}" % value
+
+    return _DIRECTIVE.sub(one, text)
+
+
+def _formatmessage(call: Call, text: str, *arguments: Value) -> str:
+    return format_message(text, arguments)
+
+
+def _string_escape(_: Call, text: str, kind: str) -> str:
+    if kind.lower() != "json":
+        raise SqlError(13612, f"Invalid value '{kind}' for argument 2 of STRING_ESCAPE.")
+    return json.dumps(text, ensure_ascii=False)[1:-1].replace("/", "\\/")
+
+
+def _is_numeric(call: Call, value: Value) -> int:
+    if value is None:
+        return 0
+    source = call.types[0]
+    if family(source) in ("integer", "exact", "float"):
+        return 1
+    if not isinstance(value, str) or not value.strip():
+        return 0
+    for target in (_FLOAT, SqlType("money"), SqlType("decimal", precision=38)):
+        try:
+            convert_value(value, source, target)
+        except SqlError:
+            continue
+        return 1
+    return 0
+
+
+_define("LEN", _length_type, 1, _len)
+define("DATALENGTH", _length_type, 1, 1, _datalength)
+_define("UPPER", _same, 1, str.upper)
+_define("LOWER", _same, 1, str.lower)
+_define("UCASE", _same, 1, str.upper)
+_define("LCASE", _same, 1, str.lower)
+_define("REVERSE", _same, 1, lambda text: text[::-1])
+_define("LTRIM", _same, 1, _trim("left"), 2)
+_define("RTRIM", _same, 1, _trim("right"), 2)
+_define("TRIM", _same, 1, _trim("both"), 2)
+_define("LEFT", _same, 2, _left)
+_define("RIGHT", _same, 2, _right)
+_define("ASCII", INT, 1, _ascii)
+_define("UNICODE", INT, 1, _unicode)
+define("SUBSTRING", _substring_type, 3, 3, _substring, arguments=(None, INT, INT))
+define("CHARINDEX", lambda types: _length_type(types[1:]), 2, 3, _charindex, arguments=(None, None, INT))
+define("PATINDEX", lambda types: _length_type(types[1:]), 2, 2, _patindex, arguments=(_TEXT, None))
+define("REPLACE", _widest, 3, 3, _replace)
+define(
+    "STUFF",
+    _widest,
+    4,
+    4,
+    lambda call, *v: None if None in v[:3] else _stuff(call, *v),
+    strict=False,
+    arguments=(None, INT, INT, None),
+)
+define("REPLICATE", _widest, 2, 2, _replicate, arguments=(None, INT))
+define("REPEAT", _widest, 2, 2, _replicate, arguments=(None, INT))
+define("SPACE", SqlType("varchar", 8000), 1, 1, lambda _, n: None if n < 0 else " " * min(n, 8000), arguments=(INT,))
+define("QUOTENAME", SqlType("nvarchar", 258), 1, 2, _quotename, arguments=(_TEXT, _TEXT))
+define("CHAR", SqlType("char", 1), 1, 1, _char, arguments=(INT,))
+define("NCHAR", SqlType("nchar", 1), 1, 1, _nchar, arguments=(INT,))
+define("STR", SqlType("varchar", 8000), 1, 3, _str, arguments=(_FLOAT, INT, INT))
+define("TRANSLATE", _same, 3, 3, _translate)
+define("PARSENAME", SqlType("nvarchar", 128), 2, 2, _parsename, arguments=(_TEXT, INT))
+define("FORMATMESSAGE", SqlType("nvarchar", 4000), 1, -1, _formatmessage, strict=False)
+define("ISNUMERIC", INT, 1, 1, _is_numeric, strict=False, nullable=False)
+define("STRING_ESCAPE", NVARCHAR_MAX, 2, 2, _string_escape, arguments=(_TEXT, _TEXT))

@@ -1,0 +1,39 @@
+"""Stored values as SQLite literals, and typed constants."""
+
+import math
+from dataclasses import dataclass
+
+from cdc_assets.standin.contract import Typed
+from cdc_assets.standin.sqltypes import SqlType, Value
+
+
+def literal(value: Value, sql_type: SqlType) -> str:
+    """SQLite text of a stored value; `sql_type` tells a real from an integer."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    if isinstance(value, str):
+        return text_literal(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else ("9e999" if value > 0 else "-9e999")
+    return f"{float(value)!r}" if sql_type.name in ("real", "float") else str(int(value))
+
+
+def text_literal(text: str) -> str:
+    """A SQLite string literal; NUL characters, at which SQLite's tokenizer stops, are spliced in."""
+    if "\0" not in text:
+        return "'" + text.replace("'", "''") + "'"
+    return "(" + "||char(0)||".join(text_literal(part) for part in text.split("\0")) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Typed):
+    """A typed piece whose stored value is known at compile time."""
+
+    value: Value = None
+
+
+def constant(value: Value, sql_type: SqlType, untyped: bool = False) -> Constant:
+    """A constant of that stored value; `untyped` for string and NULL literals that may take the other side's type."""
+    return Constant(literal(value, sql_type), sql_type, value is None, untyped, value)

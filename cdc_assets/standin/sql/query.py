@@ -1,0 +1,546 @@
+"""Queries: SELECT, set operations, WITH and VALUES to SQLite text.
+
+Every output column is called k1, k2, … inside SQLite, every source s1, s2, …; so no T-SQL name can
+collide with a word of SQLite or with another scope, and references to scopes around stay unambiguous.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from sqlglot import exp
+
+from cdc_assets.standin.catalog import fold
+from cdc_assets.standin.contract import Names, Query, Relation, RelationColumn, ResultColumn, Typed
+from cdc_assets.standin.errors import SqlError, invalid_column, syntax_error, unsupported
+from cdc_assets.standin.sql import convert
+from cdc_assets.standin.sql.coercion import common
+from cdc_assets.standin.sql.expressions import Compiler, column_name, identifier
+from cdc_assets.standin.sql.functions.aggregates import contains_aggregate
+from cdc_assets.standin.sql.literals import Constant
+from cdc_assets.standin.sql.scope import Scope, Source, Used
+from cdc_assets.standin.sql.sources import Sources
+from cdc_assets.standin.sqltypes import BIGINT, FLOAT
+
+_OPERATIONS: Final = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A compiled query inside a statement; `columns[i].sql` is its SQLite name k<i+1>."""
+
+    sql: str
+    columns: tuple[RelationColumn, ...]
+    single_row: bool = False
+    """Certainly at most one row."""
+
+    def relation(self) -> Relation:
+        """The query as something that can stand in FROM."""
+        return Relation(f"({self.sql})", self.columns)
+
+
+@dataclass(slots=True)
+class _Item:
+    """An entry of a select list after expansion of stars."""
+
+    typed: Typed
+    name: str
+    source: RelationColumn | None = None
+    explicit: bool = False
+    """It was named by an alias."""
+
+
+@dataclass(slots=True)
+class _Selected:
+    items: list[_Item]
+    assignments: list[tuple[str, int]] = field(default_factory=list)
+
+    def columns(self) -> tuple[RelationColumn, ...]:
+        return tuple(
+            RelationColumn(
+                item.name, f"k{place}", item.typed.type, item.typed.nullable,
+                bool(item.source and item.source.identity), bool(item.source and item.source.computed),
+            )
+            for place, item in enumerate(self.items, start=1)
+        )  # fmt: skip
+
+
+class Queries(Compiler):
+    """Compiles queries."""
+
+    def __init__(self, names: Names) -> None:
+        super().__init__(names)
+        self.sources = Sources(self)
+        self.assignments: list[tuple[str, int]] = []
+
+    def query(self, node: Any, scope: Scope, top: bool = False) -> Block:
+        """Compile any query; `scope` is the scope around it."""
+        if isinstance(node, exp.Subquery):
+            return self._parenthesised(node, scope, top)
+        if isinstance(node, exp.Values):
+            return self.values(node, scope)
+        with_ = node.args.get("with_")
+        if with_ is not None:
+            scope = scope.inner() if not top else scope
+            self.bind(with_, scope)
+        if isinstance(node, exp.Select):
+            return self._select(node, scope, top)
+        if isinstance(node, exp.SetOperation):
+            return self._set_operation(node, scope, top)
+        raise unsupported(f"{type(node).__name__} as a query")
+
+    def _parenthesised(self, node: Any, scope: Scope, top: bool) -> Block:
+        extra = [key for key in ("order", "limit", "offset", "where", "joins") if node.args.get(key)]
+        if extra:
+            raise unsupported(f"{extra[0].upper()} after a parenthesised query")
+        return self.query(node.this, scope, top)
+
+    # ---- common table expressions -------------------------------------------------------------------------------
+
+    def bind(self, with_: Any, scope: Scope) -> None:
+        """Make the common table expressions of a WITH known in a scope."""
+        for cte in with_.expressions:
+            name = identifier(cte.args["alias"].this)
+            labels = [identifier(column) for column in cte.args["alias"].args.get("columns") or ()]
+            if _mentions(cte.this, name) and isinstance(cte.this, exp.Union):
+                relation = self._recursive(cte.this, name, labels, scope)
+            else:
+                block = self.query(cte.this, scope)
+                relation = Relation(f"({block.sql})", named(block.columns, labels, name))
+            scope.ctes[fold(name)] = relation
+
+    def _recursive(self, union: Any, name: str, labels: list[str], scope: Scope) -> Relation:
+        if union.args.get("distinct"):
+            raise SqlError(
+                252, f"Recursive common table expression '{name}' does not contain a top-level UNION ALL operator."
+            )
+        anchor = self.query(union.this, scope)
+        columns = named(anchor.columns, labels, name)
+        table = scope.used.name("r")
+        inner = scope.inner()
+        inner.ctes[fold(name)] = Relation(table, columns)
+        step = self.query(union.expression, inner)
+        if len(step.columns) != len(columns):
+            raise _unequal_lists()
+        for column, target in zip(step.columns, columns, strict=True):
+            if str(column.type) != str(target.type):
+                raise SqlError(
+                    240,
+                    f'Types don\'t match between the anchor and the recursive part in column "{target.name}" of recursive query "{name}".',
+                )
+        keys = ", ".join(column.sql for column in columns)
+        return Relation(
+            f"(WITH RECURSIVE {table}({keys}) AS ({_bare(anchor.sql)} UNION ALL {step.sql}) "
+            f"SELECT {keys} FROM {table})",
+            tuple(replace(column, nullable=True) for column in columns),
+        )
+
+    # ---- SELECT -------------------------------------------------------------------------------------------------
+
+    def _select(self, node: Any, outer: Scope, top: bool) -> Block:
+        scope = outer.inner()
+        text = self.sources.compile(node.args.get("from_"), node.args.get("joins") or (), scope)
+        where = node.args.get("where")
+        if where is not None:
+            scope.clause = "WHERE clause"
+            text += f" WHERE {self.condition(where.this, scope)}"
+        grouping = self._group(node, scope)
+        scope.aggregates_allowed = scope.windows_allowed = True
+        selected = self._list(node, scope, top)
+        text += grouping + self._having(node, scope)
+        distinct = node.args.get("distinct")
+        columns = selected.columns()
+        keys = [
+            f"{self.sortable(item.typed) if distinct else item.typed.sql} AS {column.sql}"
+            for item, column in zip(selected.items, columns, strict=True)
+        ]
+        order = self._order(node, scope, selected, bool(distinct))
+        head = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(keys)}{text}"
+        if order and not top and not node.args.get("limit") and not node.args.get("offset"):
+            raise SqlError(
+                1033,
+                "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common table "
+                "expressions, unless TOP, OFFSET or FOR XML is also specified.",
+            )
+        self.assignments = selected.assignments or self.assignments
+        single = (not node.args.get("group") and bool(scope.groups == [])) or _is_one(node.args.get("limit"))
+        return Block(self._limited(node, head, keys, text, order, columns, scope), columns, single)
+
+    def _group(self, node: Any, scope: Scope) -> str:
+        group = node.args.get("group")
+        if group is None:
+            parts = (*node.expressions, node.args.get("having"), node.args.get("order"))
+            if any(part is not None and contains_aggregate(part) for part in parts):
+                scope.groups = []
+            return ""
+        for unknown in ("rollup", "cube", "grouping_sets", "all", "totals"):
+            if group.args.get(unknown):
+                raise unsupported(f"GROUP BY {unknown.upper().replace('_', ' ')}")
+        typed = self.scalars(group.expressions, scope)
+        scope.groups = list(zip(group.expressions, typed, strict=True))
+        variable = [self.sortable(one) for one in typed if not isinstance(one, Constant)]
+        return f" GROUP BY {', '.join(variable)}" if variable else " GROUP BY NULL"
+
+    def _having(self, node: Any, scope: Scope) -> str:
+        having = node.args.get("having")
+        if having is None:
+            return ""
+        if scope.groups is None:
+            scope.groups = []
+        scope.clause = "HAVING clause"
+        condition = self.condition(having.this, scope)
+        return f"{'' if node.args.get('group') else ' GROUP BY NULL'} HAVING {condition}"
+
+    def _list(self, node: Any, scope: Scope, top: bool) -> _Selected:
+        scope.clause = "select list"
+        selected = _Selected([])
+        for entry in node.expressions:
+            if isinstance(entry, exp.EQ) and isinstance(entry.this, exp.Parameter):
+                self._assignment(entry, scope, selected, top)
+            elif isinstance(entry, exp.Star):
+                self._star((), scope, selected)
+            elif isinstance(entry, exp.Column) and isinstance(entry.this, exp.Star):
+                self._star(column_name(entry)[1], scope, selected)
+            else:
+                selected.items.append(self._item(entry, scope))
+        if selected.assignments and len(selected.assignments) != len(selected.items):
+            raise SqlError(
+                141,
+                "A SELECT statement that assigns a value to a variable must not be combined with data-retrieval operations.",
+                15,
+            )
+        if not selected.items:
+            raise syntax_error("FROM")
+        return selected
+
+    def _assignment(self, entry: Any, scope: Scope, selected: _Selected, top: bool) -> None:
+        if not top:
+            raise syntax_error("=")
+        target = self.names.variable(f"@{entry.this.name}")
+        value = convert.implicit(self.scalar(entry.expression, scope), target)
+        selected.assignments.append((fold(entry.this.name), len(selected.items)))
+        selected.items.append(_Item(value, ""))
+
+    def _star(self, qualifier: Sequence[str], scope: Scope, selected: _Selected) -> None:
+        sources = list(scope.matching(qualifier))
+        if not sources:
+            if qualifier:
+                raise SqlError(
+                    107,
+                    f"The column prefix '{'.'.join(qualifier)}' does not match with a table name or alias name used in the query.",
+                    15,
+                )
+            raise SqlError(263, "Must specify table to select from.")
+        for source in sources:
+            for column in source.relation.columns:
+                _, typed = (
+                    (scope, source.typed(column))
+                    if scope.groups is None
+                    else self._grouped_column(column, source, scope)
+                )
+                selected.items.append(_Item(typed, column.name, column))
+
+    def _grouped_column(self, column: RelationColumn, source: Source, scope: Scope) -> tuple[Scope, Typed]:
+        typed = source.typed(column)
+        if not any(typed.sql == group.sql for _, group in scope.groups or ()):
+            raise SqlError(
+                8120,
+                f"Column '{source.alias}.{column.name}' is invalid in the select list because it is not contained in either "
+                "an aggregate function or the GROUP BY clause.",
+            )
+        return scope, typed
+
+    def _item(self, entry: Any, scope: Scope) -> _Item:
+        if isinstance(entry, exp.Alias):
+            item = self._item(entry.this, scope)
+            return _Item(item.typed, identifier(entry.args["alias"]), item.source, True)
+        typed = self.scalar(entry, scope)
+        if isinstance(entry, exp.Column):
+            return _Item(typed, entry.name, _origin(entry, scope))
+        return _Item(typed, "")
+
+    def _order(self, node: Any, scope: Scope, selected: _Selected, distinct: bool) -> str:
+        order = node.args.get("order")
+        if order is None:
+            return ""
+        scope.clause = "ORDER BY clause"
+        parts = []
+        for ordered in order.expressions:
+            text = self._order_item(ordered.this, scope, selected, distinct)
+            parts.append(f"{text} DESC" if ordered.args.get("desc") else text)
+        return f" ORDER BY {', '.join(parts)}"
+
+    def _order_item(self, node: Any, scope: Scope, selected: _Selected, distinct: bool) -> str:
+        place = position(node, [item.name for item in selected.items], [item.explicit for item in selected.items])
+        if place is not None:
+            item = selected.items[place]
+            return self.sortable(Typed(f"k{place + 1}", item.typed.type))
+        typed = self.scalar(node, scope)
+        for place, item in enumerate(selected.items):
+            if item.typed.sql == typed.sql:
+                return self.sortable(Typed(f"k{place + 1}", typed.type))
+        if distinct:
+            raise SqlError(145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", 15)
+        return self.sortable(typed)
+
+    def _limited(
+        self,
+        node: Any,
+        head: str,
+        keys: Sequence[str],
+        text: str,
+        order: str,
+        columns: Sequence[RelationColumn],
+        scope: Scope,
+    ) -> str:
+        """Apply TOP, WITH TIES, PERCENT, OFFSET and FETCH."""
+        limit, offset = node.args.get("limit"), node.args.get("offset")
+        outside = scope.inner()
+        if limit is None and offset is None:
+            return head + order
+        count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit and limit.expression
+        if offset is not None or isinstance(limit, exp.Fetch):
+            if not order:
+                raise syntax_error("OFFSET")
+            rows = self._count(count, outside) if count is not None else "-1"
+            skip = self._count(offset.expression, outside) if offset is not None else "0"
+            return f"{head}{order} LIMIT {rows} OFFSET {skip}"
+        options = limit.args.get("limit_options")
+        percent, ties = (bool(options and options.args.get(key)) for key in ("percent", "with_ties"))
+        rows = self._share(count, f"{head}", outside) if percent else self._count(count, outside)
+        if not ties:
+            return f"{head}{order} LIMIT {rows}"
+        if not order:
+            raise SqlError(
+                1062, "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.", 15
+            )
+        names = ", ".join(column.sql for column in columns)
+        rank = f"SELECT {names}, rank() OVER ({order.strip()}) AS tie FROM ({head})"
+        return f"SELECT {names} FROM ({rank}) WHERE tie <= {rows} ORDER BY tie"
+
+    def _count(self, node: Any, scope: Scope) -> str:
+        typed = convert.implicit(self.scalar(node, scope), BIGINT)
+        if isinstance(typed, Constant):
+            if not isinstance(typed.value, int) or typed.value < 0:
+                raise SqlError(
+                    1060,
+                    "The number of rows provided for a TOP or FETCH clauses row count parameter must be an integer.",
+                    15,
+                )
+            return typed.sql
+        return f"max(0, {typed.sql})"
+
+    def _share(self, node: Any, head: str, scope: Scope) -> str:
+        typed = convert.implicit(self.scalar(node, scope), FLOAT)
+        return f"(SELECT ceil(count(*) * {typed.sql} / 100.0) FROM ({head}))"
+
+    # ---- set operations and VALUES ------------------------------------------------------------------------------
+
+    def _set_operation(self, node: Any, scope: Scope, top: bool) -> Block:
+        left, right = self.query(node.this, scope), self.query(node.expression, scope)
+        if len(left.columns) != len(right.columns):
+            raise _unequal_lists()
+        operation = _OPERATIONS[type(node)]
+        if not node.args.get("distinct"):
+            if operation != "UNION":
+                raise syntax_error("ALL")
+            operation += " ALL"
+        columns = []
+        sides: tuple[list[str], list[str]] = ([], [])
+        for place, (a, b) in enumerate(zip(left.columns, right.columns, strict=True), start=1):
+            values, target = self.unified([Typed(a.sql, a.type), Typed(b.sql, b.type)])
+            columns.append(RelationColumn(a.name, f"k{place}", target, a.nullable or b.nullable))
+            for side, value in zip(sides, values, strict=True):
+                text = value.sql if operation == "UNION ALL" else self.sortable(Typed(value.sql, target))
+                side.append(f"{text} AS k{place}")
+        sql = " ".join((_projected(left, sides[0]), operation, _projected(right, sides[1])))
+        return Block(self._set_order(node, sql, columns, scope, top), tuple(columns))
+
+    def _set_order(self, node: Any, sql: str, columns: Sequence[RelationColumn], scope: Scope, top: bool) -> str:
+        order, limit, offset = (node.args.get(key) for key in ("order", "limit", "offset"))
+        if order is None:
+            return sql
+        parts = []
+        for ordered in order.expressions:
+            place = position(ordered.this, [column.name for column in columns], [True] * len(columns))
+            if place is None:
+                raise SqlError(
+                    104,
+                    "ORDER BY items must appear in the select list if the statement contains a UNION, INTERSECT or EXCEPT operator.",
+                    15,
+                )
+            text = self.sortable(Typed(columns[place].sql, columns[place].type))
+            parts.append(f"{text} DESC" if ordered.args.get("desc") else text)
+        names = ", ".join(column.sql for column in columns)
+        text = f"SELECT {names} FROM ({sql}) ORDER BY {', '.join(parts)}"
+        if offset is None and limit is None:
+            if not top:
+                raise SqlError(
+                    1033,
+                    "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common table expressions, unless TOP, OFFSET or FOR XML is also specified.",
+                )
+            return text
+        count = limit.args.get("count") if isinstance(limit, exp.Fetch) else None
+        rows = self._count(count, scope.inner()) if count is not None else "-1"
+        return (
+            f"{text} LIMIT {rows} OFFSET {self._count(offset.expression, scope.inner()) if offset is not None else '0'}"
+        )
+
+    def values(self, node: Any, scope: Scope) -> Block:
+        """VALUES (…), (…) as a query."""
+        rows = [self.scalars(getattr(row, "expressions", None) or [row], scope) for row in node.expressions]
+        width = len(rows[0])
+        if any(len(row) != width for row in rows):
+            raise SqlError(
+                10709, "The number of columns for each row in a table value constructor must be the same.", 15
+            )
+        types = [common([row[place] for row in rows]) for place in range(width)]
+        texts = (
+            "(" + ", ".join(convert.implicit(value, target).sql for value, target in zip(row, types, strict=True)) + ")"
+            for row in rows
+        )
+        columns = tuple(
+            RelationColumn("", f"k{place}", target, any(row[place - 1].nullable for row in rows))
+            for place, target in enumerate(types, start=1)
+        )
+        keys = ", ".join(f"column{place} AS k{place}" for place in range(1, width + 1))
+        return Block(f"SELECT {keys} FROM (VALUES {', '.join(texts)})", columns, len(rows) == 1)
+
+
+def named(columns: Sequence[RelationColumn], labels: Sequence[str], alias: str) -> tuple[RelationColumn, ...]:
+    """Columns of a derived table under the names of its column list.
+
+    Raises:
+        SqlError: 8155 without a name, 8158 and 8159 for a list of another length, 8156 for a name given twice.
+    """
+    if labels:
+        if len(labels) < len(columns):
+            raise SqlError(8158, f"'{alias}' has more columns than were specified in the column list.")
+        if len(labels) > len(columns):
+            raise SqlError(8159, f"'{alias}' has fewer columns than were specified in the column list.")
+        columns = [replace(column, name=label) for column, label in zip(columns, labels, strict=True)]
+    seen: set[str] = set()
+    for place, column in enumerate(columns, start=1):
+        if not column.name:
+            raise SqlError(8155, f"No column name was specified for column {place} of '{alias}'.")
+        if fold(column.name) in seen:
+            raise SqlError(8156, f"The column '{column.name}' was specified multiple times for '{alias}'.")
+        seen.add(fold(column.name))
+    return tuple(columns)
+
+
+def position(node: Any, names: Sequence[str], explicit: Sequence[bool]) -> int | None:
+    """The place in the select list that an ORDER BY item means, or None when it is an expression.
+
+    Raises:
+        SqlError: 108 for a position out of range, 209 for an ambiguous name.
+    """
+    if isinstance(node, exp.Literal) and not node.is_string:
+        place = int(node.this) if str(node.this).isdigit() else 0
+        if not 1 <= place <= len(names):
+            raise SqlError(
+                108,
+                f"The ORDER BY position number {node.this} is out of range of the number of items in the select list.",
+                15,
+            )
+        return place - 1
+    if not isinstance(node, exp.Column) or column_name(node)[1]:
+        return None
+    wanted = fold(node.name)
+    found = [place for place, name in enumerate(names) if name and fold(name) == wanted]
+    if len(found) > 1 and any(explicit[place] for place in found):
+        raise SqlError(209, f"Ambiguous column name '{node.name}'.")
+    return found[0] if found else None
+
+
+def _origin(entry: Any, scope: Scope) -> RelationColumn | None:
+    name, qualifier = column_name(entry)
+    for source in scope.matching(qualifier):
+        for column in source.relation.columns:
+            if fold(column.name) == fold(name):
+                return column
+    return None
+
+
+def _mentions(node: Any, name: str) -> bool:
+    return any(fold(table.name) == fold(name) and not table.args.get("db") for table in node.find_all(exp.Table))
+
+
+def _projected(block: Block, keys: Sequence[str]) -> str:
+    names = [f"{column.sql} AS {column.sql}" for column in block.columns]
+    if (
+        list(keys) == names
+        and " ORDER BY " not in block.sql
+        and " LIMIT " not in block.sql
+        and not _compound(block.sql)
+    ):
+        return block.sql
+    return f"SELECT {', '.join(keys)} FROM ({block.sql})"
+
+
+def _compound(sql: str) -> bool:
+    return any(word in sql for word in (" UNION ", " EXCEPT ", " INTERSECT "))
+
+
+def _bare(sql: str) -> str:
+    return f"SELECT * FROM ({sql})"
+
+
+def _is_one(limit: Any) -> bool:
+    count = limit.expression if isinstance(limit, exp.Limit) else None
+    return isinstance(count, exp.Literal) and count.this == "1" and not limit.args.get("limit_options")
+
+
+def _unequal_lists() -> SqlError:
+    return SqlError(
+        205,
+        "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of expressions in their target lists.",
+    )
+
+
+def compile_query(tree: Any, names: Names, scope: Scope | None = None) -> Query:
+    """Compile a query tree of `parse.parse_select`.
+
+    Args:
+        tree: left unchanged.
+        names: what names mean.
+        scope: a scope whose CTEs and sources the query may use; for DML.
+
+    Raises:
+        SqlError: SQL Server's numbers for wrong names, types and forms; 40510 for what is not supported.
+    """
+    scope = scope or Scope(used=Used())
+    queries = Queries(names)
+    block = queries.query(tree, scope, top=True)
+    into = _into(tree)
+    if into and any(not column.name for column in block.columns):
+        place = next(i for i, column in enumerate(block.columns, start=1) if not column.name)
+        raise SqlError(
+            1038,
+            f"An object or column name is missing or empty. For SELECT INTO statements, verify each column has a name (column {place}).",
+        )
+    return Query(
+        block.sql,
+        [
+            ResultColumn(column.name, column.type, column.nullable, column.identity, column.computed)
+            for column in block.columns
+        ],
+        scope.used.relations, scope.used.variables, queries.assignments, scope.used.hints, into,
+    )  # fmt: skip
+
+
+def bind_ctes(with_: Any, names: Names, scope: Scope) -> None:
+    """Make the common table expressions of a WITH known in a scope; for DML statements that begin with WITH."""
+    Queries(names).bind(with_, scope)
+
+
+def _into(tree: Any) -> tuple[str, ...] | None:
+    into = tree.args.get("into")
+    if into is None:
+        return None
+    table = into.this
+    parts = (table.args.get("catalog"), table.args.get("db"), table.this)
+    return tuple(identifier(part) for part in parts if part is not None)
+
+
+__all__ = ["Block", "Queries", "bind_ctes", "compile_query", "invalid_column", "named"]

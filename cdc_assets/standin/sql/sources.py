@@ -1,0 +1,308 @@
+"""FROM: tables, derived tables, joins, APPLY, table-valued functions, hints.
+
+SQLite has no lateral join, but its `json_each` table function may refer to sources on its
+left. A correlated APPLY therefore runs as `json_each((SELECT tsql_rows(…) FROM (query)))`: the aggregate packs the rows
+of the query for the current left row into one JSON text, and columns are unpacked on use.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlglot import exp
+
+from cdc_assets.standin.catalog import fold
+from cdc_assets.standin.contract import Relation, SessionContext
+from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
+from cdc_assets.standin.sql.expressions import dotted, identifier
+from cdc_assets.standin.sql.functions.tables import TABLE_FUNCTIONS
+from cdc_assets.standin.sql.runtime import Kernel, builder, call, specification
+from cdc_assets.standin.sql.scope import Scope, Source
+from cdc_assets.standin.sqltypes import Value
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.sql.query import Queries
+
+HINTS: Final = frozenset(
+    {
+        "NOLOCK", "READUNCOMMITTED", "UPDLOCK", "REPEATABLEREAD", "SERIALIZABLE", "READCOMMITTED", "READCOMMITTEDLOCK", "TABLOCK",
+        "TABLOCKX", "PAGLOCK", "ROWLOCK", "NOWAIT", "READPAST", "XLOCK", "SNAPSHOT", "NOEXPAND", "HOLDLOCK", "FORCESEEK", "FORCESCAN",
+        "INDEX", "KEEPIDENTITY", "KEEPDEFAULTS", "IGNORE_CONSTRAINTS", "IGNORE_TRIGGERS",
+    }
+)  # fmt: skip
+
+
+class Sources:
+    """Compiles FROM clauses for a query compiler."""
+
+    def __init__(self, queries: "Queries") -> None:
+        self.queries = queries
+
+    def compile(self, from_: Any, joins: Sequence[Any], scope: Scope) -> str:
+        """SQLite text from ` FROM` on; sources are added to the scope. Empty without FROM."""
+        if from_ is None:
+            return ""
+        text = self._source(from_.this, scope)
+        for join in joins:
+            text += self._join(join, scope)
+        return f" FROM {text}"
+
+    def _join(self, join: Any, scope: Scope) -> str:
+        if isinstance(join.this, exp.Lateral):
+            return self._apply(join.this, scope)
+        side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
+        if kind not in ("", "INNER", "OUTER", "CROSS") or join.args.get("using") or join.args.get("method"):
+            raise syntax_error(kind or "USING")
+        before = len(scope.sources)
+        table = self._source(join.this, scope)
+        on = join.args.get("on")
+        if on is None:
+            if side or kind == "INNER":
+                raise syntax_error("JOIN")
+            return f" CROSS JOIN {table}" if kind == "CROSS" else f", {table}"
+        condition = self.queries.condition(on, scope)
+        if side in ("LEFT", "FULL"):
+            scope.sources[before:] = [replace(source, outer=True) for source in scope.sources[before:]]
+        if side in ("RIGHT", "FULL"):
+            scope.sources[:before] = [replace(source, outer=True) for source in scope.sources[:before]]
+        return f" {side + ' ' if side else ''}JOIN {table} ON {condition}"
+
+    def _source(self, node: Any, scope: Scope) -> str:
+        if isinstance(node, exp.Table):
+            return self._table(node, scope)
+        if isinstance(node, exp.Subquery):
+            return self._derived(node, scope)
+        if isinstance(node, exp.Values):
+            return self._place(self._values(node, scope), node, scope)
+        raise unsupported(f"{type(node).__name__} in FROM")
+
+    def _derived(self, node: Any, scope: Scope) -> str:
+        inner = node.this
+        if isinstance(inner, exp.Table):  # (a JOIN b ON …)
+            text = self._source(inner, scope)
+            for join in node.args.get("joins") or ():
+                text += self._join(join, scope)
+            return f"({text})"
+        for unknown in ("pivots", "sample"):
+            if node.args.get(unknown):
+                raise unsupported(unknown.upper().rstrip("S"))
+        return self._place(self._subquery(node, scope), node, scope)
+
+    def _subquery(self, node: Any, scope: Scope) -> Relation:
+        """A derived table; it sees the scopes around the query, not its neighbours."""
+        from cdc_assets.standin.sql.query import named
+
+        around = scope.outer or scope
+        around = replace(around, ctes=scope.ctes)
+        alias, labels = _alias(node)
+        if not alias:
+            raise syntax_error(")")
+        inner = node.this
+        block = (
+            self.queries.values(inner, around) if isinstance(inner, exp.Values) else self.queries.query(inner, around)
+        )
+        return Relation(f"({block.sql})", named(block.columns, labels, alias))
+
+    def _values(self, node: Any, scope: Scope) -> Relation:
+        from cdc_assets.standin.sql.query import named
+
+        alias, labels = _alias(node)
+        block = self.queries.values(node, scope.outer or scope)
+        return Relation(f"({block.sql})", named(block.columns, labels, alias))
+
+    def _table(self, node: Any, scope: Scope) -> str:
+        for unknown in ("pivots", "sample", "version", "partition", "ordinality"):
+            if node.args.get(unknown):
+                raise unsupported(
+                    {"pivots": "PIVOT", "sample": "TABLESAMPLE", "version": "FOR SYSTEM_TIME"}.get(unknown, unknown)
+                )
+        relation = self.relation(node, scope)
+        text = self._place(relation, node, scope)
+        joins = node.args.get("joins")
+        if joins:
+            for join in joins:
+                text += self._join(join, scope)
+            return f"({text})"
+        return text
+
+    def relation(self, node: Any, scope: Scope) -> Relation:
+        """What a table node stands for: table, view, table variable, CTE or function call; notes it and its hints."""
+        if isinstance(node.this, exp.Anonymous):
+            return self._function(table_parts(node), node.this.expressions, scope)
+        parts = table_parts(node)
+        cte = scope.cte(parts[0]) if len(parts) == 1 else None
+        if cte is not None:
+            return cte
+        relation = self.queries.names.relation(parts)
+        scope.used.relation(relation)
+        hints = hint_names(node)
+        if hints:
+            scope.used.hints.append((relation, hints))
+        return relation
+
+    def _function(self, parts: tuple[str, ...], arguments: Sequence[Any], scope: Scope) -> Relation:
+        around = scope.outer or scope
+        values = self.queries.scalars(arguments, around)
+        own = TABLE_FUNCTIONS.get(parts[-1].upper()) if len(parts) == 1 else None
+        if own is not None:
+            return own(values)
+        relation = self.queries.names.function_relation(parts, values)
+        scope.used.relation(relation)
+        return relation
+
+    def _place(self, relation: Relation, node: Any, scope: Scope) -> str:
+        """Add a relation to the scope under its alias; returns its SQLite text."""
+        alias, labels = _alias(node)
+        parts: tuple[str, ...] = ()
+        if isinstance(node, exp.Table):
+            parts = table_parts(node)
+            if labels:
+                relation = _relabelled(relation, labels, alias)
+            if not alias:
+                alias = parts[-1]
+        name = scope.used.name("s")
+        self._add(scope, Source(alias, relation, name, () if _alias(node)[0] else tuple(map(fold, parts))))
+        return f"{relation.sql} AS {name}"
+
+    def _add(self, scope: Scope, source: Source) -> None:
+        if any(fold(source.alias) == fold(known.alias) and source.parts == known.parts for known in scope.sources):
+            raise SqlError(1011, f"The correlation name '{source.alias}' is specified multiple times in a FROM clause.")
+        scope.sources.append(source)
+
+    def _apply(self, lateral: Any, scope: Scope) -> str:
+        """CROSS APPLY and OUTER APPLY."""
+        outer = not lateral.args.get("cross_apply")
+        alias, labels = _alias(lateral)
+        around = replace(scope, correlated=False)
+        relation = self._lateral_relation(lateral.this, around, alias, labels)
+        name = scope.used.name("s")
+        join = "LEFT JOIN" if outer else "JOIN"
+        if not _refers(relation.sql, scope):
+            self._add(scope, Source(alias, relation, name, (), outer))
+            return f" {join} {relation.sql} AS {name} ON 1"
+        keys = ", ".join(column.sql for column in relation.columns)
+        columns = tuple(
+            replace(column, sql=call(specification("cell", str(place)), [f"{name}.value"]))
+            for place, column in enumerate(relation.columns)
+        )
+        self._add(scope, Source(alias, Relation(name, columns), "", (), outer))
+        return f" {join} json_each((SELECT tsql_rows({keys}) FROM {relation.sql})) AS {name} ON 1"
+
+    def _lateral_relation(self, node: Any, around: Scope, alias: str, labels: Sequence[str]) -> Relation:
+        from cdc_assets.standin.sql.query import named
+
+        if isinstance(node, (exp.Subquery, exp.Values)):
+            inner = node.this if isinstance(node, exp.Subquery) else node
+            block = (
+                self.queries.values(inner, around)
+                if isinstance(inner, exp.Values)
+                else self.queries.query(inner, around)
+            )
+            return Relation(f"({block.sql})", named(block.columns, labels, alias))
+        parts = dotted(node)
+        call_node = parts[-1]
+        if not isinstance(call_node, exp.Anonymous):
+            raise unsupported("this form of APPLY")
+        function = str(call_node.this if isinstance(call_node.this, str) else call_node.this.name)
+        names = (*(part.name for part in parts[:-1]), function)
+        inside = around.inner()
+        relation = self._function(names, call_node.expressions, inside)
+        return _relabelled(relation, labels, alias) if labels else relation
+
+
+def _refers(sql: str, scope: Scope) -> bool:
+    """Whether SQLite text mentions a source of the scope."""
+    return any(
+        (source.qualifier and f"{source.qualifier}." in sql)
+        or (not source.qualifier and f"{source.relation.sql}.value" in sql)
+        for source in scope.sources
+    )
+
+
+def _relabelled(relation: Relation, labels: Sequence[str], alias: str) -> Relation:
+    from cdc_assets.standin.sql.query import named
+
+    return replace(relation, columns=named(relation.columns, labels, alias))
+
+
+def _alias(node: Any) -> tuple[str, list[str]]:
+    alias = node.args.get("alias")
+    if alias is None:
+        return "", []
+    if not isinstance(alias, exp.TableAlias):
+        return identifier(alias), []
+    name = identifier(alias.this) if alias.this is not None else ""
+    return name, [identifier(column) for column in alias.args.get("columns") or ()]
+
+
+def table_parts(node: Any) -> tuple[str, ...]:
+    """The parts of a table's name as written: `#t` and `@t` with their marks; empty for a default schema."""
+    this = node.this
+    if isinstance(this, exp.Parameter):
+        return (f"@{this.name}",)
+    if isinstance(this, exp.Anonymous):
+        last = this.this if isinstance(this.this, str) else this.this.name
+    elif isinstance(this, exp.Dot):
+        return tuple(
+            identifier(part) for part in (*(node.args.get(k) for k in ("catalog", "db")), *dotted(this)) if part
+        )
+    else:
+        last = identifier(this)
+    outer = [node.args.get(key) for key in ("catalog", "db")]
+    if outer[0] is None and outer[1] is None:
+        return (last,)
+    prefix = [
+        identifier(part) if part is not None else "" for part in outer if part is not None or outer[0] is not None
+    ]
+    return (*prefix, last)
+
+
+def hint_names(node: Any) -> frozenset[str]:
+    """Table hints in upper case.
+
+    Raises:
+        SqlError: 321 for a word that is no hint.
+    """
+    names: set[str] = set()
+    for hint in node.args.get("hints") or ():
+        for word in getattr(hint, "expressions", None) or [hint]:
+            names.add(str(word.name).upper())
+    unknown = names - HINTS
+    if unknown:
+        raise SqlError(321, f'"{sorted(unknown)[0]}" is not a recognized table hints option.', 15)
+    return frozenset(names)
+
+
+# ---- rows of a correlated APPLY as JSON ------------------------------------------------------------------------
+
+
+class RowsAggregate:
+    """Packs rows into a JSON array of texts, one per row."""
+
+    def __init__(self) -> None:
+        self.rows: list[str] = []
+
+    def step(self, *values: Value) -> None:
+        """Add a row."""
+        self.rows.append(json.dumps([{"b": value.hex()} if isinstance(value, bytes) else value for value in values]))
+
+    def finalize(self) -> str:
+        """The JSON text."""
+        return json.dumps(self.rows)
+
+
+@lru_cache(maxsize=256)
+def _row(text: str) -> tuple[Value, ...]:
+    return tuple(bytes.fromhex(value["b"]) if isinstance(value, dict) else value for value in json.loads(text))
+
+
+@builder("cell")
+def _build_cell(arguments: Sequence[str]) -> Kernel:
+    place = int(arguments[0])
+
+    def run(_: SessionContext, text: str | None) -> Value:
+        return None if text is None else _row(text)[place]
+
+    return run

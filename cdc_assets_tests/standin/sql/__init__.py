@@ -1,0 +1,1 @@
+"""Tests of the T-SQL compiler on real SQLite."""
