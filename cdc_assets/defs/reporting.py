@@ -1,4 +1,4 @@
-"""Progress of a loop as few, full materializations.
+"""Progress of a run as few, full materializations.
 
 An event costs 25 to 45 ms of run storage and is never pruned, while a loop may
 finish several windows a second. So windows are added up per table, and a table
@@ -7,7 +7,6 @@ that did not change is not reported at all.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -16,8 +15,9 @@ import dagster as dg
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.streaming.progress import Progress, TableProgress
 
-OPERATION_NAMES = {
+OPERATIONS = {
     "r": "reads",
     "c": "creates",
     "u": "updates",
@@ -25,73 +25,64 @@ OPERATION_NAMES = {
     "t": "truncates",
     "tombstone": "tombstones",
 }
-"""Envelope `op` → how the metadata names it."""
+"""Envelope `op` → how metadata names it (`rows_creates`)."""
 
 
 @dataclass(slots=True)
-class TableProgress:
-    """What happened to one table since it was last reported.
-
-    Args:
-        rows: events by envelope operation.
-        from_lsn: everything at or before was there before.
-        to_lsn: the table is complete up to here.
-        committed: server time of the newest change.
-    """
+class Sum:
+    """What happened to one table since it was last reported."""
 
     rows: Counter[str] = field(default_factory=Counter)
+    size: int = 0
     from_lsn: Lsn | None = None
     to_lsn: Lsn | None = None
     committed: datetime | None = None
+    windows: int = 0
 
-    def add(
-        self, rows: Mapping[str, int], from_lsn: Lsn | None, to_lsn: Lsn | None, committed: datetime | None
-    ) -> None:
-        """Add one window."""
-        self.rows.update(rows)
-        self.from_lsn = self.from_lsn or from_lsn
-        self.to_lsn = to_lsn or self.to_lsn
-        self.committed = committed or self.committed
+    def add(self, part: TableProgress) -> None:
+        """Add one window or round."""
+        self.rows.update(part.rows)
+        self.size += part.size
+        self.from_lsn = part.from_lsn if self.windows == 0 else self.from_lsn
+        self.to_lsn = part.to_lsn
+        self.committed = part.committed or self.committed
+        self.windows += 1
 
-    def metadata(self, now: datetime) -> dict[str, Any]:
-        """As the asset page shows it; numbers stay numbers so that the page plots them."""
-        facts: dict[str, Any] = {
-            f"rows_{OPERATION_NAMES.get(op, op)}": count for op, count in sorted(self.rows.items())
-        }
-        facts["rows"] = sum(self.rows.values())
-        if self.from_lsn:
-            facts["from_lsn"] = str(self.from_lsn)
-        if self.to_lsn:
-            facts["to_lsn"] = str(self.to_lsn)
+    def metadata(self, lag_s: float | None) -> dict[str, Any]:
+        """As the asset page shows it; numbers stay numbers, so that the page plots them."""
+        facts: dict[str, Any] = {"rows": sum(self.rows.values()), "bytes": self.size, "windows": self.windows}
+        facts |= {f"rows_{OPERATIONS.get(op, op)}": count for op, count in sorted(self.rows.items())}
+        facts |= {name: str(lsn) for name, lsn in (("from_lsn", self.from_lsn), ("to_lsn", self.to_lsn)) if lsn}
         if self.committed:
-            facts["lag_seconds"] = max(0.0, (now - self.committed).total_seconds())
             facts["last_commit"] = dg.MetadataValue.timestamp(self.committed)
-        return facts
+        return facts if lag_s is None else facts | {"lag_seconds": round(lag_s, 3)}
 
 
-class Progress:
-    """Adds up windows per table and hands out what is due for a report.
+class Tally:
+    """Adds up progress per table and hands out what is due for a report.
 
     Args:
         every_s: least seconds between two reports.
-        now: when the loop started.
+        now: seconds on any clock that only goes forward.
     """
 
-    def __init__(self, every_s: float, now: datetime) -> None:
-        self._every_s = every_s
-        self._last = now
-        self._tables: dict[TableId, TableProgress] = {}
+    def __init__(self, every_s: float, now: float) -> None:
+        self._every_s, self._reported = every_s, now
+        self._tables: dict[TableId, Sum] = {}
+        self.lag_s: float | None = None
 
-    def of(self, table: TableId) -> TableProgress:
-        """The table's sum; made if there is none."""
-        return self._tables.setdefault(table, TableProgress())
+    def add(self, progress: Progress) -> None:
+        """Add a window or round."""
+        self.lag_s = progress.lag_s
+        for table, part in progress.tables.items():
+            self._tables.setdefault(table, Sum()).add(part)
 
-    def due(self, now: datetime) -> dict[TableId, TableProgress]:
-        """Everything added since the last report, if it is time for the next; else nothing."""
-        return self.drain(now) if (now - self._last).total_seconds() >= self._every_s else {}
+    def due(self, now: float) -> dict[TableId, Sum]:
+        """What was added since the last report, if it is time for the next; else nothing."""
+        return self.drain(now) if now - self._reported >= self._every_s else {}
 
-    def drain(self, now: datetime) -> dict[TableId, TableProgress]:
-        """Everything added since the last report."""
-        self._last = now
+    def drain(self, now: float) -> dict[TableId, Sum]:
+        """What was added since the last report."""
+        self._reported = now
         tables, self._tables = self._tables, {}
         return tables

@@ -1,0 +1,107 @@
+"""One capture as a Dagster resource: its configuration file and the adapters that serve it."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_assets.config.load import configuration_files, load_config
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.defs.glance import Glance
+from cdc_assets.errors import InvariantError
+from cdc_assets.streaming.capture import Capture
+from resources.bulk import MssqlBulkSource
+from resources.clock import SystemClock
+from resources.spark import SparkResource
+from resources.sqlserver_source import SqlServerSource
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+CONFIGURATION_VARIABLE = "CDC_CONFIG"
+"""Names a configuration file, or a folder with one file per capture."""
+DEFAULT_CONFIGURATION = "captures"
+_QUICK_LOGIN_S, _QUICK_QUERY_S = 5, 20
+"""Seconds that loading the code location or a sensor tick may wait for a login, for an answer."""
+
+
+def configured_captures() -> list[Path]:
+    """The configuration files of all captures: those of `CDC_CONFIG`, or of the folder `captures`.
+
+    Raises:
+        ConfigurationError: the place is missing or holds no configuration file.
+    """
+    return configuration_files(Path(os.environ.get(CONFIGURATION_VARIABLE) or DEFAULT_CONFIGURATION))
+
+
+class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hands out itself
+    """Opens a capture for one run, with Spark as the runner of its tasks.
+
+    Holds the place of the configuration and not its content, so that no secret reaches Dagster's pages.
+    """
+
+    config_file: str = Field(description="Debezium connector properties: JSON, properties or YAML.")
+    spark: dg.ResourceDependency[SparkResource]
+
+    def config(self) -> CaptureConfig:
+        """The settings, read now.
+
+        Raises:
+            ConfigurationError: the file cannot be read, or something in it is wrong.
+        """
+        return load_config(self.config_file)
+
+    @contextmanager
+    def open(self, run_id: str, idle_timeout_s: float | None = None) -> Iterator[Capture]:
+        """The facade, closed at the end of the block. No JVM is started until there are rows to read.
+
+        Args:
+            run_id: goes into the context headers of events.
+            idle_timeout_s: instead of the configured one, if given.
+        """
+        config = self.config()
+        if idle_timeout_s is not None:
+            config = replace(config, streaming=replace(config.streaming, idle_timeout_s=idle_timeout_s))
+        connection, snapshot = config.connection, config.snapshot
+        bulk = MssqlBulkSource(connection, config.streaming.fetch_size, snapshot.isolation)
+        with SqlServerSource(connection, config.streaming.agent_status_query) as source:
+            yield Capture(config, source, bulk, self.spark.runner(), SystemClock(), run_id)
+
+    @contextmanager
+    def glance(self) -> Iterator[Glance]:
+        """A look from outside, for sensors and checks; waits a few seconds at most."""
+        config = self.config()
+        with quick_source(config) as source:
+            yield Glance(config, source)
+
+
+def quick_source(config: CaptureConfig) -> SqlServerSource:
+    """The control plane with short time-outs, for code that must not hang: loading, sensors, checks."""
+    wait = min(config.connection.login_timeout_s, _QUICK_LOGIN_S)
+    connection = replace(config.connection, login_timeout_s=wait, query_timeout_s=_QUICK_QUERY_S)
+    return SqlServerSource(connection, config.streaming.agent_status_query)
+
+
+def discovered_tables(config: CaptureConfig) -> Sequence[TableSchema]:
+    """Structures of the captured tables, asked now.
+
+    Raises:
+        CdcError: the server cannot be asked, or no table matches the filters.
+    """
+    with quick_source(config) as source:
+        return Capture(config, source, MssqlBulkSource(config.connection), _NoRunner(), SystemClock()).discover()
+
+
+class _NoRunner:
+    """For a facade that only answers questions."""
+
+    parallelism = 1
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        raise InvariantError("No tasks can be run here. Next: report this.")

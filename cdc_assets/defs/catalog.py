@@ -1,0 +1,147 @@
+"""The names, keys and specs of all assets of one capture.
+
+Per captured table a source (external), a `snapshot` and a `changes` asset. The
+`changes` of a capture are one multi-asset: one run, one Spark application, one
+loop over the log for all tables; a selection of tables is a smaller loop. So
+are the `snapshot`s. Both share a pool of one with everything else that writes
+to the capture; the manifest's fence holds where a pool cannot (a dead host).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.defs.partitions import range_partitions
+from cdc_assets.defs.runs import CaptureRuns
+from cdc_assets.defs.translator import CdcTranslator, Role, word
+from cdc_assets.envelope.naming import topic_name
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What things of one capture are called in Dagster.
+
+    Args:
+        capture: the capture's name.
+    """
+
+    capture: str
+
+    @property
+    def resource(self) -> str:
+        """Key of its `CaptureResource`."""
+        return f"cdc_{word(self.capture)}"
+
+    @property
+    def pool(self) -> str:
+        """Pool that lets one run at a time write."""
+        return f"cdc_{word(self.capture)}"
+
+    @property
+    def snapshot(self) -> str:
+        """Job that reads tables as a whole."""
+        return f"{word(self.capture)}_snapshot"
+
+    @property
+    def snapshot_op(self) -> str:
+        """Its one step."""
+        return f"{word(self.capture)}_read_tables"
+
+    @property
+    def changes(self) -> str:
+        """Job that follows the log."""
+        return f"{word(self.capture)}_changes"
+
+    @property
+    def changes_op(self) -> str:
+        """Its one step."""
+        return f"{word(self.capture)}_follow_log"
+
+    @property
+    def sensor(self) -> str:
+        """Sensor that asks for the newest LSN."""
+        return f"{word(self.capture)}_lsn"
+
+    @property
+    def envelope_io(self) -> str:
+        """Key of the IO manager that loads and appends its topic tables."""
+        return f"{word(self.capture)}_envelope_io"
+
+    @property
+    def history_io(self) -> str:
+        """Key of the IO manager of its schema history."""
+        return f"{word(self.capture)}_schema_history_io"
+
+
+class CaptureCatalog:
+    """What one capture looks like in Dagster.
+
+    Args:
+        config: the capture's settings.
+        tables: the captured tables.
+        translator: how they look in Dagster.
+        problem: why the tables could not be asked for; empty if they could.
+    """
+
+    def __init__(
+        self, config: CaptureConfig, tables: Sequence[TableSchema], translator: CdcTranslator, problem: str = ""
+    ) -> None:
+        self.config, self.tables, self.translator, self.problem = config, tables, translator, problem
+        self.prefix = config.events.topic_prefix
+        self.names = Names(config.name)
+        self.partitions = range_partitions(config.snapshot.partitions)
+        self.windows_key = dg.AssetKey([self.prefix, "windows"])
+        self.history_key = dg.AssetKey([self.prefix, "schema_history"])
+
+    def key(self, table: TableId, role: Role) -> dg.AssetKey:
+        """An asset's key."""
+        return self.translator.asset_key(self.prefix, table, role)
+
+    def keys(self, role: Role) -> dict[dg.AssetKey, TableId]:
+        """Keys of one role and their tables."""
+        return {self.key(schema.table, role): schema.table for schema in self.tables}
+
+    def specs(self, role: Role, deps: Role | None) -> list[dg.AssetSpec]:
+        """Specs of one role for all tables."""
+        return [
+            self.translator.spec(
+                self.prefix, schema, role, self.uri(schema.table), [self.key(schema.table, deps)] if deps else []
+            )
+            for schema in self.tables
+        ]
+
+    def uri(self, table: TableId) -> str:
+        """Where the table's topic lies."""
+        return f"{self.config.lake.path.rstrip('/')}/{topic_name(table, self.config.events)}"
+
+    def system_specs(self) -> list[dg.AssetSpec]:
+        """Assets of the capture as a whole, written by the same loop."""
+        about = (
+            "The captured tables could not be asked for when this page was loaded, so the last known ones are shown: "
+        )
+        trouble = f"\n\n**{about}{self.problem}**" if self.problem else ""
+        texts = {
+            self.windows_key: "Which LSN intervals were planned and completed, and the state of each table." + trouble,
+            self.history_key: "Every structure that a captured table has had, recorded before the data that needs it.",
+        }
+        return [
+            dg.AssetSpec(
+                key,
+                description=text,
+                group_name=f"{word(self.prefix)}/system",
+                kinds={"delta"},
+                owners=["team:cdc"],
+                tags={"cdc/capture": word(self.prefix)},
+                skippable=True,
+            )
+            for key, text in texts.items()
+        ]
+
+    def runs(self) -> CaptureRuns:
+        """How runs of this capture are recognised."""
+        own = {*self.keys("snapshot"), *self.keys("changes"), self.windows_key, self.history_key}
+        return CaptureRuns(frozenset({self.names.snapshot, self.names.changes}), frozenset(own))

@@ -1,0 +1,90 @@
+"""The `changes` assets of a capture: one multi-asset, one loop."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.checks import continuity_result, continuity_spec
+from cdc_assets.defs.failures import RETRY, as_failures
+from cdc_assets.defs.session import Session
+
+_LOOK_EVERY_S = 1.0
+"""Seconds between two looks for a waiting snapshot."""
+
+
+class StreamConfig(dg.Config):
+    """How long a run follows the log; what is left out is taken from the capture's configuration."""
+
+    idle_timeout_s: float | None = Field(default=None, description="End after so long without a change; 0 never.")
+    max_duration_s: float | None = Field(default=None, description="End after so long, at a window's border; 0 never.")
+    report_every_s: float = Field(default=10.0, description="Least time between two materializations of a table.")
+
+
+def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
+    """The multi-asset. A selection catches up for all tables alike, since the log is read once for all of them."""
+    names = catalog.names
+
+    @dg.multi_asset(
+        name=names.changes_op,
+        specs=[*catalog.specs("changes", deps="source"), *catalog.system_specs()],
+        check_specs=[continuity_spec(key) for key in catalog.keys("changes")],
+        can_subset=True,
+        pool=names.pool,
+        retry_policy=RETRY,
+        required_resource_keys={names.resource},
+    )
+    def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
+        resource: CaptureResource = getattr(context.resources, names.resource)
+        session = Session(catalog, "changes", context, config.report_every_s)
+        with as_failures(), resource.open(context.run_id, config.idle_timeout_s) as capture:
+            summary = capture.stream(
+                deadline=_deadline(catalog, config),
+                on_progress=session.on_progress,
+                should_yield=_snapshot_waits(catalog, context),
+            )
+            context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
+            yield from session.results()
+            states = {state.table: state for state in capture.state().tables.values()}
+        yield from _system_results(catalog, context, session.windows)
+        for check in context.selected_asset_check_keys:
+            table = catalog.keys("changes")[check.asset_key]
+            if table in states:
+                yield continuity_result(check.asset_key, states[table])
+
+    return changes
+
+
+def _deadline(catalog: CaptureCatalog, config: StreamConfig) -> datetime | None:
+    """When the loop ends at the next window's border."""
+    configured = catalog.config.streaming.max_duration_s
+    seconds = configured if config.max_duration_s is None else config.max_duration_s
+    return datetime.now(UTC) + timedelta(seconds=seconds) if seconds else None
+
+
+def _system_results(
+    catalog: CaptureCatalog, context: dg.AssetExecutionContext, windows: int
+) -> Iterator[dg.MaterializeResult[None]]:
+    """The capture's own tables grow with every window."""
+    for spec in catalog.system_specs():
+        if windows and spec.key in context.selected_asset_keys:
+            yield dg.MaterializeResult(asset_key=spec.key, metadata={"windows": windows})
+
+
+def _snapshot_waits(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> Callable[[], bool]:
+    """Whether a run that reads tables of this capture anew waits for the pool that this run holds."""
+    runs, looked = catalog.runs(), 0.0
+
+    def waits() -> bool:
+        nonlocal looked
+        if monotonic() - looked < _LOOK_EVERY_S:
+            return False
+        looked = monotonic()
+        return runs.waiting(context.instance, set(catalog.keys("snapshot")), {catalog.names.snapshot})
+
+    return waits

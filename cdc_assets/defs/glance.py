@@ -1,0 +1,99 @@
+"""What a sensor may know: one read of the manifest, one small query per database. No JVM, nothing is claimed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import Source
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.manifest import Manifest
+from cdc_assets.lake.state import CaptureState, TableState
+from cdc_assets.lake.topics import TopicTables
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """How far the clean-up job is from a table's unread changes.
+
+    Args:
+        table: which.
+        position: the lake is complete to here.
+        mark: the server keeps changes from here on.
+        hours: of changes between the two; None if their commit times are not known any more.
+    """
+
+    table: TableId
+    position: Lsn
+    mark: Lsn
+    hours: float | None
+
+    @property
+    def lost(self) -> bool:
+        """Whether changes behind the position may be gone."""
+        return self.mark > self.position.next()
+
+
+class Glance:
+    """Looks at a capture from outside.
+
+    Args:
+        config: the capture.
+        source: asked only by `fresh`.
+    """
+
+    def __init__(self, config: CaptureConfig, source: Source) -> None:
+        tables = TopicTables(Location.of(config.lake), config.name)
+        self.state: CaptureState = Manifest(tables, config.events.topic_prefix).read()
+        self._source = source
+
+    def waiting(self, tables: Sequence[TableId]) -> list[TableId]:
+        """Which of these tables have no state yet, or are in a snapshot that did not end."""
+        unfinished = {entry.table for run in self.state.snapshots.values() for entry in run.tables}
+        return [table for table in tables if table not in self.state.tables or table in unfinished]
+
+    def fresh(self) -> Mapping[str, Lsn]:
+        """Databases with something to read, and their newest captured transaction.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        found: dict[str, Lsn] = {}
+        for database in sorted({table.database for table in self.state.tables}):
+            watermark = self.state.watermark(database)
+            newest = self._source.max_transaction_lsn(database, watermark, 0) if watermark else None
+            if newest is not None:
+                found[database] = newest
+        pending = self.state.pending
+        if pending is not None and pending.kind == "stream":
+            found.setdefault(pending.database, pending.until)
+        return found
+
+    def headroom(self) -> list[Headroom]:
+        """Of every table that streams, sorted by table.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        streaming = [state for state in self.state.tables.values() if state.position is not None and state.instance]
+        rooms: list[Headroom] = []
+        for database in sorted({state.table.database for state in streaming}):
+            marks = self._source.low_water_marks(database)
+            own = [state for state in streaming if state.table.database == database and state.instance in marks]
+            rooms += self._rooms(database, own, marks)
+        return sorted(rooms, key=lambda room: room.table)
+
+    def _rooms(self, database: str, states: Sequence[TableState], marks: Mapping[str, Lsn]) -> list[Headroom]:
+        pairs = [(state.table, state.position, marks[state.instance or ""]) for state in states]
+        times = self._source.commit_times(database, sorted({lsn for _, *both in pairs for lsn in both if lsn}))
+        return [
+            Headroom(table, position, mark, _hours(times.get(mark), times.get(position)))
+            for table, position, mark in pairs
+            if position is not None
+        ]
+
+
+def _hours(start: datetime | None, end: datetime | None) -> float | None:
+    return (end - start).total_seconds() / 3600 if start and end else None

@@ -1,0 +1,119 @@
+"""One sensor per capture: asks for the newest LSN and starts a run when there is something to do.
+
+A tick is one small query per database and one read of the manifest; no JVM.
+The cursor plays no part in it: where the capture stands is in the lake.
+
+*Run keys.* `capture:epoch:LSN`, where the epoch is the run before (its id). A
+tick that is repeated asks for the same key and so for nothing; a run that died
+or gave way changes the epoch, so the same LSN can be asked for again.
+
+*After a failure.* A run whose process was killed is started again at once. A
+run that failed for a reason would fail again: the pause doubles with each
+failure in a row, up to `LONGEST_PAUSE`.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+from dagster import DagsterRunStatus
+
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.partitions import all_ranges
+from cdc_assets.defs.runs import FAILURE_REASON_TAG
+from cdc_assets.defs.snapshot import SnapshotConfig
+from cdc_assets.errors import CdcError
+
+FIRST_PAUSE = timedelta(seconds=15)
+LONGEST_PAUSE = timedelta(minutes=15)
+_LOOK_BACK = 10
+"""Failures in a row that are told apart."""
+_OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
+
+
+def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
+    """The sensor of one capture."""
+    names, runs = catalog.names, catalog.runs()
+
+    @dg.sensor(
+        name=names.sensor,
+        jobs=list(jobs),
+        minimum_interval_seconds=1,  # the daemon looks every 5 s; asking for 5 would give 5 to 10
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        required_resource_keys={names.resource},
+        description=(
+            "Asks the server for the newest captured LSN. Starts a snapshot for tables that have none, else a run "
+            "that follows the log if there is something new; never a second run for this capture."
+        ),
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if active := runs.active(context.instance):
+            return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is at work.")
+        records = runs.finished(context.instance, _LOOK_BACK)
+        ends = pause_ends(records)
+        if ends and ends > datetime.now(UTC):
+            return dg.SkipReason(f"The last run failed; the next starts after {ends:%H:%M:%S} UTC.")
+        resource: CaptureResource = getattr(context.resources, names.resource)
+        try:
+            return _request(catalog, resource, records)
+        except CdcError as error:
+            if error.retryable:
+                return dg.SkipReason(f"{type(error).__name__}: {error}")
+            raise
+
+    return sensor
+
+
+def _request(
+    catalog: CaptureCatalog, resource: CaptureResource, records: Sequence[dg.RunRecord]
+) -> dg.RunRequest | dg.SkipReason:
+    """What to do next for a capture at rest."""
+    capture = catalog.names.capture
+    with resource.glance() as glance:
+        waiting = glance.waiting([schema.table for schema in catalog.tables])
+        if waiting:
+            return dg.RunRequest(
+                run_key=run_key(capture, records, "snapshot"),
+                job_name=catalog.names.snapshot,
+                asset_selection=[catalog.key(table, "snapshot") for table in waiting],
+                run_config=dg.RunConfig(ops={catalog.names.snapshot_op: SnapshotConfig(due_only=True)}),
+                tags=dict(all_ranges(catalog.partitions)),
+            )
+        fresh = glance.fresh()
+    if not fresh:
+        return dg.SkipReason("Nothing new.")
+    newest = max(fresh.values())
+    return dg.RunRequest(
+        run_key=run_key(capture, records, newest),
+        job_name=catalog.names.changes,
+        tags={"cdc/lsn": str(newest)},
+    )
+
+
+def pause_ends(records: Sequence[dg.RunRecord]) -> datetime | None:
+    """When the next run may start after failures; None if it may start now."""
+    failures = failures_in_a_row(records)
+    ended = records[0].end_time if failures else None
+    if ended is None:
+        return None
+    pause: timedelta = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1))
+    return datetime.fromtimestamp(ended, UTC) + pause
+
+
+def failures_in_a_row(records: Sequence[dg.RunRecord]) -> int:
+    """How many of the newest runs failed for a reason of their own, without another end between them."""
+    count = 0
+    for record in records:
+        if record.dagster_run.status is not DagsterRunStatus.FAILURE:
+            break
+        count += record.dagster_run.tags.get(FAILURE_REASON_TAG) in _OWN_FAILURES
+    return count
+
+
+def run_key(capture: str, records: Sequence[dg.RunRecord], what: Lsn | str) -> str:
+    """See the module's head."""
+    epoch = records[0].dagster_run.run_id[:8] if records else "first"
+    return f"{capture}:{epoch}:{what}"

@@ -1,0 +1,66 @@
+"""What the bodies of the `snapshot` and `changes` assets have in common: from progress to events."""
+
+from collections.abc import Iterator
+from time import monotonic
+
+import dagster as dg
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.reporting import Tally
+from cdc_assets.defs.translator import Role
+from cdc_assets.streaming.progress import Progress
+
+Results = Iterator[dg.MaterializeResult[None]]
+
+
+class Session:
+    """Reports one run's progress.
+
+    Args:
+        catalog: of the capture.
+        role: which assets are written.
+        context: of the step.
+        every_s: least seconds between two materializations of a table.
+    """
+
+    def __init__(self, catalog: CaptureCatalog, role: Role, context: dg.AssetExecutionContext, every_s: float) -> None:
+        self._catalog, self._role, self._context = catalog, role, context
+        self._tally = Tally(every_s, monotonic())
+        self.windows = 0
+
+    def chosen(self) -> list[TableId]:
+        """Tables of the selected assets."""
+        keys = self._catalog.keys(self._role)
+        return [table for key, table in keys.items() if key in self._context.selected_asset_keys]
+
+    def on_progress(self, progress: Progress) -> None:
+        """A window or round is committed."""
+        self._tally.add(progress)
+        self.windows += 1
+        self._context.log.info(_line(progress))
+        for trouble in progress.troubled:
+            self._context.log.error(f"{trouble.table} stopped: {trouble.reason}")
+        for table, total in self._tally.due(monotonic()).items():
+            key = self._catalog.key(table, self._role)
+            self._context.log_event(dg.AssetMaterialization(key, metadata=total.metadata(self._tally.lag_s)))
+
+    def results(self) -> Results:
+        """The last report of the run, of tables that changed since the one before."""
+        for table, total in self._tally.drain(monotonic()).items():
+            key = self._catalog.key(table, self._role)
+            metadata = total.metadata(self._tally.lag_s)
+            if key in self._context.selected_asset_keys:
+                yield dg.MaterializeResult(asset_key=key, metadata=metadata)
+            else:  # a table that appeared after the code location was loaded
+                self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+
+
+def _line(progress: Progress) -> str:
+    rows = sum(sum(part.rows.values()) for part in progress.tables.values())
+    place = (
+        f"{progress.slices_done} of {progress.slices} slices"
+        if progress.kind == "snapshot"
+        else f"to {progress.to_lsn}"
+    )
+    return f"{progress.kind} {progress.window_id} of {progress.database}: {rows} events of {len(progress.tables)} tables, {place}"

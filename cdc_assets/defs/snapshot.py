@@ -1,0 +1,54 @@
+"""The `snapshot` assets of a capture: one multi-asset over key-range partitions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.failures import RETRY, as_failures
+from cdc_assets.defs.partitions import range_numbers
+from cdc_assets.defs.session import Session
+
+
+class SnapshotConfig(dg.Config):
+    """Which tables are read."""
+
+    due_only: bool = Field(
+        default=False, description="Only tables that `snapshot.mode` wants now; the sensor's choice."
+    )
+
+
+def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
+    """The multi-asset; a run covers the selected tables and key ranges, a backfill is one run."""
+    names = catalog.names
+
+    @dg.multi_asset(
+        name=names.snapshot_op,
+        specs=catalog.specs("snapshot", deps="source"),
+        partitions_def=catalog.partitions,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        can_subset=True,
+        pool=names.pool,
+        retry_policy=RETRY,
+        required_resource_keys={names.resource},
+    )
+    def snapshot(context: dg.AssetExecutionContext, config: SnapshotConfig) -> Iterator[Any]:
+        resource: CaptureResource = getattr(context.resources, names.resource)
+        session = Session(catalog, "snapshot", context, every_s=float("inf"))
+        with as_failures(), resource.open(context.run_id) as capture:
+            if config.due_only:
+                capture.snapshot(on_progress=session.on_progress)
+            else:
+                capture.snapshot(session.chosen(), _ranges(catalog, context), session.on_progress)
+        yield from session.results()
+
+    return snapshot
+
+
+def _ranges(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> tuple[int, ...] | None:
+    """Numbers of the chosen key ranges; None for all of them, which is a snapshot of the whole table."""
+    chosen = range_numbers(catalog.partitions, context.partition_keys)
+    return None if len(chosen) == len(catalog.partitions.get_partition_keys()) else chosen

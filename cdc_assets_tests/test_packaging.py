@@ -1,0 +1,88 @@
+"""What a wheel holds, what the code location file says, and that a foreign `resources` is refused."""
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Members of the wheel that the build back end makes of this tree."""
+    hatchling = pytest.importorskip("hatchling.builders.wheel", reason="the build back end is in the dev extra")
+    target = tmp_path_factory.mktemp("wheel")
+    built = next(hatchling.WheelBuilder(str(ROOT)).build(directory=str(target), versions=["standard"]))
+    return zipfile.ZipFile(built).namelist()
+
+
+def test_wheel_holds_both_packages_and_no_tests(wheel: list[str]) -> None:
+    tops = {name.partition("/")[0] for name in wheel}
+    assert tops == {"cdc_assets", "resources", next(top for top in tops if top.endswith(".dist-info"))}
+    assert {"cdc_assets/py.typed", "resources/py.typed", "resources/envelope_io.py"} <= set(wheel)
+
+
+def test_no_section_that_makes_dagster_ignore_the_workspace() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    assert not {"dagster", "dg"} & tools.keys()
+
+
+def test_workspace_names_module_directory_and_location() -> None:
+    (entry,) = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
+    module = entry["python_module"]
+    assert module == {
+        "module_name": "cdc_assets.definitions",
+        "working_directory": ".",
+        "location_name": "cdc_assets",
+    }
+
+
+def test_foreign_resources_package_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "resources").mkdir()
+    (tmp_path / "resources" / "__init__.py").write_text('"""Not ours."""\n')
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    code = "import cdc_assets.definitions"
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode != 0
+    last = ran.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: ")
+    assert str(tmp_path / "resources") in last
+    assert "working_directory: ." in last
+
+
+def test_locks_have_hashes_for_everything_and_no_index() -> None:
+    for lock in sorted((ROOT / "requirements").glob("*.txt")):
+        text = lock.read_text()
+        entries = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+        assert entries
+        assert all("==" in line and line.endswith("\\") for line in entries), lock
+        assert "--hash=sha256:" in text
+        assert "://" not in text, f"{lock} names an index or address"
+
+
+def test_locks_satisfy_the_project() -> None:
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+    from packaging.version import Version
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [text for texts in project["optional-dependencies"].values() for text in texts]
+    for lock, wanted in (("run.txt", project["dependencies"]), ("dev.txt", project["dependencies"] + extras)):
+        lines = (ROOT / "requirements" / lock).read_text().splitlines()
+        pins = dict(line.split(" ")[0].split("==") for line in lines if line and not line.startswith((" ", "#")))
+        locked = {canonicalize_name(name): Version(version) for name, version in pins.items()}
+        for text in wanted:
+            requirement = Requirement(text)
+            version = locked.get(canonicalize_name(requirement.name))
+            assert version is not None, f"{requirement.name} is not in {lock}: run `make lock`"
+            assert requirement.specifier.contains(version), f"{text} against {version} in {lock}: run `make lock`"
+
+
+def test_composition_root_is_short() -> None:
+    assert len((ROOT / "cdc_assets" / "definitions.py").read_text().splitlines()) < 60
