@@ -99,7 +99,7 @@ def build_changes(
             rows, carried = rows.slice(0, rows.num_rows - 1), rows.slice(rows.num_rows - 1)
         if rows.num_rows:
             built = _build(plan, rows, serials, context)
-            if built.num_rows:
+            if built is not None:
                 yield built
     if carried is not None:
         raise _broken_pair(plan, carried, 0)
@@ -138,7 +138,7 @@ class _Serials:
         return serial
 
 
-def _build(plan: EventPlan, rows: pa.RecordBatch, serials: _Serials, context: ChangeContext) -> pa.RecordBatch:
+def _build(plan: EventPlan, rows: pa.RecordBatch, serials: _Serials, context: ChangeContext) -> pa.RecordBatch | None:
     operations = _operations(rows)
     wrong = check_pairs(operations)
     if wrong is not None:
@@ -149,6 +149,8 @@ def _build(plan: EventPlan, rows: pa.RecordBatch, serials: _Serials, context: Ch
     values = event_values(plan, arrived)
     shown, key = images(plan, arrived, values, operations, rows.column(UPDATE_MASK)), keys(plan, values)
     last = _kept(plan, shown, operations)
+    if not last.size:
+        return None
     changed = _changed_keys(key, operations, last)
     layout = lay_out(operations, last, changed, tombstones=plan.settings.tombstones_on_delete)
     parts = _parts(plan, rows, layout, (commit, change, serial), (shown, key), context)
