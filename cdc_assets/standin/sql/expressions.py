@@ -16,7 +16,7 @@ from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql import convert, operators, registry
 from cdc_assets.standin.sql.coercion import Collated, common, is_null
 from cdc_assets.standin.sql.forms import FORMS, check_count
-from cdc_assets.standin.sql.literals import Constant, constant
+from cdc_assets.standin.sql.literals import Constant, Invariant, constant, is_fixed
 from cdc_assets.standin.sql.runtime import apply, call, specification
 from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.sqltypes import FLOAT, INT, SqlType, parse_type
@@ -282,7 +282,10 @@ class Compiler:
         nullable = found.nullable or (found.strict and any(value.nullable for value in values))
         if found.deterministic and not found.needs_context:
             return apply(spec, values, returns, nullable)
-        return Typed(call(spec, [value.sql for value in values], not found.deterministic), returns, nullable)
+        text = call(spec, [value.sql for value in values], not found.deterministic)
+        if not found.deterministic and not found.per_row and all(map(is_fixed, values)):
+            return Invariant(f"(SELECT {text})", returns, nullable)
+        return Typed(text, returns, nullable)
 
     def _argument(self, value: Typed, types: Sequence[SqlType | None], place: int) -> Typed:
         wanted = types[min(place, len(types) - 1)] if types else None

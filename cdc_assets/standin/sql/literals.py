@@ -34,6 +34,16 @@ class Constant(Typed):
     value: Value = None
 
 
+@dataclass(frozen=True, slots=True)
+class Invariant(Typed):
+    """A typed piece with one value per execution of the statement (GETDATE(), DB_ID('x')): a scalar subquery, which SQLite evaluates once."""
+
+
+def is_fixed(typed: Typed) -> bool:
+    """Whether a piece cannot differ between rows: constant, invariant or a bare variable."""
+    return isinstance(typed, (Constant, Invariant)) or typed.sql.startswith(":")
+
+
 def constant(value: Value, sql_type: SqlType, untyped: bool = False) -> Constant:
     """A constant of that stored value; `untyped` for string and NULL literals that may take the other side's type."""
     return Constant(literal(value, sql_type), sql_type, value is None, untyped, value)

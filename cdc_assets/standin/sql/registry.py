@@ -57,6 +57,8 @@ class Function:
     strict: bool = True
     """NULL in any argument gives NULL without a call."""
     nullable: bool = True
+    per_row: bool = False
+    """A new value in every row (NEWID); other volatile functions have one value per statement."""
     arguments: tuple[SqlType | None, ...] = ()
     """Types to which arguments are converted first; None leaves one as it is; the last entry repeats."""
 
@@ -79,6 +81,7 @@ def define(
     deterministic: bool | None = None,
     strict: bool = True,
     nullable: bool = True,
+    per_row: bool = False,
     arguments: Sequence[SqlType | None] = (),
 ) -> None:
     """Make a scalar function known to the compiler.
@@ -93,11 +96,12 @@ def define(
         deterministic: same arguments, same result for the whole statement; default: not `needs_context`.
         strict: NULL in, NULL out, without a call.
         nullable: whether the result can be NULL for non-NULL arguments.
+        per_row: a volatile function that is called anew for every row, even without arguments.
         arguments: types to which arguments are converted implicitly before the call; None: as it is.
     """
     _FUNCTIONS[fold(name)] = Function(
         name, returns, minimum, maximum, implementation, needs_context,
-        not needs_context if deterministic is None else deterministic, strict, nullable, tuple(arguments),
+        not needs_context if deterministic is None else deterministic, strict, nullable, per_row, tuple(arguments),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from cdc_assets.standin.contract import SessionContext, Typed
 from cdc_assets.standin.errors import SqlError
-from cdc_assets.standin.sql.literals import Constant, constant, text_literal
+from cdc_assets.standin.sql.literals import Constant, Invariant, constant, is_fixed, text_literal
 from cdc_assets.standin.sqltypes import SqlType, Value, parse_type
 
 Kernel = Callable[..., Value]
@@ -81,7 +81,10 @@ def apply(spec: str, arguments: Sequence[Typed], returns: SqlType, nullable: boo
             return constant(kernel(spec)(None, *(a.value for a in arguments if isinstance(a, Constant))), returns)
         except SqlError:
             pass
-    return Typed(call(spec, [argument.sql for argument in arguments]), returns, nullable)
+    text = call(spec, [argument.sql for argument in arguments])
+    if any(isinstance(argument, Invariant) for argument in arguments) and all(map(is_fixed, arguments)):
+        return Invariant(f"(SELECT {text})", returns, nullable)
+    return Typed(text, returns, nullable)
 
 
 def register_kernels(connection: sqlite3.Connection, context: SessionContext) -> None:

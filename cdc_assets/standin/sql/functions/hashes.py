@@ -83,8 +83,8 @@ def _newsequentialid(_: SessionContext, __: Call) -> Value:
     return guid_to_stored(uuid.uuid1().bytes_le)
 
 
-define("NEWID", UNIQUEIDENTIFIER, 0, 0, _newid, True, nullable=False)
-define("NEWSEQUENTIALID", UNIQUEIDENTIFIER, 0, 0, _newsequentialid, True, nullable=False)
+define("NEWID", UNIQUEIDENTIFIER, 0, 0, _newid, True, nullable=False, per_row=True)
+define("NEWSEQUENTIALID", UNIQUEIDENTIFIER, 0, 0, _newsequentialid, True, nullable=False, per_row=True)
 
 
 @builder("parse")

@@ -6,7 +6,7 @@ SERVERPROPERTY and DATABASEPROPERTYEX return nvarchar(128) here, not sql_variant
 from collections.abc import Iterator
 from typing import Any, Final
 
-from cdc_assets.standin.catalog import Column, Database, Table, fold
+from cdc_assets.standin.catalog import Database, Table, fold
 from cdc_assets.standin.contract import SessionContext
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql.functions.strings import split_name
@@ -40,6 +40,9 @@ def _object_id(context: SessionContext, _: Call, name: str, kind: str | None = N
     parts = split_name(name)
     if not parts:
         return None
+    temporary = getattr(context, "temporary", {}).get(fold(parts[-1]))
+    if temporary is not None:
+        return int(temporary.object_id)
     database = _database(context, parts[-3] or None if len(parts) > 2 else None)
     if database is None:
         return None
@@ -203,27 +206,6 @@ def _index_col(context: SessionContext, _: Call, table_name: str, index_id: int,
     return None
 
 
-def _ident_current(context: Any, _: Call, name: str) -> Value:
-    """The last identity value; the engine keeps it, see `identity_current` of its session."""
-    table = _table(context, name)
-    read = getattr(context, "identity_current", None)
-    value = read(table) if table is not None and read is not None else None
-    return None if value is None else (int(value) + (1 << 127)).to_bytes(16, "big")
-
-
-def _identity_column(table: Table | None) -> Column | None:
-    return next((column for column in table.columns if column.identity), None) if table else None
-
-
-def _ident(part: int) -> Any:
-    def run(context: SessionContext, _: Call, name: str) -> Value:
-        column = _identity_column(_table(context, name))
-        value = column.identity[part] if column and column.identity else None
-        return None if value is None else (value + (1 << 127)).to_bytes(16, "big")
-
-    return run
-
-
 _SERVER: Final = {
     "productversion": "16.0.1000.6", "productlevel": "RTM", "edition": "Developer Edition (64-bit)", "engineedition": "3",
     "productmajorversion": "16", "productminorversion": "0", "productbuild": "1000", "servername": "STANDIN", "machinename": "STANDIN",
@@ -281,9 +263,6 @@ define("COLUMNPROPERTY", INT, 3, 3, _column_property, True, arguments=(INT, _NAM
 define("OBJECTPROPERTY", INT, 2, 2, _object_property, True, arguments=(INT, _NAME))
 define("OBJECTPROPERTYEX", INT, 2, 2, _object_property, True, arguments=(INT, _NAME))
 define("INDEX_COL", SYSNAME, 3, 3, _index_col, True, arguments=(_NAME, INT, INT))
-define("IDENT_CURRENT", SqlType("numeric", precision=38), 1, 1, _ident_current, True, arguments=(_NAME,))
-define("IDENT_SEED", SqlType("numeric", precision=38), 1, 1, _ident(0), True, arguments=(_NAME,))
-define("IDENT_INCR", SqlType("numeric", precision=38), 1, 1, _ident(1), True, arguments=(_NAME,))
 define("SERVERPROPERTY", SYSNAME, 1, 1, _server_property, True, arguments=(_NAME,))
 define("DATABASEPROPERTYEX", SYSNAME, 2, 2, _database_property, True, arguments=(_NAME, _NAME))
 define("COLLATIONPROPERTY", SYSNAME, 2, 2, _collation_property, arguments=(_NAME, _NAME))

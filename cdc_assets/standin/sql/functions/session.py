@@ -1,24 +1,20 @@
-"""What a session says about itself: @@ functions, ERROR_NUMBER() and its relatives, user and host names.
+"""What a session says about itself: @@ functions, user and host names.
 
-Beside the `SessionContext` contract these read attributes that a session may or may not have; a missing one gives the
-value of a fresh session: `caught` (the SqlError in a CATCH block), `last_error` (@@ERROR), `last_identity`,
-`scope_identity`, `lock_timeout`, `login` (a `contract.Login`), `server_name`.
+Beside the `SessionContext` contract these read two attributes that the engine's session has: `login` (a `contract.Login`) and
+`server_name`. What needs the engine's own state (@@ERROR, ERROR_NUMBER(), @@IDENTITY, XACT_STATE() …) is defined there.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
 from cdc_assets.standin.contract import SessionContext
-from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql.registry import Call, define
-from cdc_assets.standin.sqltypes import BIGINT, DECIMAL, INT, SYSNAME, SqlType, Value
+from cdc_assets.standin.sqltypes import BIGINT, INT, SYSNAME, SqlType, Value
 
 VERSION: Final = (
     "Microsoft SQL Server 2022 (RTM-CU0) - 16.0.1000.6 (X64) \n\tStand-in, no Microsoft product \n"
     "\tDeveloper Edition (64-bit) on Linux"
 )
-_NUMERIC: Final = SqlType("numeric", precision=38)
-assert "numeric" in DECIMAL  # noqa: S101 - a type the wire must know
 
 
 def _context(name: str, returns: SqlType, read: Callable[[Any], Value], nullable: bool = True) -> None:
@@ -32,22 +28,6 @@ def _fixed(name: str, returns: SqlType, value: Value) -> None:
     define(name, returns, 0, 0, lambda _: value, nullable=False)
 
 
-def _caught(read: Callable[[SqlError], Value]) -> Callable[[Any], Value]:
-    def run(context: Any) -> Value:
-        error = getattr(context, "caught", None)
-        return None if error is None else read(error)
-
-    return run
-
-
-def _identity(attribute: str) -> Callable[[Any], Value]:
-    def run(context: Any) -> Value:
-        value = getattr(context, attribute, None)
-        return None if value is None else (int(value) + (1 << 127)).to_bytes(16, "big")
-
-    return run
-
-
 def _login(attribute: str, default: str) -> Callable[[Any], Value]:
     def run(context: Any) -> Value:
         login = getattr(context, "login", None)
@@ -56,20 +36,12 @@ def _login(attribute: str, default: str) -> Callable[[Any], Value]:
     return run
 
 
-def _xact_state(context: Any) -> Value:
-    if getattr(context, "doomed", False):
-        return -1
-    return int(context.transaction_count > 0)
-
-
 _fixed("@@VERSION", SqlType("nvarchar", 300), VERSION)
 _fixed("@@LANGUAGE", SYSNAME, "us_english")
 _fixed("@@LANGID", SqlType("smallint"), 0)
-_fixed("@@DATEFIRST", SqlType("tinyint"), 7)
 _fixed("@@MAX_PRECISION", SqlType("tinyint"), 38)
 _fixed("@@MICROSOFTVERSION", INT, 0x100003E8)
 _fixed("@@TEXTSIZE", INT, 2147483647)
-_fixed("@@NESTLEVEL", INT, 0)
 _fixed("@@PROCID", INT, 0)
 _fixed("@@FETCH_STATUS", INT, -1)
 _fixed("@@CURSOR_ROWS", INT, 0)
@@ -80,18 +52,6 @@ _context("@@SERVERNAME", SYSNAME, lambda c: getattr(c, "server_name", None) or "
 _context("@@SPID", SqlType("smallint"), lambda c: c.session_id, False)
 _context("@@TRANCOUNT", INT, lambda c: c.transaction_count, False)
 _context("@@ROWCOUNT", INT, lambda c: c.rowcount, False)
-_context("ROWCOUNT_BIG", BIGINT, lambda c: c.rowcount, False)
-_context("@@ERROR", INT, lambda c: getattr(c, "last_error", 0) or 0, False)
-_context("@@LOCK_TIMEOUT", INT, lambda c: getattr(c, "lock_timeout", -1), False)
-_context("@@IDENTITY", _NUMERIC, _identity("last_identity"))
-_context("SCOPE_IDENTITY", _NUMERIC, _identity("scope_identity"))
-_context("XACT_STATE", SqlType("smallint"), _xact_state, False)
-_context("ERROR_NUMBER", INT, _caught(lambda e: e.number))
-_context("ERROR_MESSAGE", SqlType("nvarchar", 4000), _caught(lambda e: e.message))
-_context("ERROR_SEVERITY", INT, _caught(lambda e: e.severity))
-_context("ERROR_STATE", INT, _caught(lambda e: e.state))
-_context("ERROR_LINE", INT, _caught(lambda e: e.line))
-_context("ERROR_PROCEDURE", SYSNAME, _caught(lambda e: e.procedure or None))
 _context("APP_NAME", SYSNAME, _login("application", ""), False)
 _context("PROGRAM_NAME", SYSNAME, _login("application", ""), False)
 _context("HOST_NAME", SYSNAME, _login("host", ""), False)
