@@ -209,7 +209,9 @@ class Session:
         database = self.catalog.database(self.procedure_database)
         if database is not None and not database.cdc_enabled:
             self.call("sp_cdc_enable_db")
-        self.call("sp_cdc_enable_table", source_schema="dbo", source_name=name, role_name=None, **arguments)
+        self.call(
+            "sp_cdc_enable_table", **{"source_schema": "dbo", "source_name": name, "role_name": None, **arguments}
+        )
 
     def cdc(self, name: str) -> list[tuple[Value, ...]]:
         """All rows of a table of schema cdc."""

@@ -1,0 +1,167 @@
+"""Synchronous, delayed, paused, stopped and failing capture."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.standin.capture.agent import Agent
+from cdc_assets.standin.errors import SqlError
+from cdc_assets_tests.standin.capture.harness import Server, Session
+
+
+@pytest.fixture
+def captured(session: Session) -> Session:
+    session.make("t", "id int;n int")
+    session.enable()
+    return session
+
+
+def insert(session: Session, key: int) -> None:
+    table = session.catalog.databases["shop"].tables["dbo", "t"]
+    session.execute(f"INSERT INTO {table.sqlite} VALUES ({key}, 0)")
+
+
+def keys(session: Session) -> list[object]:
+    return [row[2] for row in session.changes()]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.01)
+
+
+def test_without_latency_a_commit_is_captured_when_it_returns(captured: Session) -> None:
+    insert(captured, 1)
+    assert keys(captured) == [1]
+
+
+@pytest.mark.parametrize("way", ["pause", "stop", "job"])
+def test_what_does_not_run_captures_nothing_and_goes_on_in_order(captured: Session, way: str) -> None:
+    insert(captured, 1)
+    top = captured.cdc("lsn_time_mapping")[-1]
+    {"pause": captured.agent.pause, "stop": captured.agent.stop, "job": lambda: captured.call("sp_cdc_stop_job")}[way]()
+    insert(captured, 2)
+    insert(captured, 3)
+    assert keys(captured) == [1]
+    assert captured.cdc("lsn_time_mapping")[-1] == top
+    {"pause": captured.agent.resume, "stop": captured.agent.start, "job": lambda: captured.call("sp_cdc_start_job")}[
+        way
+    ]()
+    wait_for(lambda: keys(captured) == [1, 2, 3])
+    insert(captured, 4)
+    assert keys(captured) == [1, 2, 3, 4]
+
+
+def test_with_latency_a_change_appears_later(captured: Session) -> None:
+    captured.agent.latency_s = 0.2
+    insert(captured, 1)
+    assert keys(captured) == []
+    wait_for(lambda: keys(captured) == [1])
+
+
+def test_drain_captures_what_waits(captured: Session) -> None:
+    captured.agent.pause()
+    insert(captured, 1)
+    captured.agent.drain()
+    assert keys(captured) == [1]
+
+
+def test_a_scan_by_hand_works_while_the_agent_is_stopped(captured: Session) -> None:
+    captured.agent.stop()
+    insert(captured, 1)
+    insert(captured, 2)
+    captured.call("sp_cdc_scan", maxtrans=1, maxscans=1)
+    assert keys(captured) == [1]
+    captured.call("sp_cdc_scan")
+    assert keys(captured) == [1, 2]
+
+
+def test_the_order_of_the_backlog_is_the_order_of_commits(server: Server, captured: Session) -> None:
+    other = server.session()
+    captured.agent.pause()
+    for key in range(10):
+        insert((captured, other)[key % 2], key)
+    captured.agent.resume()
+    assert keys(captured) == list(range(10))
+
+
+def test_a_failing_scan_keeps_the_commit_shows_itself_once_and_is_made_good(captured: Session) -> None:
+    captured.agent.fail_next(SqlError(22859, "Log Scan process failed."))
+    insert(captured, 1)
+    (failed,) = captured.agent.history(5).errors()
+    assert failed.error.number == 22859
+    wait_for(lambda: keys(captured) == [1])  # the Agent's thread tries again
+    with pytest.raises(SqlError, match="Log Scan process failed") as caught:
+        insert(captured, 2)
+    assert caught.value.number == 22859
+    insert(captured, 3)
+    assert keys(captured) == [1, 3]
+
+
+def test_a_broken_change_table_does_not_lock_anything(captured: Session) -> None:
+    change = captured.catalog.databases["shop"].tables["cdc", "dbo_t_ct"]
+    captured.connection.execute(f"ALTER TABLE {change.sqlite} RENAME TO away")
+    captured.agent.pause()
+    insert(captured, 1)
+    captured.agent.resume()
+    captured.connection.execute(f"ALTER TABLE away RENAME TO {change.sqlite}")
+    with pytest.raises(SqlError, match="no such table"):
+        insert(captured, 2)
+    insert(captured, 3)
+    assert keys(captured) == [1, 3]
+
+
+def test_enabling_with_a_running_job_gives_a_maximum_by_an_idle_row(captured: Session) -> None:
+    (row,) = captured.cdc("lsn_time_mapping")
+    assert row[3] == b"\0"
+    assert row[0] > captured.cdc("change_tables")[0][4]  # type: ignore[operator]
+
+
+def test_enabling_with_a_stopped_agent_leaves_the_maximum_unknown(session: Session) -> None:
+    session.agent.stop()
+    session.make("t", "id int;n int")
+    session.enable()
+    assert session.cdc("lsn_time_mapping") == []
+
+
+def test_idle_rows_move_the_maximum(captured: Session) -> None:
+    before = captured.cdc("lsn_time_mapping")[-1][0]
+    captured.agent.idle_row("shop")
+    after = captured.cdc("lsn_time_mapping")[-1]
+    assert after[0] > before  # type: ignore[operator]
+    assert after[3] == b"\0"
+    with pytest.raises(SqlError, match="not enabled"):
+        captured.agent.idle_row("other")
+
+
+def test_a_log_continues_in_another_vlf_after_a_restart(captured: Session) -> None:
+    insert(captured, 1)
+    captured.agent.pause()
+    insert(captured, 2)
+    last = captured.agent.next_lsn("shop")
+    captured.agent.stop()
+    captured.server.agent = captured.agent = Agent(captured.server.storage, captured.clock)
+    captured.agent.opened(captured)  # type: ignore[arg-type]
+    wait_for(lambda: keys(captured) == [1, 2])
+    insert(captured, 3)
+    assert keys(captured) == [1, 2, 3]
+    assert captured.cdc("dbo_t_CT")[-1][0] > last  # type: ignore[operator]
+    captured.agent.stop()
+
+
+def test_a_savepoint_lsn_lies_between_commits(captured: Session) -> None:
+    insert(captured, 1)
+    point = captured.agent.next_lsn("shop")
+    insert(captured, 2)
+    first, second = (row[0] for row in captured.cdc("dbo_t_CT"))
+    assert first < point < second  # type: ignore[operator]
+
+
+def test_folders_are_not_shared(tmp_path: Path) -> None:
+    one = Server(tmp_path)
+    assert one.storage.path.exists()
+    one.agent.stop()
