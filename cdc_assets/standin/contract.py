@@ -77,8 +77,14 @@ class Session(Protocol):
     """One login on the engine. Used by one thread at a time."""
 
     session_id: int
-    database: str
-    in_transaction: bool
+
+    @property
+    def database(self) -> str:
+        """Current database, declared letter case."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a T-SQL transaction is open."""
 
     def batch(self, text: str, sink: ResultSink) -> None:
         """Run a SQL batch. Errors go to the sink; only `Cancelled` and faults propagate."""

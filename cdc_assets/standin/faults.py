@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from cdc_assets.standin.contract import Fault, Login, Server, Session
+from cdc_assets.standin.contract import Fault, Session
 from cdc_assets.standin.errors import SqlError
 
 _TEXTS: Final = {
@@ -119,19 +119,3 @@ def _fault(found: _Waiting, session: Session) -> Fault:
         return found.fault
     message = found.message.format(spid=session.session_id, database=session.database)
     return Fault(SqlError(found.number, message, found.severity), after_rows=found.fault.after_rows)
-
-
-class FaultyServer:
-    """A server whose statements meet the faults."""
-
-    def __init__(self, server: Server, faults: Faults) -> None:
-        self._server, self._faults = server, faults
-        self.name = server.name
-
-    def open(self, login: Login) -> Session:
-        """As the server does."""
-        return self._server.open(login)
-
-    def before_statement(self, session: Session, text: str) -> Fault | None:
-        """The waiting fault, or the server's own."""
-        return self._faults.take(session, text) or self._server.before_statement(session, text)
