@@ -1,0 +1,265 @@
+"""Runs INSERT, UPDATE, DELETE, MERGE and SELECT INTO."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from cdc_assets.standin.contract import Relation, ResultColumn
+from cdc_assets.standin.engine import constraints, insert, merge, physical, queries, sqlite_errors, tree, update
+from cdc_assets.standin.engine.certain import certain
+from cdc_assets.standin.engine.insert import ChangePlan
+from cdc_assets.standin.engine.plans import planned
+from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.sqltypes import Value
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.engine.interpreter import Interpreter
+
+Row = Sequence[Value]
+
+
+def run(interpreter: "Interpreter", statement: tree.Change) -> None:
+    """Run a change and send what it sends."""
+    session, frame = interpreter.session, interpreter.frame
+    if statement.verb == "MERGE":
+        merge.run(interpreter, statement)
+        return
+    text = f"{statement.with_clause} {statement.text}" if statement.with_clause else statement.text
+    plan = planned(session, frame, statement.verb, text, lambda: compile_change(interpreter, statement))
+    if plan.execute:
+        rows: list[Row] | None = list(executed_rows(interpreter, plan))
+    else:
+        rows = None
+    plan.reads.prepare(session)
+    with changing(interpreter):
+        count, output_rows = execute(interpreter, plan, rows)
+    finish(interpreter, plan.output.columns if plan.output and plan.output.into is None else None, output_rows, count)
+
+
+def compile_change(interpreter: "Interpreter", statement: tree.Change) -> ChangePlan:
+    """The plan of an INSERT, UPDATE or DELETE."""
+    session, frame, with_clause = interpreter.session, interpreter.frame, statement.with_clause
+    if statement.verb == "INSERT":
+        return insert.InsertCompiler(session, frame, insert.read(statement.text), with_clause).compile()
+    return update.UpdateCompiler(session, frame, update.read(statement.text), with_clause).compile()
+
+
+@contextlib.contextmanager
+def changing(interpreter: "Interpreter") -> Iterator[None]:
+    """A data-changing statement: writer lock, savepoint, command number, and its attention."""
+    session = interpreter.session
+    with session.transaction.statement():
+        session.command_id += 1
+        yield
+        session.raise_cancelled()
+
+
+def finish(interpreter: "Interpreter", columns: Sequence[ResultColumn] | None, rows: Iterable[Row], count: int) -> None:
+    """Tell the client."""
+    session, sink = interpreter.session, interpreter.sink
+    if columns is not None:
+        sink.columns(columns)
+        sink.rows(rows)
+    session.rowcount = count
+    sink.done(None if session.options.nocount else count)
+
+
+def execute(interpreter: "Interpreter", plan: ChangePlan, rows: list[Row] | None) -> tuple[int, list[Row]]:
+    """Run the plan's statements; the number of rows and what OUTPUT gives."""
+    session = interpreter.session
+    plan.target.lock(session)
+    values = interpreter.frame.values(plan.variables)
+    try:
+        if rows is not None:
+            count, output_rows = _insert_rows(session.connection, plan, rows)
+        elif plan.before:
+            count, output_rows = _staged(session.connection, plan, values)
+        else:
+            count, output_rows = _single(interpreter, plan, values)
+    except sqlite3.Error as error:
+        raise sqlite_errors.translate(session, error, plan.verb) from error
+    if plan.explicit_identity is not None and count:
+        _note_identity(interpreter, plan)
+    if plan.target.table.foreign_keys:
+        check_self_references(interpreter, plan)
+    if plan.output is not None and plan.output.into is not None:
+        try:
+            session.connection.executemany(plan.output.insert, output_rows)
+        except sqlite3.Error as error:
+            raise sqlite_errors.translate(session, error, "INSERT") from error
+    return count, output_rows
+
+
+def _single(interpreter: "Interpreter", plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
+    connection = interpreter.session.connection
+    if plan.keys_change:
+        return _key_update(interpreter, plan, values)
+    cursor = connection.execute(plan.sql, values)
+    if plan.output is not None:
+        rows = cursor.fetchall()
+        return len(rows), rows
+    return _count(connection, cursor), []
+
+
+def _count(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> int:
+    if cursor.rowcount >= 0:
+        return cursor.rowcount
+    count: int = connection.execute("SELECT changes()").fetchone()[0]
+    return count
+
+
+def _key_update(interpreter: "Interpreter", plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
+    """SQLite checks unique keys row by row, SQL Server at the end: on a clash try again with the indexes set aside."""
+    session, table = interpreter.session, plan.target.table
+    connection = session.connection
+    connection.execute("SAVEPOINT keys")
+    try:
+        cursor = connection.execute(plan.sql, values)
+        count = _count(connection, cursor)
+    except sqlite3.IntegrityError as error:
+        connection.execute("ROLLBACK TO keys")
+        if "UNIQUE" not in str(error):
+            connection.execute("RELEASE keys")
+            raise
+        unique = [index for index in table.indexes if index.unique]
+        for index in unique:
+            physical.drop_index(session, table, index)
+        count = _count(connection, connection.execute(plan.sql, values))
+        for index in unique:
+            physical.create_index(session, table, index)
+    connection.execute("RELEASE keys")
+    return count, []
+
+
+def _staged(connection: sqlite3.Connection, plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
+    wanted = certain(plan.output, "an OUTPUT clause")
+    connection.execute("DROP TABLE IF EXISTS temp.engine_stage")
+    connection.execute(plan.before, values)
+    count = _count(connection, connection.execute(plan.sql, values))
+    rows = connection.execute(wanted.sql, values).fetchall()
+    connection.execute("DROP TABLE temp.engine_stage")
+    return count, rows
+
+
+def _insert_rows(connection: sqlite3.Connection, plan: ChangePlan, rows: list[Row]) -> tuple[int, list[Row]]:
+    if plan.output is None:
+        connection.executemany(plan.sql, rows)
+        return len(rows), []
+    return len(rows), [row for given in rows for row in connection.execute(plan.sql, given).fetchall()]
+
+
+def _note_identity(interpreter: "Interpreter", plan: ChangePlan) -> None:
+    """After an insert with explicit identity values the counter follows the largest."""
+    session, table = interpreter.session, plan.target.table
+    column = certain(plan.explicit_identity, "the identity column")
+    function = "max" if certain(column.identity, "its identity")[1] > 0 else "min"
+    extreme = session.connection.execute(f"SELECT {function}({column.sqlite}) FROM {table.sqlite}").fetchone()[0]
+    last = session.connection.execute(
+        f"SELECT {column.sqlite} FROM {table.sqlite} WHERE rowid = last_insert_rowid()"
+    ).fetchone()
+    if isinstance(extreme, int):
+        session.identities.inserted(table, column, extreme)
+    if last:
+        session.identities.scope = session.identities.session = last[0]
+
+
+def check_self_references(interpreter: "Interpreter", plan: ChangePlan) -> None:
+    """Judge foreign keys of a table to itself at the end of the statement."""
+    session = interpreter.session
+    for key, query in constraints.self_references(plan.target.table):
+        if session.connection.execute(query).fetchone():
+            raise sqlite_errors.conflict(session, "fk", key.object_id, plan.verb, plan.verb == "DELETE")
+
+
+# ---- INSERT … EXEC -----------------------------------------------------------------------------------------------
+
+
+class CollectingSink:
+    """Takes the result sets of an EXEC for an INSERT; everything else goes on to the client."""
+
+    def __init__(self, interpreter: "Interpreter") -> None:
+        self._outer = interpreter.sink
+        self.results: list[tuple[Sequence[ResultColumn], list[Row]]] = []
+
+    def columns(self, columns: Sequence[ResultColumn]) -> None:
+        """Begin a result set."""
+        self.results.append((columns, []))
+
+    def rows(self, rows: Iterable[Row]) -> int:
+        """Keep rows."""
+        kept = self.results[-1][1]
+        before = len(kept)
+        kept.extend(rows)
+        return len(kept) - before
+
+    def blocks(self, blocks: Iterable[tuple[int, bytes]]) -> int:
+        """Never used: blocks are for clients."""
+        raise SqlError(8630, "Internal error: encoded rows cannot be inserted.", 17)
+
+    def done(self, count: int | None = None) -> None:
+        """Counts of the EXEC are not sent."""
+
+    def message(self, message: SqlError) -> None:
+        """On to the client."""
+        self._outer.message(message)
+
+    def error(self, error: SqlError) -> None:
+        """An error inside ends the INSERT."""
+        raise error
+
+    def database_changed(self, old: str, new: str) -> None:
+        """Not told."""
+
+    def check(self) -> None:
+        """The client's attention."""
+        self._outer.check()
+
+
+def executed_rows(interpreter: "Interpreter", plan: ChangePlan) -> Iterator[Row]:
+    """Rows of the EXEC, converted to the columns' types."""
+    from cdc_assets.standin.engine.batch import parse_batch
+    from cdc_assets.standin.engine.interpreter import Interpreter
+    from cdc_assets.standin.sql.convert import convert_value
+
+    sink = CollectingSink(interpreter)
+    inner = Interpreter(interpreter.session, interpreter.frame, sink)
+    outer, interpreter.session.sink = interpreter.session.sink, sink
+    try:
+        for statement in parse_batch(plan.execute).statements:
+            inner.statement(statement)
+    finally:
+        interpreter.session.sink = outer
+    for columns, rows in sink.results:
+        if len(columns) != len(plan.sources):
+            raise SqlError(213, "Column name or number of supplied values does not match table definition.")
+        types = [(given.type, column.type) for given, column in zip(columns, plan.sources, strict=True)]
+        for row in rows:
+            yield tuple(convert_value(value, *pair) for value, pair in zip(row, types, strict=True))
+
+
+# ---- SELECT INTO -------------------------------------------------------------------------------------------------
+
+
+def select_into(interpreter: "Interpreter", plan: queries.SelectPlan) -> None:
+    """Create a table from a query's columns and fill it."""
+    from cdc_assets.standin.engine import definitions
+
+    session = interpreter.session
+    parts = certain(plan.query.into, "the target of SELECT INTO")
+    plan.reads.prepare(session)
+
+    def work() -> int:
+        table = definitions.table_like(interpreter, parts, plan.query.columns)
+        session.command_id += 1
+        columns = ", ".join(column.sqlite for column in table.columns)
+        cursor = session.connection.execute(
+            f"INSERT INTO {table.sqlite} ({columns}) SELECT * FROM ({plan.query.sql})",
+            interpreter.frame.values(plan.query.variables),
+        )
+        return _count(session.connection, cursor)
+
+    finish(interpreter, None, (), session.editing(work))
+
+
+__all__ = ["Relation", "run", "select_into"]

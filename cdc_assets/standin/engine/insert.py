@@ -1,0 +1,318 @@
+"""INSERT: one SQLite statement per plan, values converted, defaults, identity and row versions filled in."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from cdc_assets.standin.catalog import Column, Table, fold
+from cdc_assets.standin.contract import Relation, ResultColumn, Typed
+from cdc_assets.standin.engine import identity
+from cdc_assets.standin.engine import output as outputs
+from cdc_assets.standin.engine.frame import Frame
+from cdc_assets.standin.engine.names import SessionNames
+from cdc_assets.standin.engine.plans import FIRST_TEMPORARY, is_shared
+from cdc_assets.standin.engine.queries import Reads
+from cdc_assets.standin.engine.reader import Reader
+from cdc_assets.standin.engine.targets import (
+    Output,
+    Target,
+    column_of,
+    full_name,
+    read_columns,
+    read_hints,
+    read_name,
+    read_output,
+    read_top,
+    resolve,
+)
+from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.sql.convert import assign
+from cdc_assets.standin.sql.expressions import compile_scalar
+from cdc_assets.standin.sql.literals import constant, text_literal
+from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
+from cdc_assets.standin.sql.query import compile_query
+from cdc_assets.standin.sql.scope import Scope
+from cdc_assets.standin.sqltypes import INT
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.engine.session import EngineSession
+
+_SOURCES: Final = frozenset({"VALUES", "SELECT", "EXEC", "EXECUTE", "DEFAULT", "WITH", "("})
+_MOST_ROWS: Final = 1000
+
+
+@dataclass(slots=True)
+class InsertText:
+    """An INSERT, read."""
+
+    target: tuple[str, ...]
+    hints: frozenset[str]
+    columns: list[str] | None
+    output: Output | None
+    rows: list[list[str]] = field(default_factory=list)
+    query: str = ""
+    execute: str = ""
+    defaults: bool = False
+    top: str = ""
+
+
+@dataclass(slots=True)
+class ChangePlan:
+    """A compiled change: one SQLite statement."""
+
+    verb: str
+    sql: str
+    target: Target
+    variables: list[str]
+    reads: Reads
+    shared: bool
+    output: outputs.OutputPlan | None = None
+    explicit_identity: Column | None = None
+    """The identity column that gets explicit values."""
+    keys_change: bool = False
+    """It sets columns of a unique key."""
+    before: str = ""
+    """A statement that notes the old rows in `output.STAGE`, when OUTPUT wants them."""
+    execute: str = ""
+    """INSERT … EXEC: the EXEC statement; `sql` then takes one row as ?1 …"""
+    sources: list[Column] = field(default_factory=list)
+
+
+def read(text: str) -> InsertText:
+    """Read an INSERT statement."""
+    reader = Reader(text)
+    reader.expect("INSERT")
+    top = read_top(reader)
+    reader.accept("INTO")
+    name = read_name(reader)
+    hints = read_hints(reader)
+    columns = read_columns(reader) if reader.word() == "(" and reader.word(1) not in ("SELECT", "WITH") else None
+    result = InsertText(name, hints, columns, read_output(reader, _SOURCES), top=top)
+    if reader.accept("DEFAULT"):
+        reader.expect("VALUES")
+        result.defaults = True
+    elif reader.word() == "VALUES":
+        _read_rows(reader, result)
+    elif reader.word() in ("EXEC", "EXECUTE"):
+        result.execute = reader.text[reader.tokens[reader.place].start :]
+        return result
+    else:
+        if reader.token() is None:
+            raise reader.fail()
+        result.query = reader.text[reader.tokens[reader.place].start :]
+        return result
+    if reader.token() is not None and reader.word() != "OPTION":
+        raise reader.fail()
+    return result
+
+
+def _read_rows(reader: Reader, result: InsertText) -> None:
+    reader.expect("VALUES")
+    while True:
+        reader.expect("(")
+        row = [reader.required("VALUES", ",")]
+        while reader.accept(","):
+            row.append(reader.required("VALUES", ","))
+        reader.expect(")")
+        result.rows.append(row)
+        if not reader.accept(","):
+            break
+    if len(result.rows) > _MOST_ROWS:
+        raise SqlError(
+            10738,
+            "The number of row value expressions in the INSERT statement exceeds the maximum allowed number of 1000 row values.",
+            15,
+        )
+
+
+class InsertCompiler:
+    """Compiles one INSERT."""
+
+    def __init__(self, session: "EngineSession", frame: Frame, text: InsertText, with_clause: str = "") -> None:
+        self.session, self.frame, self.text, self.with_clause = session, frame, text, with_clause
+        self.names = SessionNames(session, frame)
+        self.table = resolve(session, frame, text.target)
+        self.target = Target(self.table, text.hints)
+        self.scope = Scope()
+        self.explicit = identity_insert(session, self.table)
+        self.listed = self._listed()
+
+    def _listed(self) -> list[Column]:
+        """The columns that get values, in the order of the values."""
+        if self.text.columns is not None:
+            columns = [column_of(self.table, name) for name in self.text.columns]
+            _check_listed(self.table, columns, self.explicit)
+            return columns
+        return [
+            column
+            for column in self.table.columns
+            if column.computed is None and column.identity is None and column.type.name != "rowversion"
+        ]
+
+    def compile(self) -> ChangePlan:
+        """The plan."""
+        if self.text.defaults:
+            self.listed = []
+            source = f"VALUES ({', '.join(self._filled({}))})" if self._written() else ""
+        elif self.text.rows:
+            source = "VALUES " + ", ".join(f"({', '.join(self._row(row))})" for row in self.text.rows)
+        elif self.text.execute:
+            source = f"VALUES ({', '.join(self._filled(self._parameters()))})"
+        else:
+            source = self._selected()
+        columns = ", ".join(column.sqlite for column in self._written())
+        sql = (
+            f"INSERT INTO {self.table.sqlite} ({columns}) {source}"
+            if columns
+            else f"INSERT INTO {self.table.sqlite} DEFAULT VALUES"
+        )
+        wanted = outputs.for_insert(self.session, self.frame, self.table, self.text.output, self.scope)
+        if wanted is not None:
+            sql += f" RETURNING {wanted.sql}"
+        used = self.scope.used
+        relations = [*used.relations, *(wanted.relations if wanted else [])]
+        return ChangePlan(
+            "INSERT", sql, self.target, used.variables, Reads.of(used.relations, used.hints),
+            is_shared([*relations, Relation("", (), self.table)]), wanted, self._explicit_column(),
+            execute=self.text.execute, sources=self.listed,
+        )  # fmt: skip
+
+    def _explicit_column(self) -> Column | None:
+        return next((column for column in self.listed if column.identity is not None), None)
+
+    def _written(self) -> list[Column]:
+        """All columns that the SQLite statement sets: everything stored, in table order."""
+        return [column for column in self.table.columns if column.computed is None]
+
+    def _row(self, texts: list[str]) -> list[str]:
+        if len(texts) != len(self.listed):
+            raise _count_differs(len(texts), len(self.listed), self.text.columns is not None)
+        values = {}
+        for column, text in zip(self.listed, texts, strict=True):
+            if text.upper() == "DEFAULT":
+                continue
+            typed = compile_scalar(parse_expression_tree(text), self.names, self.scope)
+            values[fold(column.name)] = assign(typed, column.type, column.name, full_name(self.table)).sql
+        return self._filled(values)
+
+    def _filled(self, values: dict[str, str]) -> list[str]:
+        """SQLite text for every written column."""
+        return [
+            values[fold(column.name)] if fold(column.name) in values else self.default(column)
+            for column in self._written()
+        ]
+
+    def default(self, column: Column) -> str:
+        """What a column gets that has no value."""
+        if column.identity is not None:
+            seed, increment = column.identity
+            return f"engine_identity({self.table.object_id}, {seed}, {increment}, {identity.limit(column.type)})"
+        if column.type.name == "rowversion":
+            return f"engine_rowversion({text_literal(self.table.database)})"
+        if column.default is None:
+            return "NULL"
+        typed = compile_scalar(parse_expression_tree(column.default), self.names, self.scope)
+        return assign(typed, column.type, column.name, full_name(self.table)).sql
+
+    def _parameters(self) -> dict[str, str]:
+        return {fold(column.name): f"?{place}" for place, column in enumerate(self.listed, start=1)}
+
+    def _selected(self) -> str:
+        text = f"{self.with_clause} {self.text.query}"
+        if self.text.top:
+            raise unsupported("INSERT TOP (n); put TOP into the SELECT")
+        query = compile_query(parse_select(text), self.names, self.scope)
+        if len(query.columns) != len(self.listed):
+            raise _select_count(len(query.columns), len(self.listed), self.text.columns is not None)
+        return self.from_query(query.sql, query.columns)
+
+    def from_query(self, sql: str, columns: Sequence[ResultColumn]) -> str:
+        """SELECT text that converts a query's columns and fills in the rest."""
+        values = {
+            fold(column.name): assign(
+                Typed(f"source.v{place}", given.type, given.nullable), column.type, column.name, full_name(self.table)
+            ).sql
+            for place, (column, given) in enumerate(zip(self.listed, columns, strict=True), start=1)
+        }
+        keys = ", ".join(f"v{place}" for place in range(1, len(columns) + 1))
+        return f"SELECT {', '.join(self._filled(values))} FROM (WITH source({keys}) AS ({sql}) SELECT * FROM source) AS source WHERE true"
+
+
+def identity_insert(session: "EngineSession", table: Table) -> bool:
+    """Whether IDENTITY_INSERT is on for the table."""
+    parts = session.options.identity_insert
+    if not parts:
+        return False
+    try:
+        return SessionNames(session, Frame()).table(parts) is table
+    except SqlError:
+        return False
+
+
+def _check_listed(table: Table, columns: list[Column], explicit: bool) -> None:
+    seen: set[int] = set()
+    for column in columns:
+        if column.column_id in seen:
+            raise SqlError(
+                264,
+                f"The column name '{column.name}' is specified more than once in the SET clause or column list of an INSERT. A column "
+                "cannot be assigned more than one value in the same clause.",
+            )
+        seen.add(column.column_id)
+        if column.computed is not None:
+            raise SqlError(
+                271,
+                f'The column "{column.name}" cannot be modified because it is either a computed column or is the result of a UNION '
+                "operator.",
+            )
+        if column.identity is not None and not explicit:
+            raise SqlError(
+                544,
+                f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set to OFF.",
+            )
+        if column.type.name == "rowversion":
+            raise SqlError(
+                273,
+                "Cannot insert an explicit value into a timestamp column. Use INSERT with a column list to exclude the timestamp "
+                "column, or insert a DEFAULT into the timestamp column.",
+            )
+    has_identity = next((column for column in table.columns if column.identity is not None), None)
+    if explicit and has_identity is not None and has_identity not in columns:
+        raise SqlError(
+            545,
+            f"Explicit value must be specified for identity column in table '{table.name}' either when IDENTITY_INSERT is set to ON "
+            "or when a replication user is inserting into a NOT FOR REPLICATION identity column.",
+        )
+
+
+def _count_differs(given: int, wanted: int, listed: bool) -> SqlError:
+    if not listed:
+        return SqlError(213, "Column name or number of supplied values does not match table definition.")
+    if given < wanted:
+        return SqlError(
+            109,
+            "There are more columns in the INSERT statement than values specified in the VALUES clause. The number of values in the "
+            "VALUES clause must match the number of columns specified in the INSERT statement.",
+            15,
+        )
+    return SqlError(
+        110,
+        "There are fewer columns in the INSERT statement than values specified in the VALUES clause. The number of values in the "
+        "VALUES clause must match the number of columns specified in the INSERT statement.",
+        15,
+    )
+
+
+def _select_count(given: int, wanted: int, listed: bool) -> SqlError:
+    if not listed:
+        return _count_differs(given, wanted, listed)
+    number, word = (120, "fewer") if given < wanted else (121, "more")
+    return SqlError(
+        number,
+        f"The select list for the INSERT statement contains {word} items than the insert list. The number of SELECT values must "
+        "match the number of INSERT columns.",
+        15,
+    )
+
+
+__all__ = ["FIRST_TEMPORARY", "INT", "Callable", "ChangePlan", "InsertCompiler", "InsertText", "constant", "read"]

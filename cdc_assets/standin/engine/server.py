@@ -1,0 +1,130 @@
+"""The engine: implements `contract.Server`."""
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cdc_assets.standin.capture.agent import Agent
+from cdc_assets.standin.catalog import Database, fold
+from cdc_assets.standin.contract import Fault, Login, Session
+from cdc_assets.standin.engine.databases import SYSTEM, add_database
+from cdc_assets.standin.engine.plans import Plan
+from cdc_assets.standin.engine.session import EngineSession
+from cdc_assets.standin.engine.storage import Storage
+from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.sqltypes import DEFAULT_COLLATION
+
+Faults = Callable[[Session, str], Fault | None]
+
+_EPOCH: Final = datetime(1, 1, 1)
+_FIRST_SESSION: Final = 51
+
+
+class SystemClock:
+    """The server's clock: the machine's, moved by `shift`, in a time zone `offset_minutes` east of UTC."""
+
+    def __init__(self) -> None:
+        self.offset_minutes = 0
+        self.shift = timedelta()
+        self._fixed: datetime | None = None
+
+    def set(self, utc: datetime | None) -> None:
+        """Stop the clock at a moment (naive UTC); None lets it run again."""
+        self._fixed = utc
+
+    def utc(self) -> datetime:
+        """Naive UTC."""
+        if self._fixed is not None:
+            return self._fixed
+        return datetime.now(UTC).replace(tzinfo=None) + self.shift
+
+    def utc_ticks(self) -> int:
+        """100 ns ticks since 0001-01-01, UTC."""
+        since = self.utc() - _EPOCH
+        return (since.days * 86400 + since.seconds) * 10_000_000 + since.microseconds * 10
+
+    def local(self) -> datetime:
+        """Server-local wall clock, naive."""
+        return self.utc() + timedelta(minutes=self.offset_minutes)
+
+
+class Engine:
+    """Databases, logins, sessions, the capture Agent.
+
+    Args:
+        directory: where the databases lie and are found again; None for a temporary place.
+        user: the one login.
+        password: its password.
+    """
+
+    def __init__(self, directory: Path | None = None, user: str = "sa", password: str = "") -> None:
+        self.name = "STANDIN"
+        self.user, self._password = user, password
+        self.clock = SystemClock()
+        self.storage = Storage(directory)
+        self.plans: dict[object, Plan] = {}
+        self.faults: Faults | None = None
+        self._ids = itertools.count(_FIRST_SESSION)
+        self._sessions: dict[int, EngineSession] = {}
+        self._mutex = threading.Lock()
+        self._create_system_databases()
+        self.agent = Agent(self.storage, self.clock)
+
+    def _create_system_databases(self) -> None:
+        if self.storage.catalog.databases:
+            return
+        catalog = self.storage.catalog.copy()
+        for name in SYSTEM:
+            add_database(catalog, name, DEFAULT_COLLATION, self.clock.local())
+        catalog.version = self.storage.next_version()
+        with contextlib.closing(self.storage.connect()) as connection, self.storage.writing(connection, self):
+            saved = self.storage.save_catalog(connection, catalog)
+        self.storage.publish(catalog, saved)
+
+    def open(self, login: Login) -> EngineSession:
+        """Log in.
+
+        Raises:
+            SqlError: 18456 for a bad login, 4060 for a database that cannot be opened.
+        """
+        if fold(login.user) != fold(self.user) or login.password != self._password:
+            raise SqlError(18456, f"Login failed for user '{login.user}'.", 14)
+        database = self._database(login)
+        with self._mutex:
+            number = next(self._ids)
+        session = EngineSession(self, number, login, database.name)
+        with self._mutex:
+            self._sessions[number] = session
+        return session
+
+    def _database(self, login: Login) -> Database:
+        name = login.database or "master"
+        found = self.storage.catalog.database(name)
+        if found is None:
+            raise SqlError(4060, f'Cannot open database "{name}" requested by the login. The login failed.', 11)
+        return found
+
+    def sessions(self) -> list[EngineSession]:
+        """The open sessions."""
+        with self._mutex:
+            return list(self._sessions.values())
+
+    def closed(self, session: EngineSession) -> None:
+        """A session ended."""
+        with self._mutex:
+            self._sessions.pop(session.session_id, None)
+
+    def before_statement(self, session: Session, text: str) -> Fault | None:
+        """Fault injection: what shall happen to the request whose text this is."""
+        return self.faults(session, text) if self.faults is not None else None
+
+    def close(self) -> None:
+        """Stop the Agent, close all sessions and the file."""
+        self.agent.stop()
+        for session in self.sessions():
+            session.close()
+        self.storage.close()

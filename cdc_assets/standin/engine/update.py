@@ -1,0 +1,299 @@
+"""UPDATE and DELETE.
+
+A plain statement over one table becomes one SQLite statement. With FROM, subqueries or computed
+columns, the new values are computed first by a query over the rows' `rowid`s, which SQLite puts aside
+before it changes anything; so no statement sees rows it has changed itself.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from sqlglot import exp
+
+from cdc_assets.standin.catalog import Column, Table, fold
+from cdc_assets.standin.contract import Query, Relation, ResultColumn, Typed
+from cdc_assets.standin.engine import output
+from cdc_assets.standin.engine.certain import certain
+from cdc_assets.standin.engine.frame import Frame
+from cdc_assets.standin.engine.insert import ChangePlan
+from cdc_assets.standin.engine.lexer import Kind
+from cdc_assets.standin.engine.names import ROWID, SessionNames
+from cdc_assets.standin.engine.plans import is_shared
+from cdc_assets.standin.engine.queries import Reads
+from cdc_assets.standin.engine.reader import Reader
+from cdc_assets.standin.engine.targets import (
+    Output,
+    Target,
+    column_of,
+    full_name,
+    read_hints,
+    read_name,
+    read_output,
+    read_top,
+    read_until,
+    resolve,
+)
+from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.sql.convert import assign, implicit
+from cdc_assets.standin.sql.expressions import compile_condition, compile_scalar
+from cdc_assets.standin.sql.literals import text_literal
+from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
+from cdc_assets.standin.sql.query import compile_query
+from cdc_assets.standin.sql.scope import Scope
+from cdc_assets.standin.sqltypes import BIGINT
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.engine.session import EngineSession
+
+_AFTER_SET: Final = frozenset({"FROM", "WHERE", "OUTPUT", "OPTION"})
+_AFTER_OUTPUT: Final = frozenset({"FROM", "WHERE", "OPTION"})
+_CLAUSES: Final = frozenset({"WHERE", "OPTION"})
+
+
+@dataclass(slots=True)
+class UpdateText:
+    """An UPDATE or DELETE, read."""
+
+    verb: str
+    target: tuple[str, ...]
+    hints: frozenset[str] = frozenset()
+    top: str = ""
+    assignments: list[tuple[str, str]] = field(default_factory=list)
+    """(column, expression); compound operators are written out."""
+    output: Output | None = None
+    source: str = ""
+    where: str = ""
+
+
+def read(text: str) -> UpdateText:
+    """Read an UPDATE or DELETE statement."""
+    reader = Reader(text)
+    verb = reader.take().upper
+    top = read_top(reader)
+    if verb == "DELETE":
+        reader.accept("FROM")
+    result = UpdateText(verb, read_name(reader), read_hints(reader), top)
+    if verb == "UPDATE":
+        reader.expect("SET")
+        result.assignments.append(_assignment(reader, result))
+        while reader.accept(","):
+            result.assignments.append(_assignment(reader, result))
+    result.output = read_output(reader, _AFTER_OUTPUT)
+    if reader.accept("FROM"):
+        result.source = read_until(reader, _CLAUSES)
+    if reader.accept("WHERE"):
+        if reader.word() == "CURRENT":
+            raise unsupported("WHERE CURRENT OF")
+        result.where = read_until(reader, frozenset({"OPTION"}))
+    if reader.token() is not None and reader.word() != "OPTION":
+        raise reader.fail()
+    return result
+
+
+def _assignment(reader: Reader, statement: UpdateText) -> tuple[str, str]:
+    token = reader.token()
+    if token is not None and token.kind is Kind.VARIABLE:
+        raise unsupported("assigning a variable in UPDATE … SET")
+    parts = read_name(reader)
+    if parts[-1].upper() == "WRITE" and reader.word() == "(":
+        raise unsupported("UPDATE … SET column.WRITE")
+    sign = reader.take().text
+    text = read_until(reader, _AFTER_SET, ",")
+    if sign == "=":
+        return parts[-1], text
+    if sign not in ("+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="):
+        raise reader.fail()
+    qualifier = ".".join(f"[{part}]" for part in (*parts[:-1], parts[-1]) if part)
+    return parts[-1], f"{qualifier} {sign[:-1]} ({text})"
+
+
+class UpdateCompiler:
+    """Compiles one UPDATE or DELETE."""
+
+    def __init__(self, session: "EngineSession", frame: Frame, text: UpdateText, with_clause: str = "") -> None:
+        self.session, self.frame, self.text, self.with_clause = session, frame, text, with_clause
+        self.alias = text.target[-1]
+        self.table = resolve(session, frame, self._target_parts())
+        self.target = Target(self.table, text.hints)
+        self.names = SessionNames(session, frame, self.table)
+        self.scope = Scope()
+
+    def _target_parts(self) -> tuple[str, ...]:
+        """The table's name: the target itself, or what its alias means in FROM."""
+        wanted = self.text.target
+        if not self.text.source or len(wanted) > 1:
+            return wanted
+        tree = parse_select(f"{self.with_clause} SELECT 1 FROM {self.text.source}")
+        for node in tree.find_all(exp.Table):
+            if fold(node.alias) == fold(wanted[0]):
+                from cdc_assets.standin.sql.sources import table_parts
+
+                return table_parts(node)
+        return wanted
+
+    def compile(self) -> ChangePlan:
+        """The plan."""
+        assignments = self._checked()
+        simple = not self.text.source and not self.with_clause and not any(c.computed for c in self.table.columns)
+        plan = self._simple(assignments) if simple else None
+        if plan is None:
+            plan = self._joined(assignments)
+        keys = {fold(name) for index in self.table.indexes if index.unique for name, _ in index.keys}
+        plan.keys_change = any(fold(column.name) in keys for column, _ in assignments)
+        return plan
+
+    def _checked(self) -> list[tuple[Column, str]]:
+        found = []
+        seen: set[int] = set()
+        for name, text in self.text.assignments:
+            column = column_of(self.table, name)
+            if column.column_id in seen:
+                raise SqlError(
+                    264,
+                    f"The column name '{column.name}' is specified more than once in the SET clause or column list of an INSERT. A "
+                    "column cannot be assigned more than one value in the same clause.",
+                )
+            seen.add(column.column_id)
+            if column.identity is not None:
+                raise SqlError(8102, f"Cannot update identity column '{column.name}'.")
+            if column.computed is not None:
+                raise SqlError(
+                    271,
+                    f'The column "{column.name}" cannot be modified because it is either a computed column or is the result of a '
+                    "UNION operator.",
+                )
+            if column.type.name == "rowversion":
+                raise SqlError(272, "Cannot update a timestamp column.")
+            found.append((column, text))
+        return found
+
+    # ---- one table -------------------------------------------------------------------------------------------------
+
+    def _simple(self, assignments: list[tuple[Column, str]]) -> ChangePlan | None:
+        """One SQLite statement without a query in front; None when expressions hold subqueries."""
+        self.scope.add(self.names.of_table(self.table), self.alias, self.table.sqlite)
+        values = [(column, self._value(column, text)) for column, text in assignments]
+        where = (
+            compile_condition(parse_expression_tree(self.text.where), self.names, self.scope) if self.text.where else ""
+        )
+        top = self._top()
+        if self.scope.used.relations:
+            self.scope = Scope()
+            return None
+        if top:
+            inner = f" WHERE {where}" if where else ""
+            where = f"rowid IN (SELECT rowid FROM {self.table.sqlite}{inner} LIMIT {top})"
+        return self._plan(self._settings(values), f" WHERE {where}" if where else "")
+
+    def _value(self, column: Column, text: str) -> str:
+        if text.upper() == "DEFAULT":
+            return self._default(column)
+        typed = compile_scalar(parse_expression_tree(text), self.names, self.scope)
+        return assign(typed, column.type, column.name, full_name(self.table)).sql
+
+    def _default(self, column: Column) -> str:
+        if column.default is None:
+            return "NULL"
+        typed = compile_scalar(parse_expression_tree(column.default), self.names, self.scope)
+        return assign(typed, column.type, column.name, full_name(self.table)).sql
+
+    def _top(self) -> str:
+        if not self.text.top:
+            return ""
+        typed = compile_scalar(parse_expression_tree(self.text.top), self.names, self.scope)
+        return implicit(typed, BIGINT).sql
+
+    def _settings(self, values: list[tuple[Column, str]]) -> str:
+        """The SET list: what the statement names, and new row versions."""
+        settings = [f"{column.sqlite} = {value}" for column, value in values]
+        settings += [
+            f"{column.sqlite} = engine_rowversion({text_literal(self.table.database)})"
+            for column in self.table.columns
+            if column.type.name == "rowversion"
+        ]
+        return ", ".join(settings)
+
+    def _plan(self, settings: str, rest: str, rowids: str = "") -> ChangePlan:
+        table = self.table.sqlite
+        sql = f"DELETE FROM {table}{rest}" if self.text.verb == "DELETE" else f"UPDATE {table} SET {settings}{rest}"
+        before, wanted = "", None
+        if self.text.output is not None:
+            if self.text.verb == "DELETE":
+                wanted = output.for_delete(self.session, self.frame, self.table, self.text.output, self.scope)
+                sql += f" RETURNING {certain(wanted, 'an OUTPUT clause').sql}"
+            else:
+                before, sql, wanted = self._staged_output(settings, rest, rowids)
+        used = self.scope.used
+        relations = [*used.relations, Relation("", (), self.table), *(wanted.relations if wanted else [])]
+        reads = Reads.of([r for r in used.relations if r.table is not self.table], used.hints)
+        return ChangePlan(
+            self.text.verb, sql, self.target, used.variables, reads, is_shared(relations), wanted, before=before
+        )
+
+    def _staged_output(self, settings: str, rest: str, rowids: str) -> tuple[str, str, output.OutputPlan]:
+        """Note old rows in temp.engine_stage, update, read both sides."""
+        clause = certain(self.text.output, "an OUTPUT clause")
+        columns = ", ".join(f"{self.table.sqlite}.{c.sqlite} AS {c.sqlite}" for c in self.table.columns)
+        where = rest if not rowids else f" WHERE rowid IN ({rowids})"
+        before = f"CREATE TEMP TABLE engine_stage AS SELECT {self.table.sqlite}.rowid AS r, {columns} FROM {self.table.sqlite}{where}"
+        sides = {"inserted": (self.table, "fresh"), "deleted": (self.table, "stale")}
+        wanted = output.compile_output(self.session, self.frame, clause, sides, self.scope)
+        wanted.sql = f"SELECT {wanted.sql} FROM temp.engine_stage AS stale JOIN {self.table.sqlite} AS fresh ON fresh.rowid = stale.r ORDER BY stale.r"
+        return before, f"UPDATE {self.table.sqlite} SET {settings}{rest}", wanted
+
+    # ---- with FROM -------------------------------------------------------------------------------------------------
+
+    def _joined(self, assignments: list[tuple[Column, str]]) -> ChangePlan:
+        query = self._query(assignments)
+        keys = ", ".join(["r", *(f"v{place}" for place in range(1, len(query.columns)))])
+        source = f"(WITH q({keys}) AS ({query.sql}) SELECT * FROM q)"
+        if self.text.verb == "DELETE":
+            return self._plan("", f" WHERE rowid IN (SELECT r FROM {source})")
+        values = []
+        place = 0
+        for column, text in assignments:
+            if text.upper() == "DEFAULT":
+                values.append((column, self._default(column)))
+                continue
+            place += 1
+            given = query.columns[place]
+            typed = Typed(f"source.v{place}", given.type, given.nullable)
+            values.append((column, assign(typed, column.type, column.name, full_name(self.table)).sql))
+        return self._plan(
+            self._settings(values),
+            f" FROM {source} AS source WHERE {self.table.sqlite}.rowid = source.r",
+            f"SELECT r FROM {source}",
+        )
+
+    def _query(self, assignments: list[tuple[Column, str]]) -> Query:
+        """The query that gives rowids and new values."""
+        source = self.text.source
+        alias = self.alias
+        if not source:
+            source = _quoted(self.text.target)
+        elif not self._mentioned():
+            source = f"{_quoted(self.text.target)}, {source}"
+        items = [f"[{alias}].[{ROWID}]" if not alias.startswith("@") else f"[{ROWID}]"]
+        items += [f"({text})" for _, text in assignments if text.upper() != "DEFAULT"]
+        top = f"TOP ({self.text.top}) " if self.text.top else ""
+        where = f" WHERE {self.text.where}" if self.text.where else ""
+        text = f"{self.with_clause} SELECT {top}{', '.join(items)} FROM {source}{where}"
+        return compile_query(parse_select(text), self.names, self.scope)
+
+    def _mentioned(self) -> bool:
+        """Whether FROM names the target, by alias or by name."""
+        tree = parse_select(f"{self.with_clause} SELECT 1 FROM {self.text.source}")
+        wanted = fold(self.alias)
+        for node in tree.find_all(exp.Table):
+            if fold(node.alias) == wanted or (not node.alias and fold(node.name) == wanted.lstrip("#@")):
+                return True
+        return False
+
+
+def _quoted(parts: tuple[str, ...]) -> str:
+    return ".".join(
+        part if part.startswith(("@", "#")) else f"[{part.replace(']', ']]')}]" if part else "" for part in parts
+    )
+
+
+__all__ = ["ResultColumn", "Table", "UpdateCompiler", "read"]
