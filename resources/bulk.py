@@ -5,8 +5,6 @@ error reaches the task, whose slice is read again from its start. Every type is 
 it gives microseconds, so statements select datetime2(7), time(7) and datetimeoffset as text or ticks.
 """
 
-import random
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,9 +19,8 @@ from cdc_assets.errors import CdcError
 from resources.sqlserver_driver import connection_string, keywords, server_name
 from resources.sqlserver_errors import redact, to_cdc_error
 from resources.sqlserver_queries import isolation_level
+from resources.sqlserver_retry import repeated
 
-ATTEMPTS = 4
-FIRST_WAIT_S = 0.2
 DEFAULT_ISOLATION: Final = "read_committed"
 """What a new session has; mssql-python sets it again when it hands a pooled one out."""
 
@@ -72,30 +69,17 @@ class MssqlBulkSource:
             CdcError: ConnectionLostError, ServerBusyError, LoginError, PreflightError or QueryError.
         """
         with ExitStack() as stack:
-            reader, first = self._begin_patiently(stack, statement, parameters)
+            reader, first = repeated(lambda: self._begin(stack, statement, parameters))
             try:
                 yield first
                 yield from reader
             except _ERRORS as error:
                 raise translate(error, self.settings) from error
 
-    def _begin_patiently(
-        self, stack: ExitStack, statement: str, parameters: Sequence[object]
-    ) -> tuple[Iterator[pa.RecordBatch], pa.RecordBatch]:
-        """A reader and its first batch. Until that is handed out a retriable error is tried again, with a growing,
-        jittered wait."""
-        for attempt in range(1, ATTEMPTS):
-            try:
-                return self._begin(stack, statement, parameters)
-            except CdcError as error:
-                if not error.retryable:
-                    raise
-            time.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
-        return self._begin(stack, statement, parameters)
-
     def _begin(
         self, stack: ExitStack, statement: str, parameters: Sequence[object]
     ) -> tuple[Iterator[pa.RecordBatch], pa.RecordBatch]:
+        """A reader and its first batch; the connection is closed with the stack, or now if this fails."""
         with ExitStack() as opened:
             try:
                 connection = opened.enter_context(_closing(self._connect()))

@@ -31,8 +31,9 @@ NO_CDC = frozenset({22901, 22902, 22910, 22983})
 
 _NUMBER = re.compile(r"\((\d{1,6})\) \(SQL")
 _PREFIX = re.compile(
-    r"^\[[0-9A-Z]{5}\] ?|\[Microsoft\]|\[ODBC Driver [^\]]*\]|\[SQL Server\]|\[unixODBC\]|\[Driver Manager\]"
+    r"(?:(?<=^)|(?<=; ))\[[0-9A-Z]{5}\] ?|\[Microsoft\]|\[ODBC Driver [^\]]*\]|\[SQL Server\]|\[unixODBC\]|\[Driver Manager\]"
 )
+_SUFFIX = re.compile(r" \(\d+\)(?: \(SQL\w+\))?(?=;|$)")
 _PASSWORD = re.compile(r"(?i)\b(pwd|password)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)")
 
 _TEXTS: tuple[tuple[str, int], ...] = (
@@ -71,8 +72,8 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def clean(text: str) -> str:
-    """The server's or driver's sentence without the layers' names."""
-    return " ".join(_PREFIX.sub("", text).split())
+    """The server's or driver's sentence without the layers' names, and without a full stop at its end."""
+    return " ".join(_SUFFIX.sub("", _PREFIX.sub("", text)).split()).rstrip(".")
 
 
 def to_cdc_error(sqlstate: str, text: str, server: str, secrets: Iterable[str] = ()) -> CdcError:
@@ -119,6 +120,8 @@ def _by_state(sqlstate: str, text: str, message: str, server: str) -> CdcError |
             f"{server} and the driver found no encryption both accept: {message}. "
             "Next: check driver.encrypt, driver.trustServerCertificate and driver.hostNameInCertificate"
         )
+    if sqlstate in ("08S01", "08003", "08007"):
+        return ConnectionLostError(f"The connection to {server} broke: {message}. Next: it is opened again")
     if sqlstate.startswith("08") or sqlstate == "HYT01" or "Login timeout" in text:
         return ConnectionLostError(
             f"Cannot reach {server}: {message}. Next: check database.hostname, database.port and the network"

@@ -1,11 +1,10 @@
 """One pyodbc connection that heals itself.
 
 Control queries only read, each is one statement in autocommit, so a statement that failed because the connection broke
-or the server was busy is simply sent again: at most `ATTEMPTS` times, with a growing, jittered wait. The first
-connection is not retried: a wrong host should be told at once, and whoever runs a capture has a retry of its own.
+or the server was busy is simply sent again (`resources.sqlserver_retry`). The first connection is not retried: a wrong
+host should be told at once, and whoever runs a capture has a retry of its own.
 """
 
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,9 +18,8 @@ from cdc_assets.errors import CdcError, ConnectionLostError
 from resources.sqlserver_driver import APPLICATION, connection_string, driver_option, find_driver, keywords, server_name
 from resources.sqlserver_errors import to_cdc_error
 from resources.sqlserver_queries import PING
+from resources.sqlserver_retry import repeated
 
-ATTEMPTS = 4
-FIRST_WAIT_S = 0.2
 IDLE_CHECK_S = 60.0
 """A connection that rested so long is proved by a round trip before use: firewalls drop idle ones silently."""
 
@@ -57,9 +55,8 @@ def translate(error: pyodbc.Error, settings: ConnectionSettings) -> CdcError:
 class Session:
     """A connection opened at first use and reopened when it breaks. One statement at a time, from any thread."""
 
-    def __init__(self, settings: ConnectionSettings, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, settings: ConnectionSettings) -> None:
         self._settings = settings
-        self._sleep = sleep
         self._lock = threading.RLock()
         self._connection: pyodbc.Connection | None = None
         self._connected_before = False
@@ -98,15 +95,7 @@ class Session:
 
     def _repeat(self, action: Callable[[pyodbc.Connection], T]) -> T:
         with self._lock:
-            for attempt in range(1, ATTEMPTS + 1):
-                may_retry = self._connected_before and attempt < ATTEMPTS
-                try:
-                    return self._try(action)
-                except CdcError as error:
-                    if not (error.retryable and may_retry):
-                        raise
-                    self._sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
-        raise AssertionError("the last attempt returns or raises")
+            return repeated(lambda: self._try(action), may_retry=lambda: self._connected_before)
 
     def _try(self, action: Callable[[pyodbc.Connection], T]) -> T:
         try:

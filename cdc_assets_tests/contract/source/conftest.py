@@ -7,6 +7,7 @@ import pytest
 
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.standin.control import StandIn
+from resources import sqlserver_retry
 from resources.sqlserver_source import SqlServerSource
 
 DATABASE = "SourceDb"
@@ -24,6 +25,12 @@ def connection(server: StandIn, *databases: str, **changes: Any) -> ConnectionSe
         "login_timeout_s": 5,
     }
     return ConnectionSettings(**facts | changes)
+
+
+@pytest.fixture(autouse=True)
+def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries at once."""
+    monkeypatch.setattr(sqlserver_retry, "FIRST_WAIT_S", 0.0)
 
 
 @pytest.fixture

@@ -5,19 +5,16 @@ import pickle
 import pyarrow as pa
 import pytest
 
+from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.errors import ConnectionLostError, LoginError, QueryError, ServerBusyError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, connection
-from resources import bulk
 from resources.bulk import MssqlBulkSource
 
 pytestmark = pytest.mark.contract
 ROWS = 1000
-
-
-@pytest.fixture(autouse=True)
-def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "FIRST_WAIT_S", 0.0)
+WIDE = "SELECT id, REPLICATE(N'x', 200) AS padding FROM dbo.t"
+"""Rows that fill many packets, so that a fault after some rows strikes behind the first batch."""
 
 
 @pytest.fixture
@@ -72,8 +69,6 @@ def test_wrong_password(server: StandIn) -> None:
 
 
 def test_host_down() -> None:
-    from cdc_assets.config.settings import ConnectionSettings
-
     settings = ConnectionSettings(
         host="127.0.0.1", port=1, user="u", password="p", databases=("x",), encrypt="no", login_timeout_s=1
     )
@@ -97,15 +92,17 @@ def test_an_error_in_mid_stream_is_not_repeated(server: StandIn, reader: MssqlBu
     server.faults.deadlock(matching="FROM dbo.t", after_rows=700)
     seen: list[int] = []
     with pytest.raises(ServerBusyError, match="deadlock"):
-        seen.extend(batch.num_rows for batch in reader.read("SELECT id FROM dbo.t"))
+        seen.extend(batch.num_rows for batch in reader.read(WIDE))
     assert 0 < sum(seen) <= 700
     assert len(server.faults.struck) == 1
 
 
 def test_a_connection_that_breaks_in_mid_stream(server: StandIn, reader: MssqlBulkSource) -> None:
     server.faults.drop(matching="FROM dbo.t", after_rows=700)
+    seen: list[int] = []
     with pytest.raises(ConnectionLostError):
-        list(reader.read("SELECT id FROM dbo.t"))
+        seen.extend(batch.num_rows for batch in reader.read(WIDE))
+    assert 0 < sum(seen) <= 700
 
 
 def test_leaving_early_frees_the_connection(server: StandIn, reader: MssqlBulkSource) -> None:

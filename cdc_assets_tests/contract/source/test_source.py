@@ -284,9 +284,15 @@ def test_host_down_is_told_at_once() -> None:
 
 def test_query_timeout(server: StandIn) -> None:
     settings = connection(server, DATABASE, query_timeout_s=1)
-    server.faults.hang(matching="server_time", times=10)
     with SqlServerSource(settings) as source:
-        source.session._sleep = lambda _: None
         source.databases()
         with pytest.raises(ServerBusyError, match="too long"):
-            source.server_time()
+            source.session.rows("WAITFOR DELAY '00:00:30'")
+
+
+def test_half_open_connection(server: StandIn) -> None:
+    """The server takes a statement and never answers: the time-out ends the wait, the next attempt is on a new line."""
+    with SqlServerSource(connection(server, DATABASE, query_timeout_s=1)) as source:
+        source.databases()
+        server.faults.hang(matching="server_time")
+        assert source.server_time()

@@ -1,0 +1,36 @@
+"""Trying again, for a statement that only reads: a few times, with growing, jittered waits, and not for ever."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from cdc_assets.errors import CdcError
+
+ATTEMPTS = 4
+FIRST_WAIT_S = 0.2
+BUDGET_S = 60.0
+"""No attempt begins later than this after the first: a statement that runs into its time-out is not run four times."""
+
+T = TypeVar("T")
+
+
+def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: True) -> T:
+    """The action's result, or its last error.
+
+    Args:
+        action: may be called again after an error that says it is retryable.
+        may_retry: asked after such an error.
+
+    Raises:
+        CdcError: what the last attempt raised.
+    """
+    started = time.monotonic()
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return action()
+        except CdcError as error:
+            if not error.retryable or not may_retry() or time.monotonic() - started > BUDGET_S:
+                raise
+        time.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
+    return action()
