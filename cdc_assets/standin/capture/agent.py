@@ -37,6 +37,10 @@ IDLE_INTERVAL_S: Final = 300.0
 """A quiet database gets an idle row (tran_id 0x00) that often."""
 
 _FIRST_VLF: Final = 0x2C
+_DATABASE: Final = (
+    "SELECT name, mapping, vlf, EXISTS (SELECT 1 FROM capture_log WHERE capture_log.database_id = d.database_id)"
+    " FROM capture_databases d WHERE d.database_id = ?"
+)
 
 
 class Storage(Protocol):
@@ -205,27 +209,27 @@ class Agent:
         """Give the transaction its LSNs and move its rows, or leave them to the thread; runs under the write lock."""
         self._report()
         for database_id in sorted({database_id for database_id, _ in state.touched}):
-            row = connection.execute(
-                "SELECT name, vlf FROM capture_databases WHERE database_id = ?", (database_id,)
-            ).fetchone()
+            row = connection.execute(_DATABASE, (database_id,)).fetchone()
             if row is None:
                 continue  # the transaction also disabled the database
+            name, mapping, stored_vlf, waits = row
             sources = sorted(source for owner, source in state.touched if owner == database_id)
-            vlf, block = self.position(row[0]).run(changes)
-            if vlf != row[1]:
+            vlf, block = self.position(name).run(changes)
+            if vlf != stored_vlf:
                 connection.execute("UPDATE capture_databases SET vlf = ? WHERE database_id = ?", (vlf, database_id))
-            transaction = Transaction(
-                state.number, database_id, vlf, block, changes, state.begin_time, self._now(), sources
-            )
-            self._capture(connection, state, transaction)
+            ids = state.number, database_id
+            transaction = Transaction(*ids, vlf, block, changes, state.begin_time, self._now(), mapping, sources)
+            self._capture(connection, state, transaction, bool(waits))
 
-    def _capture(self, connection: sqlite3.Connection, state: SessionState, transaction: Transaction) -> None:
-        database_id = transaction.database_id
+    def _capture(
+        self, connection: sqlite3.Connection, state: SessionState, transaction: Transaction, waits: bool
+    ) -> None:
+        database_id, now = transaction.database_id, transaction.end_time
         synchronous = self.latency_s == 0 and self.capturing(database_id)
-        if synchronous and not scan.backlog(connection, database_id) and self._injected is None:
-            moved, started = Moved(), self._now()
+        if synchronous and not waits and self._injected is None:
+            moved = Moved()
             scan.move(connection, transaction, moved)
-            self.history(database_id).record(started, self._now(), moved)
+            self.history(database_id).record(now, now, moved)
             return
         scan.log(connection, transaction, time.time())
         state.logged = True
@@ -245,6 +249,7 @@ class Agent:
             self._fail_if_told()
             for transaction in scan.waiting(connection, database_id, until, limit):
                 scan.move(connection, transaction, moved)
+                scan.forget(connection, transaction)
             if not moved.transactions:
                 self.first_idle(connection, database_id)
             self.history(database_id).record(started, self._now(), moved)
@@ -310,9 +315,9 @@ class Agent:
         return IDLE_INTERVAL_S
 
     def _idle(self, connection: sqlite3.Connection, database_id: int) -> None:
-        row = connection.execute("SELECT name FROM capture_databases WHERE database_id = ?", (database_id,)).fetchone()
+        name, mapping, *_ = connection.execute(_DATABASE, (database_id,)).fetchone()
         now = self._now()
-        scan.map_time(connection, database_id, (self.next_lsn(row[0]), now, now, b"\0", lsn.ZERO))
+        scan.map_time(connection, mapping, (self.next_lsn(name), now, now, b"\0", lsn.ZERO))
         self._active[database_id] = time.monotonic()
 
     def _scan_alone(self, connection: sqlite3.Connection, database_id: int, until: float) -> None:

@@ -17,7 +17,7 @@ A transaction whose rows were all undone by a savepoint leaves no mapping row.
 
 import json
 import sqlite3
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from cdc_assets.standin.capture import lsn
@@ -37,7 +37,9 @@ class Transaction:
     changes: int
     begin_time: int
     end_time: int
-    sources: list[int] = field(default_factory=list)
+    mapping: str
+    """SQLite table of the database's `cdc.lsn_time_mapping`."""
+    sources: list[int]
 
     @property
     def lsn(self) -> bytes:
@@ -81,14 +83,22 @@ def backlog(connection: sqlite3.Connection, database_id: int) -> bool:
 def waiting(connection: sqlite3.Connection, database_id: int, until: float, limit: int = -1) -> list[Transaction]:
     """Logged transactions committed by then, in commit order."""
     rows = connection.execute(
-        "SELECT tran, database_id, vlf, block, changes, begin_time, end_time, sources FROM capture_log"
+        "SELECT tran, database_id, capture_log.vlf, block, changes, begin_time, end_time, mapping, sources"
+        " FROM capture_log JOIN capture_databases USING (database_id)"
         " WHERE database_id = ? AND committed <= ? ORDER BY tran LIMIT ?",
         (database_id, until, limit),
     )
     return [
-        Transaction(number, owner, vlf, block, changes, begin, end, json.loads(sources))
-        for number, owner, vlf, block, changes, begin, end, sources in rows
+        Transaction(number, owner, vlf, block, changes, begin, end, mapping, json.loads(sources))
+        for number, owner, vlf, block, changes, begin, end, mapping, sources in rows
     ]
+
+
+def forget(connection: sqlite3.Connection, transaction: Transaction) -> None:
+    """The transaction no longer waits."""
+    connection.execute(
+        "DELETE FROM capture_log WHERE database_id = ? AND tran = ?", (transaction.database_id, transaction.number)
+    )
 
 
 def move(connection: sqlite3.Connection, transaction: Transaction, moved: Moved) -> None:
@@ -102,9 +112,6 @@ def move(connection: sqlite3.Connection, transaction: Transaction, moved: Moved)
         for change_table, statement in found:
             count += connection.execute(statement, place).rowcount
             connection.execute(f"DELETE FROM s{change_table} WHERE rank >= :low AND rank < :high", bounds)
-    connection.execute(
-        "DELETE FROM capture_log WHERE database_id = ? AND tran = ?", (transaction.database_id, transaction.number)
-    )
     if count:
         _publish(connection, transaction)
         moved.first = moved.first or transaction.lsn
@@ -114,15 +121,11 @@ def move(connection: sqlite3.Connection, transaction: Transaction, moved: Moved)
 
 
 def _publish(connection: sqlite3.Connection, transaction: Transaction) -> None:
-    row = (
-        transaction.lsn, transaction.begin_time, transaction.end_time,
-        (transaction.number & 0xFFFFFFFFFFFF).to_bytes(6, "big"), transaction.begin_lsn,
-    )  # fmt: skip
-    map_time(connection, transaction.database_id, row)
+    tran_id = (transaction.number & 0xFFFFFFFFFFFF).to_bytes(6, "big")
+    row = (transaction.lsn, transaction.begin_time, transaction.end_time, tran_id, transaction.begin_lsn)
+    map_time(connection, transaction.mapping, row)
 
 
-def map_time(connection: sqlite3.Connection, database_id: int, row: tuple[bytes, int, int, bytes, bytes]) -> None:
-    """Add a row to the database's `cdc.lsn_time_mapping`."""
-    found = connection.execute("SELECT mapping FROM capture_databases WHERE database_id = ?", (database_id,)).fetchone()
-    if found:
-        connection.execute(f"INSERT INTO {found[0]} VALUES (?,?,?,?,?)", row)
+def map_time(connection: sqlite3.Connection, mapping: str, row: tuple[bytes, int, int, bytes, bytes]) -> None:
+    """Add a row to a `cdc.lsn_time_mapping`."""
+    connection.execute(f"INSERT INTO {mapping} VALUES (?,?,?,?,?)", row)
