@@ -32,7 +32,8 @@ def run(interpreter: "Interpreter", statement: tree.Change) -> None:
     else:
         rows = None
     plan.reads.prepare(session)
-    with changing(interpreter):
+    private = plan.target.variable and (plan.output is None or plan.output.into is None)
+    with changing(interpreter, private):
         count, output_rows = execute(interpreter, plan, rows)
     finish(interpreter, plan.output.columns if plan.output and plan.output.into is None else None, output_rows, count)
 
@@ -46,10 +47,10 @@ def compile_change(interpreter: "Interpreter", statement: tree.Change) -> Change
 
 
 @contextlib.contextmanager
-def changing(interpreter: "Interpreter") -> Iterator[None]:
-    """A data-changing statement: writer lock, savepoint, command number, and its attention."""
+def changing(interpreter: "Interpreter", private: bool = False) -> Iterator[None]:
+    """A data-changing statement: writer lock (unless only a table variable changes), savepoint, command number, attention."""
     session = interpreter.session
-    with session.transaction.statement():
+    with session.transaction.private_statement() if private else session.transaction.statement():
         session.command_id += 1
         yield
         session.raise_cancelled()

@@ -32,6 +32,11 @@ class Target:
         """A table of a database: neither temporary nor a variable."""
         return self.table.object_id < FIRST_TEMPORARY
 
+    @property
+    def variable(self) -> bool:
+        """A table variable: outside transactions and seen by nobody else."""
+        return self.table.name.startswith("@")
+
     def lock(self, session: "EngineSession") -> None:
         """Take the table lock of a change."""
         if self.stored:

@@ -233,6 +233,18 @@ class Transaction:
         finally:
             self._depth -= 1
 
+    @contextmanager
+    def private_statement(self) -> Iterator[None]:
+        """A statement that changes a table variable: all or nothing, but no part of the transaction, and without locks.
+
+        A driver that fills one while its transaction stays open (as mssql-jdbc reads the catalogue) must block nobody.
+        """
+        self._depth += 1
+        try:
+            yield from self._in_savepoint()
+        finally:
+            self._depth -= 1
+
     def _in_savepoint(self) -> Iterator[None]:
         connection, before, name = self._owner.connection, self.edited, f"statement{self._depth}"
         connection.execute(f"SAVEPOINT {name}")
