@@ -12,11 +12,10 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark_resource() -> "Iterator[SparkResource]":
     """One small local Spark for the whole test run."""
-    from resources.spark import SparkResource
+    from resources.spark import SparkResource, stop_spark
 
-    resource = SparkResource(master="local[2]")
-    yield resource
-    resource.stop()
+    yield SparkResource(master="local[2]")
+    stop_spark()
 
 
 @pytest.fixture(scope="session")

@@ -146,6 +146,23 @@ def _result(outcome: bytes) -> Any:
     raise error
 
 
+def stop_spark(wait_s: float = 30) -> None:
+    """End this process's classic session, if there is one, and wait until its JVM is gone.
+
+    Without this the JVM ends a moment after the process. A Connect session is left alone: to stop it would close its id
+    for good, for whoever shares it.
+    """
+    context = SparkContext._active_spark_context
+    if context is None:
+        return
+    gateway = context._gateway
+    context.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(wait_s)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
 class SparkResource(LazyPySparkResource):
     """A Spark session on first use: local by default, a cluster or Spark Connect by configuration.
 
@@ -203,21 +220,6 @@ class SparkResource(LazyPySparkResource):
             inside = self.master.partition("[")[2].rstrip("]").split(",")[0] or "1"
             return os.cpu_count() or 1 if inside == "*" else int(inside)
         return int(self.spark_session.range(1).sparkSession.conf.get("spark.default.parallelism", "4"))
-
-    def stop(self, wait_s: float = 30) -> None:
-        """End a local session and its JVM. A Connect session stays: stopping it would close its id for good.
-
-        Without this the JVM ends with the Python process, a moment after it.
-        """
-        session, self._spark_session = self._spark_session, None
-        if session is None or self.remote:
-            return
-        gateway = session.sparkContext._gateway
-        session.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(wait_s)
-        SparkContext._gateway = SparkContext._jvm = None
 
     def runner(self) -> SparkTaskRunner:
         """The task runner of this session."""

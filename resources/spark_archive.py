@@ -18,13 +18,13 @@ def default_class_archive() -> str:
 
 def build_class_archive(path: str) -> None:
     """Start a session, do what every run does, and let the JVM write the archive as it ends (half a minute)."""
-    from resources.spark import SparkResource
+    from resources.spark import SparkResource, stop_spark
 
     draft = f"{path}.draft"
     options = {"spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Xlog:disable -XX:ArchiveClassesAtExit={draft}"}
     resource = SparkResource(master="local[2]", class_archive="", spark_config=options)
     resource.runner().run(str, [1, 2])
-    resource.stop(wait_s=120)
+    stop_spark(wait_s=120)
     if Path(draft).is_file():
         Path(draft).replace(path)
 

@@ -49,14 +49,23 @@ def capture_definitions(
     catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem)
     names = catalog.names
     changes, snapshot = changes_assets(catalog), snapshot_assets(catalog) if discovery.tables else None
-    changes_job = dg.define_asset_job(names.changes, dg.AssetSelection.assets(changes), description=_CHANGES_JOB)
-    jobs = [changes_job]
+    headroom = headroom_check(catalog)
+    own = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(headroom)
+    jobs = [dg.define_asset_job(names.changes, own, description=_CHANGES_JOB)]
     if snapshot:
         jobs.append(dg.define_asset_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
+    headroom_job = dg.define_asset_job(names.headroom, dg.AssetSelection.checks(headroom), description=_HEADROOM_JOB)
+    headroom_schedule = dg.ScheduleDefinition(
+        job=headroom_job,
+        cron_schedule="*/30 * * * *",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description="Looks every half hour how far clean-up is from unread changes, also while nothing changes.",
+    )
     return dg.Definitions(
         assets=[*catalog.specs("source", deps=None), changes, *([snapshot] if snapshot else [])],
-        asset_checks=[headroom_check(catalog)],
-        jobs=jobs,
+        asset_checks=[headroom],
+        jobs=[*jobs, headroom_job],
+        schedules=[headroom_schedule],
         sensors=[lsn_sensor(catalog, jobs)],
         resources={
             names.resource: CaptureResource(config_file=str(file), spark=spark),
@@ -68,3 +77,4 @@ def capture_definitions(
 
 _CHANGES_JOB = "Follow the log of all captured tables until nothing new comes."
 _SNAPSHOT_JOB = "Read captured tables as a whole, or by key ranges."
+_HEADROOM_JOB = "Ask the server how far its clean-up is from changes that were not read yet."

@@ -62,6 +62,11 @@ class Names:
         return f"{word(self.capture)}_follow_log"
 
     @property
+    def headroom(self) -> str:
+        """Job of the check of that name."""
+        return f"{word(self.capture)}_headroom"
+
+    @property
     def sensor(self) -> str:
         """Sensor that asks for the newest LSN."""
         return f"{word(self.capture)}_lsn"

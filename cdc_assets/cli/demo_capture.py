@@ -1,0 +1,54 @@
+"""The capture's process of `cdc-assets demo run`: both jobs of the shop through Dagster, in one process and one JVM.
+
+Dagster's console log goes to the standard output; `demo` shows the part of it that is for people.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from cdc_assets.cli.demo import SNAPSHOT_DONE
+from cdc_assets.config.load import load_config
+from cdc_assets.definitions import defs
+from cdc_assets.defs.captures import configured_captures
+from cdc_assets.defs.catalog import Names
+from cdc_assets.defs.partitions import all_ranges, range_partitions
+from resources.spark import stop_spark
+
+_IDLE_S = 3.0
+
+
+def main() -> None:
+    """Snapshot what needs one, then follow the log until it is quiet."""
+    (file,) = configured_captures()
+    config = load_config(file)
+    names = Names(config.name)
+    definitions = defs()
+    ranges = all_ranges(range_partitions(config.snapshot.partitions))
+    with dg.DagsterInstance.get() as instance:
+        _execute(definitions, instance, names.snapshot, {names.snapshot_op: {"due_only": True}}, ranges)
+        sys.stdout.write(f"{SNAPSHOT_DONE}\n")
+        sys.stdout.flush()
+        _execute(definitions, instance, names.changes, {names.changes_op: {"idle_timeout_s": _IDLE_S}}, {})
+    stop_spark()
+
+
+def _execute(
+    definitions: dg.Definitions,
+    instance: dg.DagsterInstance,
+    job: str,
+    steps: Mapping[str, Mapping[str, Any]],
+    tags: Mapping[str, str],
+) -> None:
+    run_config = {"ops": {name: {"config": dict(values)} for name, values in steps.items()}}
+    result = definitions.resolve_job_def(job).execute_in_process(
+        run_config=run_config, instance=instance, tags=dict(tags), raise_on_error=False
+    )
+    if not result.success:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

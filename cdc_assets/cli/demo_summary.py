@@ -1,0 +1,117 @@
+"""The end of `cdc-assets demo run`: what was captured, and whether the lake agrees with the server."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+from rich.json import JSON
+from rich.table import Table
+from rich.text import Text
+
+from cdc_assets.cli.console import out
+from cdc_assets.cli.lake_view import OPERATIONS, LakeView, TopicView
+from cdc_assets.cli.tail import lines
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.standin.control import StandIn
+
+Totals = dict[str, Counter[str]]
+"""Events by topic and operation."""
+_SAMPLES = 3
+_LEAST_WIDTH = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One topic after the run.
+
+    Args:
+        view: the topic.
+        new: events of this run by operation.
+        live: rows that exist after applying all events in order.
+        server: rows of the source table.
+    """
+
+    view: TopicView
+    new: Counter[str]
+    live: int
+    server: int
+
+
+def totals(config: CaptureConfig) -> Totals:
+    """What the lake holds now."""
+    view = LakeView(config)
+    return {topic.topic: Counter(view.rows_by_operation(topic)) for topic in view.topics()}
+
+
+def compare(config: CaptureConfig, before: Totals, server: StandIn) -> list[Comparison]:
+    """Every topic of the lake beside its table on the server."""
+    view = LakeView(config)
+    return [
+        Comparison(
+            topic,
+            Counter(view.rows_by_operation(topic)) - before.get(topic.topic, Counter()),
+            live_rows(view, topic),
+            _rows_on(server, topic),
+        )
+        for topic in view.topics()
+    ]
+
+
+def live_rows(view: LakeView, topic: TopicView) -> int:
+    """Rows left after applying a topic's events in position order: the last event of a key decides."""
+    tables = [
+        handle.to_pyarrow_dataset().to_table(
+            columns={"position": pc.field("position"), "key": pc.field("key"), "op": pc.field("value", "op")}
+        )
+        for directory in topic.directories
+        if (handle := view.tables.open(directory)) is not None
+    ]
+    last: dict[str, str] = {}
+    for table in tables:
+        events = table.filter(pc.is_valid(table["op"])).sort_by("position")
+        keys = [json.dumps(key, default=str) for key in events["key"].to_pylist()]
+        last |= dict(zip(keys, events["op"].to_pylist(), strict=True))
+    return sum(op != "d" for op in last.values())
+
+
+def _rows_on(server: StandIn, topic: TopicView) -> int:
+    table = topic.state.table
+    return int(server.execute(f"SELECT COUNT(*) FROM {table.quoted}")[0][0])  # noqa: S608 - quoted by the one function
+
+
+def print_summary(config: CaptureConfig, comparisons: list[Comparison], transactions: int) -> bool:
+    """Print it; returns whether the lake agrees with the server for every table."""
+    view = LakeView(config)
+    out.print("\n[bold]Events of this run[/], by topic and operation")
+    out.print(_table(comparisons), width=max(out.width, _LEAST_WIDTH))
+    for name, mark in view.watermarks().items():
+        out.print(f"{name} is complete to LSN [bold]{mark or 'none yet'}[/]")
+    out.print(f"The workload committed {transactions:,} transactions.")
+    out.print(f"One Delta table per topic lies in {view.location.root}", soft_wrap=True)
+    _print_samples(view, comparisons)
+    return all(entry.live == entry.server for entry in comparisons)
+
+
+def _table(comparisons: list[Comparison]) -> Table:
+    """Numbers of each topic; the last two columns must be equal."""
+    table = Table(box=None, header_style="bold", padding=(0, 1))
+    table.add_column("topic", no_wrap=True)
+    for name in (*OPERATIONS.values(), "rows", "server"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for entry in comparisons:
+        counts = [f"{entry.new[name]:,}" for name in OPERATIONS.values()]
+        style = "green" if entry.live == entry.server else "bold red"
+        ends = (Text(f"{number:,}", style) for number in (entry.live, entry.server))
+        table.add_row(entry.view.topic, *counts, *ends)
+    return table
+
+
+def _print_samples(view: LakeView, comparisons: list[Comparison]) -> None:
+    """The newest event of the topics that changed most."""
+    busy = sorted((entry for entry in comparisons if entry.new.total()), key=lambda entry: -entry.new.total())
+    out.print(f"\n[bold]The newest event[/] of {min(len(busy), _SAMPLES)} topics (more: cdc-assets tail)")
+    for entry in busy[:_SAMPLES]:
+        for _, line in lines(view.newest(entry.view.directories[-1], 1)):
+            out.print(Text(entry.view.topic, "cyan"))
+            out.print(JSON(line, indent=None, ensure_ascii=False), soft_wrap=True)
