@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from cdc_assets.config.filters import ColumnFilter
 from cdc_assets.config.settings import ColumnRule, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.envelope.json_text import joined, value_pieces
 from cdc_assets.envelope.naming import adjusted
-from cdc_assets.envelope.rules import column_wanted, propagates_type, rule_for
+from cdc_assets.envelope.rules import propagates_type, rule_for
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.typemap.connect import ConnectType
 from cdc_assets.typemap.defaults import NotALiteralError, default_value, fallback_value
@@ -82,17 +83,18 @@ def event_columns(
     Raises:
         ConfigurationError: two columns would have one field name.
     """
-    wanted = {name for name in mapped if column_wanted(table, name, settings.column_filters)}
+    columns = ColumnFilter(settings.column_filters)
+    wanted = {name for name in mapped if columns.accepts(table, name)}
     if not wanted:
         warnings.append(f"All columns of {table} were excluded by the column filters; all are captured instead.")
         wanted = set(mapped)
-    columns = tuple(
+    made = tuple(
         _event_column(table, column, bits[name], name in wanted, settings, warnings)
         for name, column in mapped.items()
         if name in wanted or name in key
     )
-    _check_fields(table, columns)
-    return columns
+    _check_fields(table, made)
+    return made
 
 
 def _event_column(
