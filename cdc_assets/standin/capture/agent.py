@@ -36,6 +36,9 @@ from cdc_assets.standin.errors import SqlError
 IDLE_INTERVAL_S: Final = 300.0
 """A quiet database gets an idle row (tran_id 0x00) that often."""
 
+_AFTER_FAILURE_S: Final = 0.2
+_PATIENCE_S: Final = 2.0
+_DUE: Final = "SELECT min(committed) FROM capture_log WHERE database_id = ?"
 _FIRST_VLF: Final = 0x2C
 _DATABASE: Final = (
     "SELECT name, mapping, vlf, EXISTS (SELECT 1 FROM capture_log WHERE capture_log.database_id = d.database_id)"
@@ -80,6 +83,7 @@ class Agent:
         self._failure: SqlError | None = None
         self._injected: SqlError | None = None
         self._wake = threading.Condition()
+        self._news = False
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         with self._connection() as connection:
@@ -107,7 +111,7 @@ class Agent:
             self._wake.notify_all()
             thread, self._thread = self._thread, None
         if thread is not None:
-            thread.join()
+            thread.join(_PATIENCE_S)  # it may wait for a writer that waits for the caller
 
     def pause(self) -> None:
         """Commits succeed, nothing is captured."""
@@ -135,7 +139,7 @@ class Agent:
         """Return when everything committed so far is captured; a paused or stopped Agent captures all the same."""
         with self._connection() as connection:
             for database_id in _databases(connection):
-                self._scan_alone(connection, database_id, time.time())
+                self._scan_alone(connection, database_id, time.time(), forced=True)
 
     def fail_next(self, error: SqlError) -> None:
         """Make the next scan fail with this error."""
@@ -230,6 +234,7 @@ class Agent:
             moved = Moved()
             scan.move(connection, transaction, moved)
             self.history(database_id).record(now, now, moved)
+            self._active[database_id] = time.monotonic()
             return
         scan.log(connection, transaction, time.time())
         state.logged = True
@@ -262,13 +267,7 @@ class Agent:
 
     def first_idle(self, connection: sqlite3.Connection, database_id: int) -> None:
         """A capture job that starts on an empty map writes an idle row, so that there is a maximum LSN."""
-        row = connection.execute(
-            "SELECT mapping FROM capture_databases WHERE database_id = ?", (database_id,)
-        ).fetchone()
-        instances = connection.execute(
-            "SELECT 1 FROM capture_instances WHERE database_id = ?", (database_id,)
-        ).fetchone()
-        if row and instances and connection.execute(f"SELECT 1 FROM {row[0]} LIMIT 1").fetchone() is None:
+        if self._unmapped(connection, database_id):
             self._idle(connection, database_id)
 
     def look(self, connection: sqlite3.Connection, database_id: int) -> None:
@@ -279,28 +278,32 @@ class Agent:
     def wake(self) -> None:
         """Tell the thread that something was committed."""
         with self._wake:
+            self._news = True
             self._wake.notify_all()
 
     def _run(self) -> None:
+        """The thread: a round, a pause. A failed round is recorded and tried again: the thread never dies silently."""
         with self._connection() as connection:
             while self.running:
-                pause = self._round(connection)
+                try:
+                    pause = self._round(connection)
+                except sqlite3.Error as failure:
+                    self._failed(0, failure)
+                    pause = _AFTER_FAILURE_S
                 with self._wake:
-                    if self.running:
+                    if self.running and not self._news:
                         self._wake.wait(pause)
+                    self._news = False
 
     def _round(self, connection: sqlite3.Connection) -> float:
         """Scan what is due; returns the seconds until something may be due again."""
-        until, pause = time.time() - self.latency_s, IDLE_INTERVAL_S
-        for database_id in _databases(connection):
-            if not self.capturing(database_id):
-                continue
-            due = connection.execute(
-                "SELECT min(committed) FROM capture_log WHERE database_id = ?", (database_id,)
-            ).fetchone()[0]
+        pause = IDLE_INTERVAL_S
+        for database_id in filter(self.capturing, _databases(connection)):
+            until = time.time() - self.latency_s
+            due = connection.execute(_DUE, (database_id,)).fetchone()[0]
             if due is not None and due <= until:
-                self._scan_alone(connection, database_id, until)
-                return 0.0
+                moved = self._scan_alone(connection, database_id, until)
+                return 0.0 if moved.transactions else _AFTER_FAILURE_S
             pause = min(pause, self._quiet(connection, database_id), due - until if due is not None else pause)
         return max(pause, 0.001)
 
@@ -308,30 +311,52 @@ class Agent:
         """Write the idle row of a quiet database when it is due; returns the seconds until the next one is."""
         last = self._active.setdefault(database_id, time.monotonic())
         rest = last + IDLE_INTERVAL_S - time.monotonic()
-        if rest > 0:
+        if rest > 0 and not self._unmapped(connection, database_id):
             return rest
         with self._writing(connection):
             self._idle(connection, database_id)
         return IDLE_INTERVAL_S
 
+    def _unmapped(self, connection: sqlite3.Connection, database_id: int) -> bool:
+        """Whether the database has a capture instance, but no LSN yet."""
+        row = connection.execute(_DATABASE, (database_id,)).fetchone()
+        instances = connection.execute("SELECT 1 FROM capture_instances WHERE database_id = ?", (database_id,))
+        return (
+            row is not None
+            and instances.fetchone() is not None
+            and connection.execute(f"SELECT 1 FROM {row[1]} LIMIT 1").fetchone() is None
+        )
+
     def _idle(self, connection: sqlite3.Connection, database_id: int) -> None:
-        name, mapping, *_ = connection.execute(_DATABASE, (database_id,)).fetchone()
-        now = self._now()
+        row = connection.execute(_DATABASE, (database_id,)).fetchone()
+        if row is None:
+            return  # disabled meanwhile
+        name, mapping, now = row[0], row[1], self._now()
         scan.map_time(connection, mapping, (self.next_lsn(name), now, now, b"\0", lsn.ZERO))
         self._active[database_id] = time.monotonic()
 
-    def _scan_alone(self, connection: sqlite3.Connection, database_id: int, until: float) -> None:
+    def _scan_alone(
+        self, connection: sqlite3.Connection, database_id: int, until: float, forced: bool = False
+    ) -> Moved:
+        """Scan in a transaction of its own; the job may have been stopped while this waited for the lock."""
         if scan.backlog(connection, database_id):
             with self._writing(connection):
-                self.scan(connection, database_id, until)
+                if forced or self.capturing(database_id):
+                    return self.scan(connection, database_id, until)
+        return Moved()
 
     def _catch_up(self) -> None:
-        if self.latency_s == 0:
-            with self._connection() as connection:
-                for database_id in _databases(connection):
-                    if self.capturing(database_id):
-                        self._scan_alone(connection, database_id, time.time())
+        """Let the thread capture what waits; without latency wait for it, unless a writer keeps it from doing so."""
         self.wake()
+        if self.latency_s:
+            return
+        end = time.monotonic() + _PATIENCE_S
+        with self._connection() as connection:
+            running = [database_id for database_id in _databases(connection) if self.capturing(database_id)]
+            while any(scan.backlog(connection, found) for found in running):
+                if self._failure is not None or time.monotonic() > end:
+                    return
+                time.sleep(0.002)
 
     # ---- failures --------------------------------------------------------------------------------------------
 

@@ -110,6 +110,7 @@ def enable_table(context: ProcedureContext, given: dict[str, Parameter]) -> int:
     database_id = _database(context).database_id
     if agent(context).latency_s == 0 and agent(context).capturing(database_id):
         agent(context).first_idle(context.connection, database_id)
+    agent(context).state(context).logged = True  # `after_commit` wakes the Agent
     return 0
 
 
