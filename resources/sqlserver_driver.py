@@ -7,18 +7,20 @@ by name, because its version changes with that package.
 
 import platform
 import re
+import socket
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from cdc_assets.config.settings import ConnectionSettings
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.errors import ConfigurationError, ConnectionLostError
 
 APPLICATION = "cdc-assets"
 """Application name that DBAs see in sys.dm_exec_sessions."""
 
 _REGISTERED = re.compile(r"ODBC Driver (1[7-9]|[2-9]\d) for SQL Server\Z")
+_PLAIN_HOST = re.compile(r"[A-Za-z0-9._-]+\Z")
 _FILES = {"linux": "libmsodbcsql-*.so*", "darwin": "libmsodbcsql*.dylib", "win32": "msodbcsql*.dll"}
 _MACHINES = {"x86_64": ("x86_64", "x64", "amd64"), "aarch64": ("arm64", "aarch64")}
 
@@ -99,6 +101,25 @@ def _server(settings: ConnectionSettings) -> str:
 def server_name(settings: ConnectionSettings) -> str:
     """Host and instance or port, for messages."""
     return f"{settings.host}\\{settings.instance}" if settings.instance else f"{settings.host}:{settings.port}"
+
+
+def check_reachable(settings: ConnectionSettings) -> None:
+    """Open and close a TCP connection: the driver itself tries until its login time-out and does not say why.
+
+    Named instances, whose port the server's browser tells, and addresses in the driver's own notations are left to it.
+
+    Raises:
+        ConnectionLostError: with the operating system's reason.
+    """
+    if settings.instance or not _PLAIN_HOST.match(settings.host):
+        return
+    try:
+        socket.create_connection((settings.host, settings.port), settings.login_timeout_s).close()
+    except OSError as error:
+        raise ConnectionLostError(
+            f"Cannot reach {server_name(settings)}: {error.strerror or error}. "
+            "Next: check database.hostname, database.port, the network, and that the server runs"
+        ) from error
 
 
 def driver_option(settings: ConnectionSettings) -> str | None:

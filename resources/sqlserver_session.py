@@ -15,7 +15,15 @@ import pyodbc
 
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.errors import CdcError, ConnectionLostError
-from resources.sqlserver_driver import APPLICATION, connection_string, driver_option, find_driver, keywords, server_name
+from resources.sqlserver_driver import (
+    APPLICATION,
+    check_reachable,
+    connection_string,
+    driver_option,
+    find_driver,
+    keywords,
+    server_name,
+)
 from resources.sqlserver_errors import to_cdc_error
 from resources.sqlserver_queries import PING
 from resources.sqlserver_retry import repeated
@@ -35,6 +43,7 @@ def connect(settings: ConnectionSettings) -> pyodbc.Connection:
     Raises:
         CdcError: whatever the driver's error means.
     """
+    check_reachable(settings)
     driver = driver_option(settings) or find_driver(pyodbc.drivers())
     text = connection_string({"Driver": driver, "APP": APPLICATION} | keywords(settings))
     try:

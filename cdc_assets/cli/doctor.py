@@ -1,7 +1,7 @@
 """`cdc-assets doctor`: is everything ready, and if not, which T-SQL makes it so."""
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config
@@ -10,6 +10,9 @@ from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
 from resources.sqlserver_preflight import Finding, inspect
 from resources.sqlserver_source import SqlServerSource
+
+PER_TABLE = ("capture instance", "reading")
+"""Checks made for each table: good ones are counted, not listed."""
 
 
 def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
@@ -35,9 +38,14 @@ def _lake(settings: CaptureConfig) -> Finding:
 
 
 def _show(findings: list[Finding]) -> None:
-    table = Table("", "what", "of", "is", box=None, header_style="bold")
+    subject = Column("of", overflow="fold")
+    table = Table("", "what", subject, "is", box=None, header_style="bold")
     for finding in findings:
-        table.add_row(_mark(finding), finding.check, Text(finding.subject), Text(finding.actual))
+        if not (finding.ok and finding.check in PER_TABLE):
+            table.add_row(_mark(finding), finding.check, Text(finding.subject), Text(finding.actual))
+    for check in PER_TABLE:
+        if good := sum(finding.ok for finding in findings if finding.check == check):
+            table.add_row(Text("ok", style="green"), check, f"{good} tables", "as expected")
     out.print(table)
     wrong = [finding for finding in findings if not finding.ok]
     out.print("\n[bold green]Everything is ready." if not wrong else f"\n[bold]{len(wrong)} to look at:")

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import typer
 
 from cdc_assets import __version__
-from cdc_assets.cli import doctor, properties, status, tail
+from cdc_assets.cli import capture, doctor, properties, status, tail
 from cdc_assets.cli.console import clear_errors, out
+from cdc_assets.standin import __main__ as standin
 
 app = typer.Typer(
     name="cdc-assets",
@@ -34,10 +35,12 @@ def root(
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor.doctor,
+    "capture": capture.capture,
     "status": status.status,
     "summary": status.summary,
     "tail": tail.tail,
     "properties": properties.properties,
+    "standin": standin.main,
 }
 
 for _name, _command in COMMANDS.items():
