@@ -29,8 +29,7 @@ class TableState:
         instance: capture instance last read, or None.
         status: `healthy`; `gap`: changes in (gap_after, gap_until] were removed unread; `failed`: see reason.
         reason: why it is not healthy, for people.
-        gap_after: exclusive start of the newest gap; stays for the record after a repair.
-        gap_until: inclusive end of the newest gap.
+        gaps: changes that were lost, oldest first, as (exclusive start, inclusive end); kept after a repair.
         ranges: key ranges that snapshot partitions are made of, fixed by the first snapshot.
         snapshot_lsn: low watermark of the last complete snapshot of the whole table, or None.
     """
@@ -41,8 +40,7 @@ class TableState:
     instance: str | None = None
     status: Status = "healthy"
     reason: str = ""
-    gap_after: Lsn | None = None
-    gap_until: Lsn | None = None
+    gaps: tuple[tuple[Lsn, Lsn], ...] = ()
     ranges: tuple[KeyRange, ...] = ()
     snapshot_lsn: Lsn | None = None
 
@@ -50,6 +48,16 @@ class TableState:
     def streams(self) -> bool:
         """Whether windows take this table along."""
         return self.status == "healthy" and self.position is not None
+
+    @property
+    def gap_after(self) -> Lsn | None:
+        """Exclusive start of the newest gap."""
+        return self.gaps[-1][0] if self.gaps else None
+
+    @property
+    def gap_until(self) -> Lsn | None:
+        """Inclusive end of the newest gap."""
+        return self.gaps[-1][1] if self.gaps else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +258,7 @@ def decode_table(data: Mapping[str, Any]) -> TableState:
         instance=data["instance"],
         status=data["status"],
         reason=data["reason"],
-        gap_after=_lsn(data["gap_after"]),
-        gap_until=_lsn(data["gap_until"]),
+        gaps=tuple((Lsn.parse(after), Lsn.parse(until)) for after, until in data["gaps"]),
         ranges=_ranges(data["ranges"]),
         snapshot_lsn=_lsn(data["snapshot_lsn"]),
     )

@@ -374,8 +374,7 @@ class Snapshotter:
             instance=table.instance,
             ranges=table.ranges or (known.ranges if known is not None and same else ()),
             snapshot_lsn=table.low,
-            gap_after=known.gap_after if known else None,
-            gap_until=known.gap_until if known else None,
+            gaps=known.gaps if known else (),
         )
 
     def _override(self, table: TableId) -> str | None:

@@ -10,7 +10,7 @@ nothing anywhere.
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cdc_assets.config.filters import Names, TableFilter
 from cdc_assets.config.settings import CaptureConfig
@@ -182,8 +182,8 @@ class Capture:
         `no_data` they start here.
 
         Args:
-            until_idle: end after `streaming.idle_timeout_s` without a change.
-            deadline: end at the first window border after this time.
+            until_idle: end after `streaming.idle_timeout_s` without a change (0 never ends).
+            deadline: end at the first window border after this time; None takes `streaming.max_duration_s` from now.
             on_progress: called after each window is committed.
             should_yield: asked at each window border.
 
@@ -199,6 +199,9 @@ class Capture:
             snapshotter = Snapshotter(self._context)
             if starting and database not in self._context.manifest.state.snapshots:
                 snapshotter.run(database, starting, on_progress)
+        seconds = self._context.config.streaming.max_duration_s
+        if deadline is None and seconds:
+            deadline = self._context.clock.now() + timedelta(seconds=seconds)
         ended = loop.run(list(selected), until_idle, deadline, should_yield)
         state = self._context.manifest.state
         troubled = tuple(troubled_table(entry) for entry in state.tables.values() if entry.status != "healthy")

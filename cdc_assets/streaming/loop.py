@@ -58,7 +58,7 @@ class StreamLoop:
                 quiet_since = clock.now()
                 continue
             quiet_for = clock.now() - quiet_since
-            if until_idle and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
+            if until_idle and streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
                 return "idle"
             clock.sleep(streaming.poll_interval_s)
 

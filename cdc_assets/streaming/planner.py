@@ -31,6 +31,9 @@ from cdc_assets.streaming.instances import Gap, gap_of, newest, reads_of
 IDLE_CHECK = timedelta(seconds=30)
 """How often an idle database's tables are looked at and positions moved over foreign transactions."""
 
+_KEEP_GAPS = 100
+"""Gaps a table's state remembers; the manifest's rows and Delta's versions hold older ones."""
+
 Instances = Mapping[TableId, Sequence[CaptureInstance]]
 
 
@@ -167,7 +170,7 @@ class Planner:
 def with_gap(state: TableState, gap: Gap, policy: str) -> TableState:
     """The table's state after a gap; with policy `ignore` it goes on behind it."""
     after = state.position or gap.after
-    marked = dataclasses.replace(state, gap_after=after, gap_until=gap.until)
+    marked = dataclasses.replace(state, gaps=(*state.gaps, (after, gap.until))[-_KEEP_GAPS:])
     if policy == "ignore":
         return dataclasses.replace(marked, position=gap.until)
     reason = (
