@@ -34,10 +34,10 @@ def as_decimal(sql_type: SqlType, typed: Typed | None = None) -> SqlType:
     if sql_type.name in DECIMAL:
         return sql_type
     if sql_type.name in MONEY:
-        return SqlType("decimal", precision=DIGITS[sql_type.name], scale=4)
+        return SqlType("numeric", precision=DIGITS[sql_type.name], scale=4)
     if isinstance(typed, Constant) and isinstance(typed.value, int):
-        return SqlType("decimal", precision=len(str(abs(typed.value))), scale=0)
-    return SqlType("decimal", precision=DIGITS[sql_type.name], scale=0)
+        return SqlType("numeric", precision=len(str(abs(typed.value))), scale=0)
+    return SqlType("numeric", precision=DIGITS[sql_type.name], scale=0)
 
 
 def common(operands: Sequence[Typed]) -> SqlType:
@@ -76,12 +76,16 @@ def _meet(left: SqlType, right: SqlType) -> SqlType:
     return high
 
 
+def _exact_name(left: SqlType, right: SqlType) -> str:
+    """Literals and integers take part as numeric."""
+    return "decimal" if "decimal" in (left.name, right.name) else "numeric"
+
+
 def unite_decimals(left: SqlType, right: SqlType) -> SqlType:
     """A decimal type for the values of both; digits before the point win over those behind."""
     whole = max(left.precision - left.scale, right.precision - right.scale)
     scale = min(max(left.scale, right.scale), 38 - whole)
-    name = "numeric" if "numeric" in (left.name, right.name) and left.name == right.name else "decimal"
-    return SqlType(name, precision=whole + scale, scale=scale)
+    return SqlType(_exact_name(left, right), precision=whole + scale, scale=scale)
 
 
 def _meet_text(left: SqlType, right: SqlType) -> SqlType:
@@ -131,14 +135,15 @@ def collation_of(operands: Sequence[Typed]) -> str:
 
 def decimal_result(operator: str, left: SqlType, right: SqlType) -> SqlType:
     """Precision and scale of decimal arithmetic."""
+    name = _exact_name(left, right)
     p1, s1, p2, s2 = left.precision, left.scale, right.precision, right.scale
     if operator in "+-":
         scale = max(s1, s2)
         whole = max(p1 - s1, p2 - s2)
         precision = whole + scale + 1
         if precision > 38:
-            return SqlType("decimal", precision=38, scale=max(min(scale, 38 - whole), 0))
-        return SqlType("decimal", precision=precision, scale=scale)
+            return SqlType(name, precision=38, scale=max(min(scale, 38 - whole), 0))
+        return SqlType(name, precision=precision, scale=scale)
     if operator == "*":
         scale, precision = s1 + s2, p1 + p2 + 1
     elif operator == "/":
@@ -151,4 +156,4 @@ def decimal_result(operator: str, left: SqlType, right: SqlType) -> SqlType:
         whole = precision - scale
         scale = min(scale, 38 - whole) if whole < 32 else min(scale, 6)
         precision = 38
-    return SqlType("decimal", precision=max(precision, 1), scale=scale)
+    return SqlType(name, precision=max(precision, 1), scale=scale)

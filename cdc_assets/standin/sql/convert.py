@@ -342,6 +342,8 @@ def converter(source: SqlType, target: SqlType, style: int | None = None) -> Con
     Raises:
         SqlError: 529 when the types do not convert, 8170; the function itself raises value errors.
     """
+    if "xml" in (source.name, target.name) and not {family(source), family(target)} <= {"text", "binary"}:
+        raise not_allowed(source, target)
     if target.name in _BYTES_ONLY and family(source) != "binary":
         raise unsupported(f"converting {source.name} to {target.name}")
     if family(target) == "binary" and family(source) not in ("text", "binary"):

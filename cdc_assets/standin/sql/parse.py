@@ -67,11 +67,8 @@ class _Parser(TSQLParser):
         while this is not None:
             if self._match(TokenType.COLLATE):
                 this = exp.Collate(this=this, expression=exp.Var(this=self._advance_any() and self._prev.text))
-            elif self._curr and self._curr.text.upper() == "AT":
-                changed = self._parse_at_time_zone(this)
-                if changed is this:
-                    return this
-                this = changed
+            elif self._match_text_seq("AT", "TIME", "ZONE"):
+                this = exp.AtTimeZone(this=this, zone=self._required(super()._parse_unary()))
             else:
                 return this
         return this
@@ -227,15 +224,17 @@ _ESCAPES: Final = re.compile(
     r"""|\{\s*(?P<kind>ts|d|t|guid)\s*(?P<text>'(?:[^']|'')*')\s*\}"""
     r"""|\{\s*fn\b(?P<open>)"""
     r"""|(?P<close>\})"""
+    r"""|(?P<empty>\b0x(?![0-9a-f]))"""
     r"""|(?<![\w$@#\]"])\$(?P<money>\d+(?:\.\d*)?|\.\d+)""",
     re.IGNORECASE | re.DOTALL,
 )
+_EMPTY_BINARY: Final = re.compile(r"\b0x(?![0-9a-f])", re.IGNORECASE)
 _LITERAL_TYPES: Final = {"ts": "datetime", "d": "datetime", "t": "datetime", "guid": "uniqueidentifier"}
 
 
 def _plain(text: str) -> str:
     """Replace ODBC escapes and money literals by what they stand for."""
-    if "{" not in text and "$" not in text:
+    if "{" not in text and "$" not in text and not _EMPTY_BINARY.search(text):
         return text
 
     def replacement(found: re.Match[str]) -> str:
@@ -243,6 +242,8 @@ def _plain(text: str) -> str:
             return found["skip"]
         if found["kind"] is not None:
             return f"CAST({found['text']} AS {_LITERAL_TYPES[found['kind'].lower()]})"
+        if found["empty"] is not None:
+            return "CAST('' AS varbinary(1))"
         if found["money"] is not None:
             return f"CAST({found['money']} AS money)"
         return " "

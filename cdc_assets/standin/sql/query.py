@@ -14,10 +14,10 @@ from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Names, Query, Relation, RelationColumn, ResultColumn, Typed
 from cdc_assets.standin.errors import SqlError, invalid_column, syntax_error, unsupported
 from cdc_assets.standin.sql import convert
-from cdc_assets.standin.sql.coercion import common
+from cdc_assets.standin.sql.coercion import common, is_null
 from cdc_assets.standin.sql.expressions import Compiler, column_name, identifier
 from cdc_assets.standin.sql.functions.aggregates import contains_aggregate
-from cdc_assets.standin.sql.literals import Constant
+from cdc_assets.standin.sql.literals import Constant, constant
 from cdc_assets.standin.sql.scope import Scope, Source, Used
 from cdc_assets.standin.sql.sources import Sources
 from cdc_assets.standin.sqltypes import BIGINT, FLOAT
@@ -33,6 +33,15 @@ class Block:
     columns: tuple[RelationColumn, ...]
     single_row: bool = False
     """Certainly at most one row."""
+    nulls: frozenset[int] = frozenset()
+    """Places of columns that are the literal NULL, which takes any type in a set operation."""
+
+    def typed(self, place: int) -> Typed:
+        """A column as an operand."""
+        column = self.columns[place]
+        if place in self.nulls:
+            return constant(None, column.type, untyped=True)
+        return Typed(column.sql, column.type, column.nullable)
 
     def relation(self) -> Relation:
         """The query as something that can stand in FROM."""
@@ -163,8 +172,9 @@ class Queries(Compiler):
                 "expressions, unless TOP, OFFSET or FOR XML is also specified.",
             )
         self.assignments = selected.assignments or self.assignments
+        nulls = frozenset(place for place, item in enumerate(selected.items) if is_null(item.typed))
         single = (not node.args.get("group") and bool(scope.groups == [])) or _is_one(node.args.get("limit"))
-        return Block(self._limited(node, head, keys, text, order, columns, scope), columns, single)
+        return Block(self._limited(node, head, keys, text, order, columns, scope), columns, single, nulls)
 
     def _group(self, node: Any, scope: Scope) -> str:
         group = node.args.get("group")
@@ -348,7 +358,7 @@ class Queries(Compiler):
         columns = []
         sides: tuple[list[str], list[str]] = ([], [])
         for place, (a, b) in enumerate(zip(left.columns, right.columns, strict=True), start=1):
-            values, target = self.unified([Typed(a.sql, a.type), Typed(b.sql, b.type)])
+            values, target = self.unified([left.typed(place - 1), right.typed(place - 1)])
             columns.append(RelationColumn(a.name, f"k{place}", target, a.nullable or b.nullable))
             for side, value in zip(sides, values, strict=True):
                 text = value.sql if operation == "UNION ALL" else self.sortable(Typed(value.sql, target))
@@ -395,16 +405,26 @@ class Queries(Compiler):
                 10709, "The number of columns for each row in a table value constructor must be the same.", 15
             )
         types = [common([row[place] for row in rows]) for place in range(width)]
-        texts = (
-            "(" + ", ".join(convert.implicit(value, target).sql for value, target in zip(row, types, strict=True)) + ")"
-            for row in rows
-        )
+        converted = [
+            [convert.implicit(value, target).sql for value, target in zip(row, types, strict=True)] for row in rows
+        ]
         columns = tuple(
             RelationColumn("", f"k{place}", target, any(row[place - 1].nullable for row in rows))
             for place, target in enumerate(types, start=1)
         )
-        keys = ", ".join(f"column{place} AS k{place}" for place in range(1, width + 1))
-        return Block(f"SELECT {keys} FROM (VALUES {', '.join(texts)})", columns, len(rows) == 1)
+        return Block(
+            _rows_text(converted, all(isinstance(v, Constant) for row in rows for v in row)), columns, len(rows) == 1
+        )
+
+
+def _rows_text(rows: Sequence[Sequence[str]], constants: bool) -> str:
+    """Rows as a query. VALUES has no limit on rows, but SQLite loses its columns when it refers to queries around."""
+    if constants:
+        keys = ", ".join(f"column{place} AS k{place}" for place in range(1, len(rows[0]) + 1))
+        tuples = ", ".join("(" + ", ".join(row) + ")" for row in rows)
+        return f"SELECT {keys} FROM (VALUES {tuples})"
+    selects = ("SELECT " + ", ".join(f"{text} AS k{place}" for place, text in enumerate(row, start=1)) for row in rows)
+    return " UNION ALL ".join(selects)
 
 
 def named(columns: Sequence[RelationColumn], labels: Sequence[str], alias: str) -> tuple[RelationColumn, ...]:

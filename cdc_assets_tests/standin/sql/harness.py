@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cdc_assets.standin.catalog import Catalog, Column, Database, Table, fold
-from cdc_assets.standin.contract import Parameter, Query, Relation, RelationColumn, Typed
+from cdc_assets.standin.contract import AgentControl, Clock, Parameter, Query, Relation, RelationColumn, Typed
 from cdc_assets.standin.errors import SqlError, invalid_object, undeclared_variable
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sql.convert import assign, convert_value, family
@@ -23,13 +23,11 @@ NOW = datetime.fromisoformat("2024-02-29T13:14:15.123456")
 
 
 @dataclass
-class TestClock:
+class StandingClock:
     """A clock that stands still."""
 
     offset_minutes: int = 60
     now: datetime = NOW
-
-    __test__ = False
 
     def utc_ticks(self) -> int:
         """UTC ticks."""
@@ -48,7 +46,7 @@ class Context:
     connection: sqlite3.Connection
     catalog: Catalog
     session_id: int = 51
-    clock: TestClock = field(default_factory=TestClock)
+    clock: Clock = field(default_factory=StandingClock)
     failure: SqlError | None = None
     rowcount: int = 3
     command_id: int = 1
@@ -56,6 +54,11 @@ class Context:
     database: str = "TestDB"
     transaction_count: int = 0
     savepoint_lsn: int | None = None
+
+    @property
+    def agent(self) -> AgentControl:
+        """None here."""
+        raise NotImplementedError
 
 
 class Bench:
@@ -90,10 +93,7 @@ class Bench:
         )
         self.connection.execute(f"CREATE TABLE {table.sqlite} ({definitions})")
         for row in rows:
-            values = ", ".join(
-                "NULL" if v is None else assign(constant(str(v), NVARCHAR), c.type, c.name, str(table)).sql
-                for v, c in zip(row, table.columns, strict=True)
-            )
+            values = ", ".join(stored(v, c, str(table)) for v, c in zip(row, table.columns, strict=True))
             self.connection.execute(f"INSERT INTO {table.sqlite} VALUES ({values})")
         return table
 
@@ -166,6 +166,15 @@ class Bench:
     def type(self, expression: str) -> str:
         """The type of an expression."""
         return str(self.compile(f"SELECT {expression}").columns[0].type)
+
+
+def stored(value: Any, column: Column, table: str) -> str:
+    """SQLite text of a column's value given as text."""
+    if value is None:
+        return "NULL"
+    if family(column.type) == "binary":
+        return constant(convert_value(str(value), SqlType("varchar", 8000), column.type), column.type).sql
+    return assign(constant(str(value), NVARCHAR), column.type, column.name, table).sql
 
 
 def shown(value: Value, sql_type: SqlType) -> str | None:

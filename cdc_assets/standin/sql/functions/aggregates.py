@@ -72,9 +72,11 @@ Wrap = Callable[[str], str]
 """Adds ` OVER (…)` to an aggregate call; gives it back unchanged outside windows."""
 
 
-def aggregate(
-    compiler: "Compiler", name: str, arguments: Sequence[Any], scope: "Scope", wrap: Wrap = lambda text: text
-) -> Typed:
+def _plain(text: str) -> str:
+    return text
+
+
+def aggregate(compiler: "Compiler", name: str, arguments: Sequence[Any], scope: "Scope", wrap: Wrap = _plain) -> Typed:
     """Compile an aggregate call."""
     if scope.in_aggregate:
         raise SqlError(
@@ -93,7 +95,7 @@ def aggregate(
         if name not in ("COUNT", "COUNT_BIG"):
             raise SqlError(102, "Incorrect syntax near '*'.", 15)
         return Typed(wrap("count(*)"), BIGINT if name == "COUNT_BIG" else INT, nullable=False)
-    scope.in_aggregate = True
+    scope.in_aggregate = wrap is _plain  # a windowed aggregate computes on the groups' results
     try:
         value = compiler.scalar(subject, scope)
         rest = compiler.scalars(arguments[1:], scope)
@@ -143,7 +145,7 @@ def _sum(name: str, value: Typed, mark: str, wrap: Wrap) -> Typed:
 
 def _sum_type(name: str, source: SqlType) -> SqlType:
     if source.name in DECIMAL:
-        return SqlType("decimal", precision=38, scale=source.scale if name == "SUM" else max(source.scale, 6))
+        return SqlType(source.name, precision=38, scale=source.scale if name == "SUM" else max(source.scale, 6))
     if source.name in MONEY:
         return MONEY_TYPE
     return BIGINT if source.name == "bigint" else INT
@@ -187,7 +189,7 @@ def _string_agg(value: Typed, rest: Sequence[Typed], keys: Sequence[tuple[Typed,
     return Typed(wrap(f"tsql_aggregate({text_literal(spec)}, {', '.join(one.sql for one in values)})"), result)
 
 
-def ordered_aggregate(compiler: "Compiler", node: Any, scope: "Scope", wrap: Wrap = lambda text: text) -> Typed:
+def ordered_aggregate(compiler: "Compiler", node: Any, scope: "Scope", wrap: Wrap = _plain) -> Typed:
     """`STRING_AGG(…) WITHIN GROUP (ORDER BY …)`."""
     if function_name(node.this) != "STRING_AGG":
         raise unsupported(f"{function_name(node.this)} WITHIN GROUP")
