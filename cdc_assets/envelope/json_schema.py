@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_assets.typemap.connect import described
+from cdc_assets.typemap.connect import described, element_of
 
 
 def schema_of(field: pa.Field, *, named: bool = False) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def schema_of(field: pa.Field, *, named: bool = False) -> dict[str, Any]:
     if connect.kind == "struct":
         found["fields"] = [schema_of(child, named=True) for child in connect.fields]
     if connect.kind == "array":
-        found["items"] = schema_of(field.type.value_field)
+        found["items"] = schema_of(element_of(field))
     found["optional"] = connect.optional
     if connect.name:
         found["name"] = connect.name

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.typemap.connect import ConnectType, described
+from cdc_assets.typemap.connect import ConnectType, described, element_of
 from cdc_assets.typemap.decimals import unscaled_bytes
 from cdc_assets.typemap.kernels import as_type, numbers, numbers_of_offsets
 from cdc_assets.typemap.textforms import base64
@@ -117,7 +117,7 @@ def sparse(array: pa.Array, pieces_of: Callable[[pa.Array], Pieces], target: pa.
 
 def _list_text(field: pa.Field, array: pa.Array, defaults: bool) -> pa.Array:
     items = array.flatten()
-    texts = joined(value_pieces(field.type.value_field, items, defaults=defaults), len(items))
+    texts = joined(value_pieces(element_of(field), items, defaults=defaults), len(items))
     lengths = array.value_lengths().fill_null(0).to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     body = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), texts), ",")

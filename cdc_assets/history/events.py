@@ -12,14 +12,9 @@ from cdc_assets.envelope.blocks import source_type
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW, ConnectorIdentity
 from cdc_assets.history.catalog import jdbc_type
 from cdc_assets.history.records import HistoryEntry, key_columns, quoted_id
-from cdc_assets.typemap.connect import ConnectType, struct
+from cdc_assets.typemap.connect import ConnectType, array, struct
 
 _TEXT, _INT, _BOOL = ConnectType("string"), ConnectType("int32"), ConnectType("boolean")
-
-
-def _array(name: str, element: pa.Field) -> pa.Field:
-    metadata = {"connect.type": "array", "connect.optional": "true"}
-    return pa.field(name, pa.list_(element), True, metadata)
 
 
 def _column_type() -> ConnectType:
@@ -38,20 +33,18 @@ def _column_type() -> ConnectType:
         _BOOL.to_field("generated"),
         _TEXT.to_field("comment"),
         _TEXT.to_field("defaultValueExpression"),
-        _array("enumValues", _TEXT.required().to_field("element")),
+        array("enumValues", _TEXT.required()),
     ]
     return struct("io.debezium.connector.schema.Column", fields, version=1, optional=False)
 
 
 def _change_type() -> ConnectType:
-    columns = _array("columns", _column_type().to_field("element"))
-    columns = columns.with_metadata({"connect.type": "array", "connect.optional": "false"})
     table = struct(
         "io.debezium.connector.schema.Table",
         [
             _TEXT.to_field("defaultCharsetName"),
-            _array("primaryKeyColumnNames", _TEXT.required().to_field("element")),
-            columns,
+            array("primaryKeyColumnNames", _TEXT.required()),
+            array("columns", _column_type(), optional=False),
             _TEXT.to_field("comment"),
         ],
         version=1,
@@ -68,7 +61,6 @@ def topic_schema(settings: EventSettings) -> pa.Schema:
         version=1,
         optional=False,
     )
-    changes = _array("tableChanges", _change_type().to_field("element"))
     value = struct(
         "io.debezium.connector.sqlserver.SchemaChangeValue",
         [
@@ -77,7 +69,7 @@ def topic_schema(settings: EventSettings) -> pa.Schema:
             _TEXT.to_field("databaseName"),
             _TEXT.to_field("schemaName"),
             _TEXT.to_field("ddl"),
-            changes.with_metadata({"connect.type": "array", "connect.optional": "false"}),
+            array("tableChanges", _change_type(), optional=False),
         ],
         version=1,
         optional=False,

@@ -11,6 +11,7 @@ schema alone:
 | `connect.name`, `connect.version` | semantic type, if any |
 | `connect.parameters` | JSON object of texts, in order |
 | `connect.default` | JSON text of the default as it stands in a payload |
+| `connect.items` | of an array: JSON object of its element's metadata, because Delta keeps none for elements |
 
 Connect's own logical types become native types of the lake: Decimal is
 `decimal128(p, s)`, Date is `date32`, Timestamp is `timestamp[us]` without zone
@@ -105,6 +106,22 @@ def semantic(kind: str, name: str) -> ConnectType:
 def struct(name: str, fields: Sequence[pa.Field], *, version: int = 0, optional: bool = True) -> ConnectType:
     """A struct type."""
     return ConnectType("struct", name, version, fields=tuple(fields), optional=optional)
+
+
+def array(name: str, element: ConnectType, *, optional: bool = True) -> pa.Field:
+    """An array field; read its element back with `element_of`."""
+    metadata = {
+        "connect.type": "array",
+        "connect.optional": "true" if optional else "false",
+        "connect.items": json.dumps(element.metadata()),
+    }
+    return pa.field(name, pa.list_(element.to_field("element")), nullable=True, metadata=metadata)
+
+
+def element_of(field: pa.Field) -> pa.Field:
+    """The element's field of an array field, with its metadata."""
+    element: pa.Field = field.type.value_field
+    return element.with_metadata(json.loads((field.metadata or {})[b"connect.items"]))
 
 
 def described(field: pa.Field) -> ConnectType:

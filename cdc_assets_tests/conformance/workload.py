@@ -7,7 +7,6 @@ fraction), and what the two readers are compared on must be what the server hold
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 Rng = random.Random
 Maker = Callable[[Rng], str]
@@ -39,7 +38,9 @@ def decimal(precision: int, scale: int) -> Maker:
     def make(rng: Rng) -> str:
         largest = 10**precision - 1
         scaled = rng.choice((largest, -largest, 0, 1, rng.randint(-largest, largest)))
-        return format(Decimal(scaled).scaleb(-scale), "f")
+        digits = f"{abs(scaled):0{scale + 1}d}"
+        whole, fraction = (digits[:-scale], "." + digits[-scale:]) if scale else (digits, "")
+        return f"{'-' if scaled < 0 else ''}{whole}{fraction}"
 
     return make
 
