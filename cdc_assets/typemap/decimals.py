@@ -37,9 +37,9 @@ def decimal_form(column: Column, mode: DecimalMode) -> tuple[ConnectType, Conver
     """Event type of a decimal or money column and the kernel that fills it."""
     precision, scale = precision_and_scale(column)
     if mode == "double":
-        return ConnectType("double"), partial(as_type, target=pa.float64())
+        return ConnectType("double"), nearest_double
     if mode == "string":
-        return ConnectType("string"), partial(plain_text, scale=scale)
+        return ConnectType("string"), plain_text
     parameters = (("scale", str(scale)), ("connect.decimal.precision", str(precision)))
     native = pa.decimal128(precision, scale)
     decimal = ConnectType("bytes", "org.apache.kafka.connect.data.Decimal", 1, parameters, native)
@@ -77,13 +77,18 @@ def _leading(matrix: Numbers) -> Numbers:
     return count
 
 
-def plain_text(array: pa.Array, *, scale: int) -> pa.Array:
-    """Plain notation, never an exponent, with all digits of the scale.
+def nearest_double(array: pa.Array) -> pa.Array:
+    """The double next to each value. By way of text, because Arrow's own cast divides, and so rounds twice."""
+    return array.cast(pa.string()).cast(pa.float64())
+
+
+def plain_text(array: pa.Array) -> pa.Array:
+    """Plain notation, never an exponent, with all digits of the array's scale.
 
     Arrow prints small numbers of a large scale with an exponent, so the text is
     made from the integer part and the fraction apart.
     """
-    text = _unscaled_text(array)
+    text, scale = _unscaled_text(array), array.type.scale
     if scale == 0:
         return text
     negative = pc.starts_with(text, "-")

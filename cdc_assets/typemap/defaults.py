@@ -11,7 +11,7 @@ types have none.
 |---|---|---|
 | tinyint … bigint | `((1))`, `(-1)`, `((3147483648.))` | integer |
 | bit | `((0))`, `((1))` | boolean |
-| decimal, numeric, money, smallmoney | `((1.5))`, `((1e3))` | padded to the column's scale |
+| decimal, numeric, money, smallmoney | `((1.5))`, `((1e3))` | padded to the column's scale, but not as text |
 | float, real | `((1.5e+003))` | number |
 | char types | `('x')`, `(N'x')` | text, quotes undoubled |
 | binary types | `(0x0102)` | bytes |
@@ -128,9 +128,12 @@ def _string(text: str) -> str:
 
 
 def _decimal(column: Column, text: str) -> pa.Array:
+    """The value with the literal's own digits: as text it is not padded to the column's scale (measured)."""
     precision, scale = precision_and_scale(column)
-    value = Decimal(text).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
-    return pa.array([value], pa.decimal128(precision, scale))
+    given = Decimal(text)
+    digits = min(scale, max(0, -int(given.as_tuple().exponent)))
+    value = given.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _WIDE)
+    return pa.array([value], pa.decimal128(precision - scale + digits, digits))
 
 
 def _match(pattern: re.Pattern[str], text: str) -> re.Match[str]:

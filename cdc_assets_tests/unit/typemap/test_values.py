@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_assets.config.settings import DecimalMode, EventSettings
-from cdc_assets.typemap.decimals import plain_text, unscaled_bytes
+from cdc_assets.typemap.decimals import nearest_double, plain_text, unscaled_bytes
 from cdc_assets.typemap.mapping import map_column
 from cdc_assets.typemap.textforms import base64, hexadecimal
 from cdc_assets_tests.unit.envelope.building import arriving, column
@@ -43,7 +43,15 @@ def test_plain_text_never_has_an_exponent(case: tuple[int, list[int | None]]) ->
     scale, values = case
     decimals = [v if v is None else Decimal(v).scaleb(-scale, WIDE) for v in values]
     array = pa.array(decimals, pa.decimal128(38, scale))
-    assert plain_text(array, scale=scale).to_pylist() == [None if one is None else f"{one:f}" for one in decimals]
+    assert plain_text(array).to_pylist() == [None if one is None else f"{one:f}" for one in decimals]
+
+
+@given(DECIMALS)
+def test_doubles_are_the_nearest(case: tuple[int, list[int | None]]) -> None:
+    scale, values = case
+    decimals = [v if v is None else Decimal(v).scaleb(-scale, WIDE) for v in values]
+    array = pa.array(decimals, pa.decimal128(38, scale))
+    assert nearest_double(array).to_pylist() == [None if one is None else float(one) for one in decimals]
 
 
 @pytest.mark.parametrize(
