@@ -212,6 +212,7 @@ class Agent:
     def commit(self, connection: sqlite3.Connection, state: SessionState, changes: int) -> None:
         """Give the transaction its LSNs and move its rows, or leave them to the thread; runs under the write lock."""
         self._report()
+        changes = scan.separate(connection, state, changes)
         for database_id in sorted({database_id for database_id, _ in state.touched}):
             row = connection.execute(_DATABASE, (database_id,)).fetchone()
             if row is None:

@@ -20,7 +20,8 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Final
 
-from cdc_assets.standin.capture import lsn
+from cdc_assets.standin.capture import lsn, triggers
+from cdc_assets.standin.capture.state import SessionState
 
 TRANSACTION_RANKS: Final = 1 << 34
 """Ranks of one transaction in a staging table: 2^32 changes of 4 operations (see `triggers`)."""
@@ -72,6 +73,28 @@ def log(connection: sqlite3.Connection, transaction: Transaction, committed: flo
             transaction.begin_time, transaction.end_time, committed, json.dumps(transaction.sources),
         ),
     )  # fmt: skip
+
+
+def separate(connection: sqlite3.Connection, state: SessionState, changes: int) -> int:
+    """Put the deletes of each statement that changed several keys before its inserts (see `triggers`).
+
+    Args:
+        connection: the committing session's.
+        state: its transaction.
+        changes: how many change numbers it used.
+
+    Returns:
+        How many it uses now.
+    """
+    changes = state.end_command(changes)
+    base = state.number * TRANSACTION_RANKS
+    for first, last in state.splits:
+        for source in {source for _, source in state.touched}:
+            for (change_table,) in connection.execute(
+                "SELECT ct FROM capture_instances WHERE source = ?", (source,)
+            ).fetchall():
+                triggers.separate(connection, change_table, base + first * 4, base + (last + 1) * 4, last + 1 - first)
+    return changes
 
 
 def backlog(connection: sqlite3.Connection, database_id: int) -> bool:

@@ -23,6 +23,14 @@ class SessionState:
     begin_time: int = 0
     current: int = 0
     """Transaction and change number of the row change at hand."""
+    command: int = 0
+    """Number of the statement that made the latest change."""
+    command_start: int = 0
+    """Its first change number."""
+    rekeys: int = 0
+    """How many keys it has changed."""
+    splits: list[tuple[int, int]] = field(default_factory=list)
+    """(first, last) change numbers of the statements that changed several keys."""
     touched: set[tuple[int, int]] = field(default_factory=set)
     """(database id, source object id)."""
     logged: bool = False
@@ -31,20 +39,41 @@ class SessionState:
     def begin(self) -> None:
         """First captured change: the transaction gets its number."""
         self.number, self.begin_time = self.draw(), to_stored(self.clock.local())
+        self.command = self.rekeys = 0
+
+    def next_change(self, command: int, number: int) -> int:
+        """The number of the next change; behind a statement that changed several keys there is room for its inserts."""
+        if command == self.command:
+            return number
+        number = self.end_command(number)
+        self.command, self.command_start = command, number
+        return number
+
+    def end_command(self, number: int) -> int:
+        """Note a statement that changed several keys; returns the next free number behind its moved inserts."""
+        if self.rekeys > 1:
+            self.splits.append((self.command_start, number - 1))
+            number += number - self.command_start
+        self.rekeys = 0
+        return number
+
+    def rekey(self) -> None:
+        """The change at hand is a delete and an insert."""
+        self.rekeys += 1
 
     def reset(self) -> None:
         """The transaction is over."""
-        self.number = 0
-        self.touched = set()
+        self.number = self.command = self.rekeys = 0
+        self.touched, self.splits = set(), []
 
 
 def register(context: SessionContext, state: SessionState) -> None:
-    """Register `cdc_next`, `cdc_this`, `cdc_command`, `cdc_mask` and `cdc_seqval` on the session's connection."""
+    """Register what capture triggers, change functions and move statements call on the session's connection."""
 
     def next_change(database_id: int, source: int) -> int:
         if not state.number:
             state.begin()
-        number = context.change_number
+        number = state.next_change(context.command_id, context.change_number)
         context.change_number = number + 1
         state.touched.add((database_id, source))
         state.current = state.number << 32 | number
@@ -54,6 +83,7 @@ def register(context: SessionContext, state: SessionState) -> None:
     connection.create_function("cdc_next", 2, next_change)
     connection.create_function("cdc_this", 0, lambda: state.current)
     connection.create_function("cdc_command", 0, lambda: context.command_id)
+    connection.create_function("cdc_rekey", 0, state.rekey)
     connection.create_function("cdc_mask", -1, update_mask, deterministic=True)
     connection.create_function("cdc_check", 6, _parking(context, changes.check))
     connection.create_function("cdc_union", 2, changes.union, deterministic=True)

@@ -14,6 +14,12 @@ and `cdc_this`, counters of the session). Hence rowid order is the order (transa
 change, operation); a transaction's rows are one range; the two rows of one update, or the
 delete and insert of a key change, share a change number and so one `__$seqval`.
 
+A statement that changes the keys of several rows (`SET id = id + 1`) may delete a key after
+it inserted it for another row; in row order a replay would lose the row. As on a real
+server all its deletes come first: `cdc_rekey` notes such a statement, its inserts are
+moved behind its last change before the commit (`separate`), and the numbers for them are
+left free by the change after.
+
 Why nothing is lost or invented: a trigger runs inside the statement that changes the row,
 so a statement, savepoint or transaction that rolls back takes its staged rows with it, and
 a commit makes them durable together with the row.
@@ -83,6 +89,15 @@ def move_statement(instance: Instance) -> str:
     )
 
 
+def separate(connection: sqlite3.Connection, change_table: int, low: int, high: int, shift: int) -> None:
+    """Move the inserts of a statement's key changes, which lie in ranks from `low` to below `high`, `shift` changes on."""
+    connection.execute(
+        f"UPDATE s{change_table} SET rank = rank + :shift * 4 WHERE rank >= :low AND rank < :high AND rank & 3 = 1"
+        f" AND EXISTS (SELECT 1 FROM s{change_table} AS pair WHERE pair.rank = s{change_table}.rank - 1)",
+        {"shift": shift, "low": low, "high": high},
+    )
+
+
 def drop_triggers(connection: sqlite3.Connection, source: Table) -> None:
     """Drop the capture triggers of a source table, if any."""
     for event in ("insert", "delete", "update", "rekey"):
@@ -129,7 +144,7 @@ def _delete(instance: Instance) -> str:
 
 
 def _rekey(instance: Instance) -> str:
-    return f"{_delete(instance)} {_insert(instance)}"
+    return f"SELECT cdc_rekey(); {_delete(instance)} {_insert(instance)}"
 
 
 def _update(instance: Instance) -> str:

@@ -1,10 +1,12 @@
-"""A harness server and session."""
+"""A harness server and session, and the real engine with a database `shop`."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cdc_assets.standin.engine.server import Engine
+from cdc_assets_tests.standin.capture.client import Client
 from cdc_assets_tests.standin.capture.harness import Server, Session
 
 
@@ -20,3 +22,19 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def session(server: Server) -> Session:
     """A session in `shop`."""
     return server.session()
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    """The engine with an empty database `shop`, enabled for capture."""
+    made = Engine()
+    Client(made).run("CREATE DATABASE shop")
+    Client(made, "shop").run("EXEC sys.sp_cdc_enable_db")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(engine: Engine) -> Client:
+    """A session in `shop`."""
+    return Client(engine, "shop")
