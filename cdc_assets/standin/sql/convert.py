@@ -15,6 +15,7 @@ from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.sql import numbers, temporal, textforms
 from cdc_assets.standin.sql.literals import Constant, constant
 from cdc_assets.standin.sql.runtime import Kernel, apply, builder, read_type, specification
+from cdc_assets.standin.sql.xmltext import normalized
 from cdc_assets.standin.sqltypes import (
     APPROXIMATE,
     BINARY,
@@ -33,7 +34,7 @@ from cdc_assets.standin.sqltypes import (
 Convert = Callable[[Any], Value]
 
 _LEGACY: Final = frozenset({"datetime", "smalldatetime"})
-_VALUE_ERRORS: Final = frozenset({220, 232, 234, 235, 241, 242, 244, 245, 248, 8114, 8115, 8169, 8170, 9812})
+_VALUE_ERRORS: Final = frozenset({220, 232, 234, 235, 241, 242, 244, 245, 248, 8114, 8115, 8169, 8170, 9400, 9812})
 
 
 def family(sql_type: SqlType) -> str:
@@ -272,8 +273,17 @@ def _from_binary(source: SqlType, target: SqlType, style: int | None) -> Convert
         if style in (1, 2):
             prefix = "0x" if style == 1 else ""
             return lambda v: fit(prefix + v.hex().upper())
+        if target.name == "xml":
+            return lambda v: normalized(_xml_bytes(v))
         return lambda v: fit(textforms.bytes_text(v, target))
     return lambda v: textforms.from_binary(v, target)
+
+
+def _xml_bytes(data: bytes) -> str:
+    """Bytes of an XML document by its byte order mark, else UTF-8."""
+    if data[:2] == b"\xff\xfe":
+        return data[2:].decode("utf-16-le", "replace")
+    return data.decode("utf-8", "replace")
 
 
 def _from_guid(source: SqlType, target: SqlType, style: int | None) -> Convert:
@@ -295,7 +305,9 @@ _MAKERS: Final = {
 
 
 def _text_target(target: SqlType) -> Callable[[str], str]:
-    if target.name in ("text", "ntext", "xml") or target.length == MAX:
+    if target.name == "xml":
+        return normalized
+    if target.name in ("text", "ntext") or target.length == MAX:
         return lambda v: textforms.to_page(v, target)
     length = target.length
     if target.name in ("char", "nchar"):
@@ -455,12 +467,14 @@ def unchanged(source: SqlType, target: SqlType) -> bool:
 
 def _text_unchanged(source: SqlType, target: SqlType) -> bool:
     from_unicode = source.max_length == -1 or source.name.startswith("n") or source.name == "xml"
+    if target.name == "xml" and source.name != "xml":
+        return False
     if from_unicode and target.name in ("char", "varchar", "text") and source.name not in ("varchar", "char", "text"):
         return False
     if target.name in ("char", "nchar"):
         return source.name in ("char", "nchar") and source.length == target.length
     if target.is_max or target.name in ("text", "ntext"):
-        return target.name != "xml" or source.name == "xml"
+        return True
     return 0 < source.length <= target.length
 
 

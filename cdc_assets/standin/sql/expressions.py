@@ -6,6 +6,7 @@ tables below are refused by name.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlglot import exp
@@ -19,7 +20,7 @@ from cdc_assets.standin.sql.forms import FORMS, check_count
 from cdc_assets.standin.sql.literals import Constant, Invariant, constant, is_fixed
 from cdc_assets.standin.sql.runtime import apply, call, specification
 from cdc_assets.standin.sql.scope import Scope
-from cdc_assets.standin.sqltypes import FLOAT, INT, SqlType, parse_type
+from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, FLOAT, INT, SqlType, parse_type
 
 if TYPE_CHECKING:
     from cdc_assets.standin.sql.query import Block
@@ -30,6 +31,12 @@ _COMPARISONS: Final = {exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", e
 _NEGATED: Final = {"=": "<>", "<>": "=", ">": "<=", ">=": "<", "<": ">=", "<=": ">"}
 _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _BITWISE: Final = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
+
+
+_METHODS: Final = frozenset(
+    {"value", "query", "exist", "nodes", "modify", "tostring", "getlevel", "stastext", "starea"}
+)
+"""Of xml and the CLR types."""
 
 
 class Compiler:
@@ -90,6 +97,10 @@ class Compiler:
         if convert.family(typed.type) == "text":
             return f"{typed.sql} COLLATE {self.collation([typed])}"
         return typed.sql
+
+    def ordering(self, typed: Typed) -> str:
+        """Text for GROUP BY, PARTITION BY and ORDER BY: of a datetimeoffset only the instant counts."""
+        return operators.comparable(typed) if typed.type.name == "datetimeoffset" else self.sortable(typed)
 
     def query(self, node: Any, scope: Scope) -> "Block":
         """Compile a query inside an expression."""
@@ -238,6 +249,8 @@ class Compiler:
         if not isinstance(last, exp.Anonymous):
             raise unsupported(f"the expression {'.'.join(str(getattr(part, 'name', part)) for part in parts)}")
         prefix = [part.name for part in parts[:-1]]
+        if _function_name(last).lower() in _METHODS:
+            raise unsupported(f"the method .{_function_name(last)}()")
         name = ".".join((prefix[-1], _function_name(last)))
         return self.function(name, last.expressions, scope, ".".join(prefix[:-1]))
 
@@ -277,6 +290,7 @@ class Compiler:
         values = [
             self._argument(self.scalar(node, scope), found.arguments, place) for place, node in enumerate(arguments)
         ]
+        values = list(map(self.in_database, values))
         returns = found.result([value.type for value in values])
         spec = specification("f", fold(found.name), database, returns, *(value.type for value in values))
         nullable = found.nullable or (found.strict and any(value.nullable for value in values))
@@ -286,6 +300,12 @@ class Compiler:
         if not found.deterministic and not found.per_row and all(map(is_fixed, values)):
             return Invariant(f"(SELECT {text})", returns, nullable)
         return Typed(text, returns, nullable)
+
+    def in_database(self, value: Typed) -> Typed:
+        """A text with its collation named, when the database has another one than functions take for granted."""
+        if value.type.collation or self.names.collation == DEFAULT_COLLATION or convert.family(value.type) != "text":
+            return value
+        return replace(value, type=value.type.with_collation(self.names.collation))
 
     def _argument(self, value: Typed, types: Sequence[SqlType | None], place: int) -> Typed:
         wanted = types[min(place, len(types) - 1)] if types else None
@@ -365,12 +385,18 @@ class Compiler:
             return self._in_query(node.this, query, scope)
         value = self.scalar(node.this, scope)
         options = self.scalars(node.expressions, scope)
-        if convert.family(value.type) in ("integer", "guid") and all(
-            isinstance(option, Constant) and option.type == value.type for option in options
-        ):
-            return f"{value.sql} IN ({', '.join(option.sql for option in options)})"
-        tests = (operators.compare("=", value, option, self.names.collation) for option in options)
-        return f"({' OR '.join(tests)})"
+        if is_null(value) or any(map(is_null, options)):
+            tests = (operators.compare("=", value, option, self.names.collation) for option in options)
+            return f"({' OR '.join(tests)})"
+        pairs = [operators.aligned(value, option) for option in options]
+        left = pairs[0][0]
+        if any(one.sql != left.sql for one, _ in pairs):
+            tests = (operators.compare("=", value, option, self.names.collation) for option in options)
+            return f"({' OR '.join(tests)})"
+        collate = ""
+        if convert.family(left.type) == "text":
+            collate = f" COLLATE {self.collation([left, *(option for _, option in pairs)])}"
+        return f"{left.sql}{collate} IN ({', '.join(option.sql for _, option in pairs)})"
 
     def _in_query(self, subject: Any, query: Any, scope: Scope) -> str:
         value = self.scalar(subject, scope)

@@ -16,8 +16,15 @@ def literal(value: Value, sql_type: SqlType) -> str:
     if isinstance(value, str):
         return text_literal(value)
     if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else ("9e999" if value > 0 else "-9e999")
-    return f"{float(value)!r}" if sql_type.name in ("real", "float") else str(int(value))
+        return _float_literal(value)
+    return _float_literal(float(value)) if sql_type.name in ("real", "float") else str(int(value))
+
+
+def _float_literal(number: float) -> str:
+    """SQLite does not round decimal literals correctly, so only whole numbers are written in digits."""
+    if math.isfinite(number) and abs(number) < 2**53 and number == int(number):
+        return f"{number:.1f}"
+    return f"tsql('float|{number.hex()}')"
 
 
 def text_literal(text: str) -> str:

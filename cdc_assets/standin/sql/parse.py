@@ -39,6 +39,10 @@ _PHRASES: Final = ("GROUP BY", "GROUPING SETS", "ORDER BY", "PARTITION BY")
 _OPERATORS: Final = (">=", "<=", "<>", "!=")
 
 _NILADIC: Final = frozenset({"CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "USER"})
+_UNSUPPORTED: Final = frozenset(
+    {"CONTAINS", "FREETEXT", "CONTAINSTABLE", "FREETEXTTABLE", "OPENROWSET", "OPENQUERY", "OPENDATASOURCE", "OPENJSON", "OPENXML",
+     "IDENTITY", "SQL_VARIANT_PROPERTY", "JSON_VALUE", "JSON_QUERY", "JSON_MODIFY", "ISJSON", "GROUPING", "GROUPING_ID", "UPDATE"}
+)  # fmt: skip
 _TWO_WORD_TYPES: Final = frozenset({"PRECISION", "VARYING", "CHAR", "CHARACTER", "TEXT"})
 
 
@@ -64,6 +68,12 @@ class _Parser(TSQLParser):
 
     def _parse_unary(self) -> Any:
         this = super()._parse_unary()
+        if isinstance(this, exp.Parameter) and self._next and self._next.token_type == TokenType.EQ:
+            operation = self.TERM.get(self._curr.token_type) or self.FACTOR.get(self._curr.token_type)
+            if operation:  # @v += expression
+                self._advance(2)
+                value = exp.Paren(this=self._required(self._parse_disjunction()))
+                return exp.EQ(this=this, expression=operation(this=this.copy(), expression=value))
         while this is not None:
             if self._match(TokenType.COLLATE):
                 this = exp.Collate(this=this, expression=exp.Var(this=self._advance_any() and self._prev.text))
@@ -89,11 +99,15 @@ class _Parser(TSQLParser):
             if upper == "CASE":
                 self._advance()
                 return self._parse_case()
+            if upper == "NEXT" and self._next.text.upper() == "VALUE":
+                raise unsupported("NEXT VALUE FOR")
             if upper in _NILADIC and self._next.token_type != TokenType.L_PAREN:
                 self._advance()
                 return exp.Anonymous(this=upper, expressions=[])
         if self._next.token_type != TokenType.L_PAREN or token.token_type == TokenType.STRING:
             return None
+        if plain and not after_dot and upper in _UNSUPPORTED:
+            raise unsupported(upper)
         if token.token_type in self.RESERVED_TOKENS if any_token else token.token_type not in self.FUNC_TOKENS:
             return None
         self._advance(2)

@@ -188,7 +188,7 @@ class Queries(Compiler):
                 raise unsupported(f"GROUP BY {unknown.upper().replace('_', ' ')}")
         typed = self.scalars(group.expressions, scope)
         scope.groups = list(zip(group.expressions, typed, strict=True))
-        variable = [self.sortable(one) for one in typed if not isinstance(one, Constant)]
+        variable = [self.ordering(one) for one in typed if not isinstance(one, Constant)]
         return f" GROUP BY {', '.join(variable)}" if variable else " GROUP BY NULL"
 
     def _having(self, node: Any, scope: Scope) -> str:
@@ -284,14 +284,14 @@ class Queries(Compiler):
         place = position(node, [item.name for item in selected.items], [item.explicit for item in selected.items])
         if place is not None:
             item = selected.items[place]
-            return self.sortable(Typed(f"k{place + 1}", item.typed.type))
+            return self.ordering(Typed(f"k{place + 1}", item.typed.type))
         typed = self.scalar(node, scope)
         for place, item in enumerate(selected.items):
             if item.typed.sql == typed.sql:
-                return self.sortable(Typed(f"k{place + 1}", typed.type))
+                return self.ordering(Typed(f"k{place + 1}", typed.type))
         if distinct:
             raise SqlError(145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", 15)
-        return self.sortable(typed)
+        return self.ordering(typed)
 
     def _limited(
         self,
@@ -379,7 +379,7 @@ class Queries(Compiler):
                     "ORDER BY items must appear in the select list if the statement contains a UNION, INTERSECT or EXCEPT operator.",
                     15,
                 )
-            text = self.sortable(Typed(columns[place].sql, columns[place].type))
+            text = self.ordering(Typed(columns[place].sql, columns[place].type))
             parts.append(f"{text} DESC" if ordered.args.get("desc") else text)
         names = ", ".join(column.sql for column in columns)
         text = f"SELECT {names} FROM ({sql}) ORDER BY {', '.join(parts)}"
@@ -555,6 +555,8 @@ def bind_ctes(with_: Any, names: Names, scope: Scope) -> None:
 
 
 def _into(tree: Any) -> tuple[str, ...] | None:
+    while isinstance(tree, exp.SetOperation):
+        tree = tree.this
     into = tree.args.get("into")
     if into is None:
         return None

@@ -104,6 +104,12 @@ def register_kernels(connection: sqlite3.Connection, context: SessionContext) ->
     connection.create_function(VOLATILE, -1, run)
 
 
+@builder("float")
+def _build_float(arguments: Sequence[str]) -> Kernel:
+    number = float.fromhex(arguments[0])
+    return lambda _: number
+
+
 def strict(function: Callable[..., Any]) -> Kernel:
     """A kernel that gives NULL for any NULL and needs no session."""
 

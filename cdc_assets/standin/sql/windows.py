@@ -72,12 +72,12 @@ def _over(compiler: "Compiler", node: Any, scope: "Scope") -> str:
     parts = []
     partition = node.args.get("partition_by")
     if partition:
-        keys = (compiler.sortable(typed) for typed in compiler.scalars(partition, scope))
+        keys = (compiler.ordering(typed) for typed in compiler.scalars(partition, scope))
         parts.append(f"PARTITION BY {', '.join(keys)}")
     order = node.args.get("order")
     if order is not None:
         keys = (
-            compiler.sortable(compiler.scalar(ordered.this, scope)) + (" DESC" if ordered.args.get("desc") else "")
+            compiler.ordering(compiler.scalar(ordered.this, scope)) + (" DESC" if ordered.args.get("desc") else "")
             for ordered in order.expressions
         )
         parts.append(f"ORDER BY {', '.join(keys)}")

@@ -138,7 +138,7 @@ def test_decimal_arithmetic_is_exact_up_to_the_result_scale(
     }[sign]()
     rounding = ROUND_DOWN if sign == "/" else ROUND_HALF_UP
     expected = exact.quantize(Decimal(1).scaleb(-result.scale), rounding, EXACT)
-    if abs(expected.scaleb(result.scale, EXACT)) < 10**result.precision:
+    if expected.scaleb(result.scale, EXACT).copy_abs() < 10**result.precision:
         assert as_python(run(None, a, b), result) == expected
     else:
         with pytest.raises(SqlError, match="8115"):
@@ -276,3 +276,24 @@ def test_types_survive_specifications(declaration: str) -> None:
 def test_literals_mean_their_value(value: Value) -> None:
     kind = SqlType("float") if isinstance(value, float) else SqlType("bigint")
     assert Bench().connection.execute(f"SELECT {literal(value, kind)}").fetchone()[0] == value
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ('<?xml version="1.0"?>\n<a>\n  <b x = \'1"\'></b> t </a>', '<a><b x="1&quot;"/> t </a>'),
+        ("<a><![CDATA[x<y]]></a><c/>", "<a>x&lt;y</a><c/>"),
+        ("<p:a xmlns:p='u'><!-- c --></p:a>", '<p:a xmlns:p="u"><!-- c --></p:a>'),
+        ("plain &amp; text", "plain &amp; text"),
+        ("", ""),
+    ],
+)
+def test_xml_is_stored_normalized(written: str, stored: str) -> None:
+    assert convert_value(written, NVARCHAR_MAX, SqlType("xml")) == stored
+    assert convert_value(stored, NVARCHAR_MAX, SqlType("xml")) == stored
+
+
+@pytest.mark.parametrize(("text", "number"), [("<a>", 9400), ("a & b", 9400), ("<!DOCTYPE a []><a/>", 9400)])
+def test_bad_xml_is_refused(text: str, number: int) -> None:
+    with pytest.raises(SqlError, match=str(number)):
+        convert_value(text, NVARCHAR_MAX, SqlType("xml"))

@@ -158,6 +158,10 @@ ERRORS = [
     ("SELECT id FROM big WHERE g = 5", 206),
     ("SELECT id FROM customers LIMIT 5", 102),
     ("DELETE FROM customers", 102),
+    ("SELECT NEXT VALUE FOR dbo.s", 40510),
+    ("SELECT * FROM OPENJSON('[]')", 40510),
+    ("SELECT customers.name.value('x', 'int') FROM customers", 40510),
+    ("SELECT id FROM customers WHERE CONTAINS(name, 'x')", 40510),
 ]  # fmt: skip
 
 
@@ -183,6 +187,10 @@ def test_result_columns_tell_names_types_and_nullability(bench: Bench) -> None:
         ("", "decimal(11,2)", True),
         ("id", "bigint", True),
     ]
+
+
+def test_compound_assignment_uses_the_old_value(bench: Bench) -> None:
+    assert bench.texts("SELECT @n += id * 2 FROM customers WHERE id = 3") == [("8",)]
 
 
 def test_hints_into_and_variables_are_reported(bench: Bench) -> None:

@@ -197,7 +197,7 @@ def ordered_aggregate(compiler: "Compiler", node: Any, scope: "Scope", wrap: Wra
     try:
         value, *rest = compiler.scalars(node.this.expressions, scope)
         keys = [
-            (compiler.scalar(ordered.this, scope), bool(ordered.args.get("desc")))
+            (compiler.in_database(compiler.scalar(ordered.this, scope)), bool(ordered.args.get("desc")))
             for ordered in node.expression.expressions
         ]
     finally:
