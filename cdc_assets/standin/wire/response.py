@@ -15,7 +15,7 @@ from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import Value
 from cdc_assets.standin.wire import tokens
 from cdc_assets.standin.wire.packets import Channel
-from cdc_assets.standin.wire.rowenc import Encoder, encode_value, row_encoder
+from cdc_assets.standin.wire.rowenc import Encoder, encode_value, encoder_of
 from cdc_assets.standin.wire.typeinfo import column_metadata, type_info
 
 _CHUNK_BYTES: Final = 128 * 1024
@@ -55,6 +55,7 @@ class Response:
         self.fault: Fault | None = None
         """An injected fault that strikes after so many rows."""
         self._encoder: Encoder | None = None
+        self._columns: Sequence[ResultColumn] = ()
         self._held: bytes | None = None
         self._failed = False
         self._in_procedure = False
@@ -67,15 +68,13 @@ class Response:
     def columns(self, columns: Sequence[ResultColumn]) -> None:
         """Begin a result set."""
         self._write(column_metadata(columns))
-        self._encoder = row_encoder(tuple(column.type for column in columns))
+        self._columns, self._encoder = columns, encoder_of(columns)
 
     def rows(self, rows: Iterable[Sequence[Value]]) -> int:
         """Send rows; returns how many."""
-        if self._encoder is None:
-            raise RuntimeError("rows before columns")
         iterator, total, wanted = iter(rows), 0, 256
         while True:
-            count, data = self._encoder(islice(iterator, self._allowed(wanted)))
+            count, data = self._encode(islice(iterator, self._allowed(wanted)))
             total += count
             self._send_rows(count, data)
             if (count < wanted and not data) or count < self._allowed(wanted):
@@ -213,6 +212,15 @@ class Response:
             self.note_begin(self._transactions.next_descriptor())
         elif not inside and self._transactions.open is not None:
             self.note_end(tokens.ROLLBACK_TRANSACTION if self._failed else tokens.COMMIT_TRANSACTION)
+
+    def _encode(self, rows: Iterable[Sequence[Value]]) -> tuple[int, bytes]:
+        if self._encoder is None:
+            raise RuntimeError("rows before columns")
+        try:
+            return self._encoder(rows)
+        except (struct.error, TypeError, AttributeError) as error:
+            listed = ", ".join(f"{c.name} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in self._columns)
+            raise RuntimeError(f"a row does not fit its columns ({listed}): {error}") from error
 
     def _allowed(self, wanted: int) -> int:
         return wanted if self.fault is None or not self.fault.after_rows else 1

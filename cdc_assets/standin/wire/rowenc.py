@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
+from cdc_assets.standin.contract import ResultColumn
 from cdc_assets.standin.sqltypes import (
     DECIMAL,
     LEGACY_LOB,
@@ -21,7 +22,7 @@ from cdc_assets.standin.sqltypes import (
     offset_from_stored,
 )
 from cdc_assets.standin.wire.collations import code_page
-from cdc_assets.standin.wire.typeinfo import BIGVARBINARY, VARIANT_LIMIT, decimal_length, time_length
+from cdc_assets.standin.wire.typeinfo import BIGVARBINARY, VARIANT_LIMIT, decimal_length, has_fixed_form, time_length
 from cdc_assets.standin.wire.values import DAY_MINUTES, DAY_THIRDS, DAY_TICKS
 
 ROW: Final = 0xD1
@@ -188,11 +189,13 @@ class _Writer:
         self.names[name] = struct.Struct("<" + format_).pack
         return name
 
-    def column(self, place: int, sql_type: SqlType) -> None:
+    def column(self, place: int, sql_type: SqlType, nullable: bool) -> None:
         """Add the code for one column, whose value is called `v<place>`."""
         value = f"v{place}"
         sized, whole = _sized(sql_type), _whole(sql_type)
-        if sized is not None:
+        if sized is not None and not nullable and has_fixed_form(sql_type):
+            self._add(_Field(sized.format[1:], sized.arguments.partition(", ")[2].replace("{v}", value)))
+        elif sized is not None:
             arguments = sized.arguments.replace("{v}", value)
             self.run.formats.append(sized.format)
             self.run.arguments.append(arguments)
@@ -241,20 +244,25 @@ class _Writer:
 
 
 @lru_cache(maxsize=2048)
-def row_encoder(types: tuple[SqlType, ...]) -> Encoder:
-    """The encoder for rows of these column types."""
-    return _encoder(types, row_token=True)
+def row_encoder(types: tuple[SqlType, ...], nullable: tuple[bool, ...] = ()) -> Encoder:
+    """The encoder for rows of these column types; without `nullable` every column may hold NULL."""
+    return _encoder(types, nullable or (True,) * len(types), row_token=True)
+
+
+def encoder_of(columns: Sequence[ResultColumn]) -> Encoder:
+    """The encoder for rows under the COLMETADATA of these columns."""
+    return row_encoder(tuple(column.type for column in columns), tuple(column.nullable for column in columns))
 
 
 @lru_cache(maxsize=2048)
 def _value_encoder(sql_type: SqlType) -> Encoder:
-    return _encoder((sql_type,), row_token=False)
+    return _encoder((sql_type,), (True,), row_token=False)
 
 
-def _encoder(types: tuple[SqlType, ...], row_token: bool) -> Encoder:
+def _encoder(types: tuple[SqlType, ...], nullable: tuple[bool, ...], row_token: bool) -> Encoder:
     writer = _Writer(row_token)
-    for place, sql_type in enumerate(types):
-        writer.column(place, sql_type)
+    for place, (sql_type, may_be_null) in enumerate(zip(types, nullable, strict=True)):
+        writer.column(place, sql_type, may_be_null)
     return writer.function(len(types))
 
 

@@ -1,7 +1,7 @@
 """TYPE_INFO: types on the wire, both ways (MS-TDS 2.2.5.4, 2.2.5.6).
 
-Fixed types are always sent in their nullable form, whose values carry a length byte: a NULL
-then never depends on what was inferred about nullability. Lengths are in bytes.
+Numbers and the old date types of a column that is NOT NULL travel in their fixed form, without
+length byte, as SQL Server sends them: ODBC tells nullability by the form, not by the flag. Lengths are in bytes.
 """
 
 import struct
@@ -43,6 +43,7 @@ _FIXED_BACK: Final = {
     0x3A: ("smalldatetime", 4), 0x3D: ("datetime", 8), 0x3B: ("real", 4), 0x3E: ("float", 8),
     0x3C: ("money", 8), 0x7A: ("smallmoney", 4),
 }  # fmt: skip
+_FIXED: Final = {name: token for token, (name, _) in _FIXED_BACK.items()}
 _PRECISION: Final = {"real": 24, "float": 53}
 _CLR: Final = {"hierarchyid": 892, "geometry": MAX_BYTES, "geography": MAX_BYTES}
 
@@ -59,9 +60,16 @@ class WireType:
     """Of character data."""
 
 
-def type_info(sql_type: SqlType) -> bytes:
+def has_fixed_form(sql_type: SqlType) -> bool:
+    """Whether values of a NOT NULL column travel without length byte."""
+    return sql_type.name in _FIXED
+
+
+def type_info(sql_type: SqlType, nullable: bool = True) -> bytes:
     """TYPE_INFO of a type we send."""
     name = sql_type.name
+    if not nullable and name in _FIXED:
+        return bytes((_FIXED[name],))
     if name in _SIZED:
         return bytes(_SIZED[name])
     if name in DECIMAL:
@@ -113,7 +121,7 @@ def column_metadata(columns: Sequence[ResultColumn]) -> bytes:
     for column in columns:
         table = b"\x01" + long_text("") if column.type.name in LEGACY_LOB else b""
         user_type = 80 if column.type.name == "rowversion" else 0
-        parts.append(struct.pack("<IH", user_type, _flags(column)) + type_info(column.type) + table)
+        parts.append(struct.pack("<IH", user_type, _flags(column)) + type_info(column.type, column.nullable) + table)
         parts.append(short_text(column.name))
     return b"".join(parts)
 

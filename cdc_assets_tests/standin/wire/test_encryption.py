@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     pair = (None, None) if offered == "not_supported" else certificate
     with TdsServer(engine, "127.0.0.1", 0, offered, *pair) as server:
-        with pytest.raises(pyodbc.Error, match="08001|08S01|HYT00"):
+        with pytest.raises(pyodbc.Error, match=r"08001|08S01|HYT00"):
             pyodbc.connect(text(server, wanted, certificate[0]) + ";ConnectRetryCount=0", timeout=5)
         assert not engine.sessions
 
@@ -99,7 +99,7 @@ def test_a_certificate_that_is_not_trusted_is_refused_by_the_client(
         strict_check = text(server, "yes", certificate[0]).replace(
             "TrustServerCertificate=yes", "TrustServerCertificate=no"
         )
-        with pytest.raises(pyodbc.Error, match="certificate verify failed|08001"):
+        with pytest.raises(pyodbc.Error, match=r"certificate verify failed|08001"):
             pyodbc.connect(strict_check, timeout=5)
 
 

@@ -89,6 +89,14 @@ def test_a_row_is_its_values_one_after_the_other(declared: str, data: st.DataObj
     assert row_encoder(types)([row, row]) == (2, expected * 2)
 
 
+def test_not_null_numbers_travel_without_length() -> None:
+    types = (parse_type("int"), parse_type("money"), parse_type("varchar(5)"), parse_type("bigint"))
+    encode = row_encoder(types, (False, False, False, True))
+    expected = b"\xd1" + struct.pack("<i", 7) + struct.pack("<iI", 0, 5) + b"\x01\0a" + b"\0"
+    assert encode([(7, 5, "a", None)]) == (1, expected)
+    assert type_info(types[0], nullable=False) == b"\x38"
+
+
 @pytest.mark.parametrize(
     ("declared", "value", "expected"),
     [

@@ -1,0 +1,1 @@
+"""Unmodified drivers against a SQL Server counterpart, one module for each thing they must be able to do."""

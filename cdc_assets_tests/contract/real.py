@@ -1,0 +1,38 @@
+"""A real SQL Server behind the same handle as the stand-in, as far as tests without control of the server need it."""
+
+import re
+from typing import Any
+
+import pyodbc
+
+from cdc_assets.standin import drivers
+
+
+class RealServer:
+    """The server of an ODBC connection string with keywords Server, UID and PWD."""
+
+    def __init__(self, connection_string: str) -> None:
+        given = {
+            name.strip().casefold(): value.strip().strip("{}")
+            for name, _, value in (part.partition("=") for part in connection_string.split(";"))
+        }
+        found = re.fullmatch(r"(?:tcp:)?([^,\\]+)(?:,(\d+))?", given["server"])
+        assert found, f"Server={given['server']}: host or host,port is expected"
+        self.host, self.port = found[1], int(found[2] or 1433)
+        self.user, self.password = given["uid"], given["pwd"]
+        self.encrypt = given.get("encrypt", "yes")
+
+    def connection_string(self, database: str = "", driver: str = "odbc18") -> str:
+        """For pyodbc."""
+        return drivers.connection_string(
+            driver, self.host, self.port, self.user, self.password, database, self.encrypt, None
+        )
+
+    def execute(self, statement: str, *parameters: Any, database: str = "master") -> list[Any]:
+        """Run a statement; returns the rows of its first result set."""
+        connection = pyodbc.connect(self.connection_string(database), autocommit=True)
+        try:
+            cursor = connection.execute(statement, *parameters)
+            return cursor.fetchall() if cursor.description else []
+        finally:
+            connection.close()
