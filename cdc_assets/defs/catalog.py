@@ -19,6 +19,8 @@ from cdc_assets.defs.partitions import range_partitions
 from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.translator import CdcTranslator, Role, word
 from cdc_assets.envelope.naming import topic_name
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,11 @@ class CaptureCatalog:
     def uri(self, table: TableId) -> str:
         """Where the table's topic lies."""
         return f"{self.config.lake.path.rstrip('/')}/{topic_name(table, self.config.events)}"
+
+    def row_count(self, table: TableId) -> int:
+        """Events in the table's topic, from the Delta log."""
+        tables = TopicTables(Location.of(self.config.lake), self.config.name)
+        return tables.row_count(topic_name(table, self.config.events))
 
     def system_specs(self) -> list[dg.AssetSpec]:
         """Assets of the capture as a whole, written by the same loop."""

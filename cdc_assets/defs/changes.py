@@ -42,7 +42,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
         session = Session(catalog, "changes", context, config.report_every_s)
-        with as_failures(), resource.open(context.run_id, config.idle_timeout_s) as capture:
+        with as_failures(), resource.open(context.run.run_id, config.idle_timeout_s) as capture:
             summary = capture.stream(
                 deadline=_deadline(catalog, config),
                 on_progress=session.on_progress,

@@ -49,7 +49,7 @@ class Session:
         """The last report of the run, of tables that changed since the one before."""
         for table, total in self._tally.drain(monotonic()).items():
             key = self._catalog.key(table, self._role)
-            metadata = total.metadata(self._tally.lag_s)
+            metadata = total.metadata(self._tally.lag_s) | {"dagster/row_count": self._catalog.row_count(table)}
             if key in self._context.selected_asset_keys:
                 yield dg.MaterializeResult(asset_key=key, metadata=metadata)
             else:  # a table that appeared after the code location was loaded

@@ -38,7 +38,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     def snapshot(context: dg.AssetExecutionContext, config: SnapshotConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
         session = Session(catalog, "snapshot", context, every_s=float("inf"))
-        with as_failures(), resource.open(context.run_id) as capture:
+        with as_failures(), resource.open(context.run.run_id) as capture:
             if config.due_only:
                 capture.snapshot(on_progress=session.on_progress)
             else:

@@ -2,14 +2,16 @@
 
 Tests set `CDC_CRASH_AT=<step>` or `<step>:<n>` (the n-th time, from 1) in the
 environment of a real process, which then kills itself as a power cut would:
-no handler runs, no buffer is flushed. Without the variable a step costs one
-dictionary look-up.
+no handler runs, no buffer is flushed. `@<file>` names a file that holds the step;
+it is removed first, so that of many processes with the same environment only
+one dies. Without the variable a step costs one dictionary look-up.
 """
 
 import os
 import signal
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 STEPS: Final[dict[str, str]] = {
@@ -43,10 +45,15 @@ def step(name: str) -> None:
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return
+    fuse = Path(wanted[1:]) if wanted.startswith("@") else None
+    if fuse is not None:
+        wanted = fuse.read_text().strip() if fuse.is_file() else ""
     target, _, number = wanted.partition(":")
     if target == name:
         _counts[name] += 1
         if _counts[name] == int(number or "1"):
+            if fuse is not None:
+                fuse.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -1,0 +1,35 @@
+"""A shop and a Dagster instance of its own for each module."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cdc_assets_tests.shop import Shop, open_shop
+
+HERE = Path(__file__).parent
+NESTED_RESOURCES = "ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning"
+"""Dagster 1.13 calls this method of its own whenever a resource holds another one."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything below this folder runs Dagster in process."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.dagster)
+            item.add_marker(pytest.mark.filterwarnings(NESTED_RESOURCES))
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """The shop, shared by a module."""
+    with open_shop(tmp_path_factory.mktemp("shop")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[dg.DagsterInstance]:
+    """Run storage in memory."""
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found

@@ -1,0 +1,89 @@
+"""Snapshot and changes of the shop through real Dagster runs, real Spark, a real Delta lake."""
+
+from time import monotonic
+
+import dagster as dg
+import pytest
+
+from cdc_assets_tests.shop import TABLES, Shop, key
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
+
+
+def materialized(result: dg.ExecuteInProcessResult) -> set[dg.AssetKey]:
+    """Assets that a run reported."""
+    return {event.asset_key for event in result.get_asset_materialization_events() if event.asset_key}
+
+
+def metadata(result: dg.ExecuteInProcessResult, asset: dg.AssetKey) -> dict[str, object]:
+    """Metadata of an asset's last materialization in a run."""
+    events = [e.materialization for e in result.get_asset_materialization_events() if e.asset_key == asset]
+    return {name: value.value for name, value in events[-1].metadata.items()}
+
+
+def test_first_run_reads_every_row_once(shop: Shop, instance: dg.DagsterInstance) -> None:
+    result = shop.snapshot(instance)
+    assert result.success
+    assert materialized(result) == {key(table, "snapshot") for table in TABLES}
+    assert shop.differences() == {}
+    assert {event["value"]["op"] for table in TABLES for event in shop.events(table)} == {"r"}
+    facts = metadata(result, key("customers", "snapshot"))
+    assert facts["rows_reads"] == 40
+    assert facts["dagster/row_count"] == 40
+
+
+def test_second_run_reads_no_row_again(shop: Shop, instance: dg.DagsterInstance) -> None:
+    before = {table: len(shop.events(table)) for table in TABLES}
+    result = shop.snapshot(instance)
+    assert result.success
+    assert materialized(result) == set()
+    assert {table: len(shop.events(table)) for table in TABLES} == before
+
+
+def test_changes_report_only_tables_that_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.execute("INSERT INTO dbo.customers (name) VALUES (N'Zoë')")
+    shop.execute("UPDATE dbo.customers SET name = N'Ada' WHERE id = 1")
+    shop.execute("DELETE FROM dbo.customers WHERE id = 41")
+    result = shop.changes(instance)
+    assert result.success
+    tables = {asset for asset in materialized(result) if asset.path[-1] == "changes"}
+    assert tables == {key("customers", "changes")}
+    facts = metadata(result, key("customers", "changes"))
+    assert [facts[f"rows_{name}"] for name in ("creates", "updates", "deletes", "tombstones")] == [1, 1, 1, 1]
+    assert facts["dagster/row_count"] == 44
+    assert str(facts["from_lsn"]) < str(facts["to_lsn"])
+    assert isinstance(facts["lag_seconds"], float)
+    assert shop.differences() == {}
+
+
+def test_every_table_is_checked_for_gaps(shop: Shop, instance: dg.DagsterInstance) -> None:
+    evaluations = shop.changes(instance).get_asset_check_evaluations()
+    assert {(found.asset_key, found.check_name, found.passed) for found in evaluations} == {
+        (key(table, "changes"), "lsn_continuity", True) for table in TABLES
+    }
+
+
+def test_headroom_is_told_for_every_table(shop: Shop, instance: dg.DagsterInstance) -> None:
+    (found,) = shop.run("shop_headroom", instance).get_asset_check_evaluations()
+    assert found.passed
+    records = found.metadata["tables"].value.records  # type: ignore[union-attr]
+    assert [record.data["table"] for record in records] == [f"SalesDb.dbo.{table}" for table in TABLES]
+
+
+def test_run_that_finds_nothing_reports_nothing(shop: Shop, instance: dg.DagsterInstance) -> None:
+    result = shop.changes(instance)
+    assert result.success
+    assert materialized(result) == set()
+
+
+def test_loop_gives_way_to_a_waiting_snapshot(shop: Shop, instance: dg.DagsterInstance) -> None:
+    waiting = instance.create_run_for_job(
+        shop.definitions().resolve_job_def("shop_snapshot"), status=dg.DagsterRunStatus.NOT_STARTED
+    )
+    try:
+        run_config = {"ops": {"shop_follow_log": {"config": {"idle_timeout_s": 60.0}}}}
+        started = monotonic()
+        assert shop.changes(instance, run_config=run_config).success
+        assert monotonic() - started < 30, "it waited for its idle time instead"
+    finally:
+        instance.delete_run(waiting.run_id)

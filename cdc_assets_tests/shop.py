@@ -1,0 +1,162 @@
+"""The sample shop behind a stand-in, and a capture of it, as tests use them."""
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import dagster as dg
+
+from cdc_assets.cli.demo_summary import live_rows
+from cdc_assets.cli.lake_view import LakeView
+from cdc_assets.config.load import load_config
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.defs.build import build_definitions
+from cdc_assets.defs.partitions import all_ranges, range_partitions
+from cdc_assets.defs.translator import CdcTranslator
+from cdc_assets.standin import sample
+from cdc_assets.standin.control import StandIn
+from resources.spark import SparkResource
+
+TABLES = ("customers", "order_lines", "orders", "products")
+ROOT = Path(__file__).parent.parent
+
+
+def key(table: str, role: str) -> dg.AssetKey:
+    """Asset key of a table of the shop."""
+    return dg.AssetKey(["shop", sample.DATABASE, "dbo", table, role])
+
+
+@dataclass
+class Shop:
+    """A server with the sample database, a configuration file and an empty lake."""
+
+    server: StandIn
+    folder: Path
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.write({})
+
+    @property
+    def file(self) -> Path:
+        """The capture's configuration file."""
+        return self.folder / "captures" / "shop.json"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What processes need to find the capture."""
+        return {
+            "CDC_CONFIG": str(self.file),
+            "CDC_SHOP_PASSWORD": self.server.password,
+            "CDC_STATE_DIR": str(self.folder / "state"),
+        }
+
+    def write(self, properties: Mapping[str, str]) -> None:
+        """(Re)write the configuration file with some properties changed or added."""
+        self.properties = json.loads((ROOT / "captures" / "shop.json").read_text()) | {
+            "database.port": str(self.server.port),
+            "lake.path": str(self.folder / "lake"),
+            "poll.interval.ms": "50",
+            "stream.idle.timeout.ms": "300",
+            **properties,
+        }
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(json.dumps(self.properties))
+
+    def config(self) -> CaptureConfig:
+        """The settings."""
+        return load_config(self.file, os.environ | self.environment)
+
+    def definitions(self) -> dg.Definitions:
+        """As `cdc_assets.definitions` builds them."""
+        with self.in_environment():
+            return build_definitions([self.file], SparkResource(master="local[2]"), CdcTranslator())
+
+    @contextmanager
+    def in_environment(self) -> Iterator[None]:
+        """This process with the environment that a capture's process has."""
+        with patch.dict(os.environ, self.environment):
+            yield
+
+    def execute(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Run a statement on the server; returns when its changes are captured."""
+        rows = self.server.execute(statement, *parameters, database=sample.DATABASE)
+        self.server.agent.drain()
+        return rows
+
+    def add_customers(self, count: int) -> None:
+        """Insert customers, one transaction each."""
+        for number in range(count):
+            self.execute("INSERT INTO dbo.customers (name) VALUES (?)", f"customer {number} {secrets.token_hex(3)}")
+
+    # ---- running ---------------------------------------------------------------------------------------------
+
+    def run(
+        self, job: str, instance: dg.DagsterInstance, assets: list[dg.AssetKey] | None = None, **options: Any
+    ) -> dg.ExecuteInProcessResult:
+        """Run a job of the capture in this process."""
+        with self.in_environment():
+            return (
+                self.definitions()
+                .resolve_job_def(job)
+                .execute_in_process(instance=instance, asset_selection=assets, raise_on_error=False, **options)
+            )
+
+    def snapshot(
+        self, instance: dg.DagsterInstance, *, due_only: bool = True, **options: Any
+    ) -> dg.ExecuteInProcessResult:
+        """Snapshot all ranges, as the sensor does or as a person does."""
+        options.setdefault("tags", dict(all_ranges(range_partitions(8))))
+        run_config = {"ops": {"shop_read_tables": {"config": {"due_only": due_only}}}}
+        return self.run("shop_snapshot", instance, run_config=run_config, **options)
+
+    def changes(self, instance: dg.DagsterInstance, **options: Any) -> dg.ExecuteInProcessResult:
+        """Follow the log until it is quiet."""
+        return self.run("shop_changes", instance, **options)
+
+    # ---- looking ---------------------------------------------------------------------------------------------
+
+    def view(self) -> LakeView:
+        """The lake as people see it."""
+        return LakeView(self.config())
+
+    def events(self, table: str) -> list[dict[str, Any]]:
+        """Events of a table in position order."""
+        handle = self.view().tables.open(f"shop.{sample.DATABASE}.dbo.{table}")
+        return [] if handle is None else list(handle.to_pyarrow_dataset().to_table().sort_by("position").to_pylist())
+
+    def differences(self) -> dict[str, tuple[int, int]]:
+        """Tables whose events do not lead to the server's number of rows: (by events, on the server)."""
+        view = self.view()
+        found: dict[str, tuple[int, int]] = {}
+        for topic in view.topics():
+            live = live_rows(view, topic)
+            (count,) = self.execute(f"SELECT COUNT(*) FROM {topic.state.table.quoted}")[0]
+            if live != count:
+                found[topic.topic] = (live, count)
+        return found
+
+    def doubled(self) -> list[str]:
+        """Positions that occur more than once in a topic."""
+        found: list[str] = []
+        for table in TABLES:
+            positions = [event["position"] for event in self.events(table)]
+            found += sorted({position for position in positions if positions.count(position) > 1})
+        return found
+
+
+@contextmanager
+def open_shop(folder: Path, **counts: int) -> Iterator[Shop]:
+    """A fresh server with the sample tables (few rows unless `counts` says) and their first changes captured."""
+    with StandIn() as server:
+        server.execute(f"CREATE DATABASE [{sample.DATABASE}]")
+        with server.connect(sample.DATABASE) as connection:
+            sample.create(connection.execute, **({"customers": 40, "products": 10, "orders": 80} | counts))
+        server.agent.drain()
+        yield Shop(server, folder)
