@@ -12,12 +12,14 @@ from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeError
 
+_FILE = "file://"
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 
 
@@ -60,6 +62,8 @@ class Location:
             path = Path(self.uri(directory))
             path.mkdir(parents=True, exist_ok=True)
             return fs.SubTreeFileSystem(str(path), fs.LocalFileSystem())
+        if self.root.startswith(_FILE):  # object stores have no directories, this one has
+            Path(self.uri(directory).removeprefix(_FILE)).mkdir(parents=True, exist_ok=True)
         return fs.PyFileSystem(DeltaStorageHandler(self.uri(directory), self.storage_options))
 
     def check_writable(self) -> None:
@@ -76,7 +80,7 @@ class Location:
             files.delete_file(name)
             if self.is_local:
                 Path(self.uri("__probe")).rmdir()
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException, DeltaError) as error:
             raise LakeError(
                 f"The lake at {self.root} cannot be written: {error}. "
                 "Next: check the path, its owner and the storage options (lake.path, lake.storage.options)."

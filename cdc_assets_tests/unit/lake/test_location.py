@@ -1,0 +1,30 @@
+"""Where the lake lies."""
+
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.location import Location
+
+
+def test_local_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Location.of(LakeSettings("lake")).root == str(tmp_path / "lake")
+
+
+def test_urls_stay_and_options_are_not_shown() -> None:
+    location = Location.of(LakeSettings("s3://bucket/lake/", (("key", "word"),)))
+    assert location.uri("topic") == "s3://bucket/lake/topic"
+    assert "word" not in repr(location)
+
+
+def test_probe_leaves_nothing(tmp_path: Path) -> None:
+    Location(str(tmp_path)).check_writable()
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_scheme_is_a_lake_error() -> None:
+    with pytest.raises(LakeError, match="foo://"):
+        Location("foo://bucket").check_writable()

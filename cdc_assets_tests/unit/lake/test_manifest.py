@@ -1,0 +1,148 @@
+"""The window manifest: folding, checkpoints, fencing."""
+
+import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import KeyRange
+from cdc_assets.errors import FencedError, InvariantError, LakeError
+from cdc_assets.lake import manifest as module
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.manifest import Manifest
+from cdc_assets.lake.state import (
+    HeldRow,
+    RoundFiles,
+    SnapshotRun,
+    SnapshotSlice,
+    SnapshotTable,
+    TableRead,
+    TableState,
+    Window,
+)
+from cdc_assets.lake.topics import TopicTables
+
+NOW = datetime(2026, 10, 1, tzinfo=UTC)
+ORDERS, LINES = TableId("SalesDb", "dbo", "orders"), TableId("SalesDb", "dbo", "lines")
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn.from_int(number)
+
+
+def opened(path: Path) -> Manifest:
+    return Manifest(TopicTables(Location(str(path)), "shop"), "shop")
+
+
+def claimed(path: Path) -> Manifest:
+    manifest = opened(path)
+    manifest.claim(NOW)
+    return manifest
+
+
+def window(manifest: Manifest, after: int, until: int) -> Window:
+    read = TableRead(ORDERS, "dbo_orders", lsn(after), lsn(until))
+    return Window(manifest.state.next_window, "stream", "SalesDb", lsn(after), lsn(until), (lsn(until),), (read,))
+
+
+def test_state_is_what_was_recorded(tmp_path: Path) -> None:
+    manifest = claimed(tmp_path)
+    ranges = (KeyRange("id", None, "5"), KeyRange("id", "5", None))
+    states = [
+        TableState(ORDERS, 1, lsn(5), "dbo_orders", ranges=ranges, snapshot_lsn=lsn(5)),
+        TableState(LINES, 2, lsn(5), "dbo_lines"),
+    ]
+    manifest.mark(NOW, "SalesDb", states)
+    manifest.plan(NOW, window(manifest, 5, 9))
+    assert opened(tmp_path).read().pending == manifest.state.pending
+    gap = dataclasses.replace(states[1], status="gap", reason="why", gaps=((lsn(5), lsn(7)),))
+    manifest.complete(NOW, [gap], {LINES}, {"SalesDb.dbo.orders": {"c": 3}})
+    state = opened(tmp_path).read()
+    assert state == manifest.state
+    assert state.tables[ORDERS].position == lsn(9)
+    assert state.tables[LINES] == gap
+    assert (state.pending, state.next_window, state.watermark("SalesDb")) == (None, 2, lsn(9))
+
+
+def test_table_that_stays_behind_is_not_advanced_though_healthy(tmp_path: Path) -> None:
+    manifest = claimed(tmp_path)
+    manifest.mark(NOW, "SalesDb", [TableState(ORDERS, 1, lsn(5)), TableState(LINES, 2, lsn(5))])
+    manifest.plan(NOW, window(manifest, 5, 9))
+    manifest.complete(NOW, [TableState(LINES, 2, lsn(7))], {LINES}, {})
+    assert opened(tmp_path).read().watermark("SalesDb") == lsn(7)
+
+
+def test_snapshot_in_flight_survives(tmp_path: Path) -> None:
+    manifest = claimed(tmp_path)
+    ranges = (KeyRange("id", None, None),)
+    run = SnapshotRun(
+        1,
+        "SalesDb",
+        (SnapshotTable(ORDERS, 1, "dbo_orders", lsn(5), ranges, whole=True),),
+        (SnapshotSlice(ORDERS, 0, (0, 0), ranges[0], 10),),
+    )
+    manifest.start_snapshot(NOW, run)
+    manifest.plan(NOW, Window(2, "snapshot", "SalesDb", lsn(5), lsn(5), slices=(0,)))
+    held = HeldRow(ORDERS, 0, first=True, first_of_all=False, batch="AAAA")
+    written = RoundFiles((("topic", (DataFile("f", 1, 2, "a", "b", 2, {"r": 2}, 3),)),), 1, held)
+    manifest.record_files(NOW, written)
+    state = opened(tmp_path).read()
+    assert (state.written, state.snapshots["SalesDb"]) == (written, run)
+    manifest.complete_round(NOW)
+    state = opened(tmp_path).read()
+    assert (state.pending, state.written, state.snapshots["SalesDb"].done) == (None, None, 1)
+    assert state.snapshots["SalesDb"].held == held
+    manifest.finish_snapshot(NOW, "SalesDb", [TableState(ORDERS, 1, lsn(5))])
+    assert opened(tmp_path).read().snapshots == {}
+
+
+def test_checkpoint_folds_rows_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHECKPOINT_EVERY", 7)
+    monkeypatch.setattr(module, "_KEEP_ROWS", 4)
+    manifest = claimed(tmp_path)
+    manifest.mark(NOW, "SalesDb", [TableState(ORDERS, 1, lsn(1))])
+    for number in range(1, 20):
+        manifest.plan(NOW, window(manifest, number, number + 1))
+        manifest.complete(NOW, [], set(), {"SalesDb.dbo.orders": {"c": 1}})
+        assert opened(tmp_path).read() == manifest.state
+    handle = TopicTables(Location(str(tmp_path)), "reader").open("shop.__windows")
+    assert handle is not None
+    assert len(handle.file_uris()) <= 8
+    again = claimed(tmp_path)
+    assert again.state == manifest.state
+    with pytest.raises(FencedError):
+        manifest.advance(NOW, "SalesDb", lsn(99))
+
+
+def test_two_claims_at_once_cannot_both_write(tmp_path: Path) -> None:
+    first, second = claimed(tmp_path), opened(tmp_path)
+    second.claim(NOW)
+    with pytest.raises(FencedError, match="taken over"):
+        first.plan(NOW, window(first, 1, 2))
+    with pytest.raises(InvariantError):
+        first.plan(NOW, window(first, 1, 2))
+    second.plan(NOW, window(second, 1, 2))
+    assert opened(tmp_path).read().pending is not None
+
+
+def test_window_numbers_are_used_once(tmp_path: Path) -> None:
+    manifest = claimed(tmp_path)
+    manifest.plan(NOW, window(manifest, 1, 2))
+    with pytest.raises(InvariantError):
+        manifest.plan(NOW, window(manifest, 2, 3))
+
+
+def test_lost_file_is_told_and_no_position_guessed(tmp_path: Path) -> None:
+    claimed(tmp_path)
+    next((tmp_path / "shop.__windows").glob("*.parquet")).unlink()
+    with pytest.raises(LakeError, match="positions are not guessed"):
+        opened(tmp_path).read()
+
+
+def test_reading_without_manifest_gives_the_empty_state(tmp_path: Path) -> None:
+    assert opened(tmp_path).read().tables == {}
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,143 @@
+"""Topic tables: one commit per window, structure that follows, generations."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
+from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
+
+
+def schema_of(**columns: pa.DataType) -> pa.Schema:
+    row = pa.struct([pa.field(name, kind, metadata={"connect.type": "x"}) for name, kind in columns.items()])
+    value = pa.struct([pa.field("before", row), pa.field("after", row), pa.field("op", pa.string())])
+    return pa.schema([pa.field("position", pa.string()), pa.field("value", value), pa.field("window_id", pa.int64())])
+
+
+def batch_of(schema: pa.Schema, window_id: int, *rows: dict[str, object] | None) -> pa.RecordBatch:
+    found = [
+        {
+            "position": f"{window_id:04d}/{place:04d}",
+            "value": None if row is None else {"before": None, "after": row, "op": "c"},
+            "window_id": window_id,
+        }
+        for place, row in enumerate(rows)
+    ]
+    return pa.RecordBatch.from_pylist(found, schema)
+
+
+def write(tables: TopicTables, schema: pa.Schema, window_id: int, *rows: dict[str, object] | None) -> list[DataFile]:
+    with TopicWriter(tables.location, "topic", schema, window_id) as writer:
+        writer.write([batch_of(schema, window_id, *rows)])
+    return writer.files
+
+
+@pytest.fixture(params=["path", "url"])
+def tables(request: pytest.FixtureRequest, tmp_path: Path) -> TopicTables:
+    return TopicTables(Location(str(tmp_path) if request.param == "path" else f"file://{tmp_path}"), "shop")
+
+
+def test_a_window_is_committed_once(tables: TopicTables) -> None:
+    schema = schema_of(id=pa.int32())
+    files = write(tables, schema, 7, {"id": 1}, None)
+    assert tables.reached("topic") == -1
+    assert tables.commit("topic", schema, files, 7, {"from_lsn": "a", "to_lsn": "b"})
+    assert not tables.commit("topic", schema, write(tables, schema, 7, {"id": 1}), 7, {})
+    assert not tables.commit("topic", schema, write(tables, schema, 6, {"id": 1}), 6, {})
+    other = TopicTables(tables.location, "shop")
+    assert other.reached("topic") == 7
+    assert other.row_count("topic") == 2
+    newest = DeltaTable(tables.location.uri("topic")).history(1)[0]
+    assert (newest["from_lsn"], newest["to_lsn"]) == ("a", "b")
+
+
+def test_of_two_writers_of_a_window_one_wins(tables: TopicTables) -> None:
+    schema = schema_of(id=pa.int32())
+    tables.ensure("topic", schema)
+    other = TopicTables(tables.location, "shop")
+    other.ensure("topic", schema)
+    assert tables.commit("topic", schema, write(tables, schema, 1, {"id": 1}), 1, {})
+    assert not other.commit("topic", None, write(other, schema, 1, {"id": 1}), 1, {})
+    assert tables.row_count("topic") == 1
+
+
+def test_files_carry_statistics_and_operations(tables: TopicTables) -> None:
+    schema = schema_of(id=pa.int32())
+    [file] = write(tables, schema, 3, {"id": 1}, {"id": 2}, None)
+    assert (file.rows, file.least, file.greatest) == (3, "0003/0000", "0003/0002")
+    assert file.operations == {"c": 2, "tombstone": 1}
+    tables.commit("topic", schema, [file], 3, {})
+    [action] = pa.table(DeltaTable(tables.location.uri("topic")).get_add_actions(flatten=True)).to_pylist()
+    assert (action["min.position"], action["max.position"], action["num_records"]) == ("0003/0000", "0003/0002", 3)
+
+
+def test_a_writer_without_rows_leaves_no_file(tables: TopicTables, tmp_path: Path) -> None:
+    schema = schema_of(id=pa.int32())
+    assert write(tables, schema, 1) == []
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_failing_task_describes_no_file(tables: TopicTables) -> None:
+    schema = schema_of(id=pa.int32())
+    writer = TopicWriter(tables.location, "topic", schema, 1)
+    with pytest.raises(RuntimeError), writer:
+        writer.write([batch_of(schema, 1, {"id": 1})])
+        raise RuntimeError
+    assert writer.files == []
+
+
+def test_added_columns_become_nullable_fields_of_the_same_table(tables: TopicTables) -> None:
+    first, second = schema_of(id=pa.int32()), schema_of(id=pa.int32(), note=pa.string())
+    tables.commit("topic", first, write(tables, first, 1, {"id": 1}), 1, {})
+    assert tables.directory_for("topic", second) == "topic"
+    tables.commit("topic", second, write(tables, second, 2, {"id": 2, "note": "n"}), 2, {})
+    handle = DeltaTable(tables.location.uri("topic"))
+    rows = sorted(handle.to_pyarrow_table().to_pylist(), key=lambda row: row["position"])
+    assert [row["value"]["after"] for row in rows] == [{"id": 1, "note": None}, {"id": 2, "note": "n"}]
+    assert tables.directory_for("topic", first) == "topic"
+
+
+def test_another_type_opens_a_generation_and_each_structure_keeps_its_own(tables: TopicTables) -> None:
+    first, second = schema_of(id=pa.int32()), schema_of(id=pa.int64())
+    tables.ensure("topic", first)
+    assert tables.directory_for("topic", second) == "topic@2"
+    tables.ensure("topic@2", second)
+    assert tables.generations("topic") == ["topic", "topic@2"]
+    assert tables.directory_for("topic", first) == "topic"
+    assert tables.directory_for("topic", second) == "topic@2"
+
+
+def test_a_broken_table_is_a_lake_error(tables: TopicTables, tmp_path: Path) -> None:
+    tables.ensure("topic", schema_of(id=pa.int32()))
+    [log] = (tmp_path / "topic" / "_delta_log").glob("*.json")
+    log.write_text("{broken")
+    with pytest.raises(LakeError, match="topic"):
+        TopicTables(tables.location, "shop").open("topic")
+
+
+KINDS = st.sampled_from([pa.int32(), pa.int64(), pa.string(), pa.bool_()])
+ROWS = st.dictionaries(st.sampled_from("abcdef"), KINDS, min_size=1)
+
+
+@given(ROWS, ROWS)
+def test_structures_are_compatible_exactly_if_common_fields_agree(
+    old: dict[str, pa.DataType], new: dict[str, pa.DataType]
+) -> None:
+    agree = all(old[name] == new[name] for name in old.keys() & new.keys())
+    assert is_compatible(lake_schema(schema_of(**old)), schema_of(**new)) == agree
+    missing = fields_to_add(lake_schema(schema_of(**old)), schema_of(**new))
+    assert bool(missing) == bool(new.keys() - old.keys())
+
+
+def test_lake_declares_nested_fields_nullable_and_keeps_their_metadata() -> None:
+    strict = pa.schema([pa.field("value", pa.struct([pa.field("id", pa.int32(), False, {"connect.type": "int32"})]))])
+    field = lake_schema(strict).field("value").type.field("id")
+    assert field.nullable
+    assert field.metadata == {b"connect.type": b"int32"}
