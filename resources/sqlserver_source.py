@@ -10,8 +10,8 @@ from functools import cached_property
 from types import TracebackType
 from typing import Self, TypeVar
 
-from cdc_assets.config.settings import ConnectionSettings
-from cdc_assets.core.identifiers import TableId
+from cdc_assets.config.settings import CaptureConfig, ConnectionSettings
+from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.schema import CaptureInstance, TableSchema
@@ -37,15 +37,23 @@ class SqlServerSource:
         settings: how to reach the server.
         agent_status_query: T-SQL giving 1 if the Agent runs, `#db` stands for the database; empty asks
             sys.dm_server_services.
+        require_cdc: refuse a database without change data capture when it is first looked at.
 
     Every method raises ConnectionLostError or ServerBusyError after bounded retries, LoginError, PreflightError when a
     CDC object or a permission is missing, QueryError.
     """
 
-    def __init__(self, settings: ConnectionSettings, agent_status_query: str = "") -> None:
+    def __init__(self, settings: ConnectionSettings, agent_status_query: str = "", *, require_cdc: bool = True) -> None:
         self._settings = settings
+        self._require_cdc = require_cdc
         self._agent_status_query = agent_status_query
         self.session = Session(settings)
+
+    @classmethod
+    def of(cls, config: CaptureConfig) -> Self:
+        """The source of a capture; `initial_only` reads tables without CDC too."""
+        required = config.snapshot.mode != "initial_only"
+        return cls(config.connection, config.streaming.agent_status_query, require_cdc=required)
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +78,10 @@ class SqlServerSource:
                 f"Database {name!r} is not on {server_name(self._settings)}, or the login may not see it. "
                 "Next: check database.names, or create a user for the login in that database"
             )
-        return str(rows[0][0])
+        [(real_name, cdc, _)] = rows
+        if self._require_cdc and not cdc:
+            raise _cdc_is_off(str(real_name))
+        return str(real_name)
 
     def databases(self) -> Sequence[str]:
         """Configured databases in the server's letter case, in configured order."""
@@ -197,10 +208,14 @@ def cdc_objects(database: str) -> Iterator[None]:
     except QueryError as error:
         if error.number != _INVALID_OBJECT and "fn_cdc_get_max_lsn" not in str(error):
             raise
-        raise PreflightError(
-            f"Change data capture is not enabled in database {database!r}, or the login may not see it. "
-            f"Next: USE {database}; EXEC sys.sp_cdc_enable_db; then sys.sp_cdc_enable_table for each table"
-        ) from error
+        raise _cdc_is_off(database) from error
+
+
+def _cdc_is_off(database: str) -> PreflightError:
+    return PreflightError(
+        f"Change data capture is not enabled in database {database!r}, or the login may not see it. "
+        f"Next: USE {quote(database)}; EXEC sys.sp_cdc_enable_db; then `cdc-assets doctor` prints what each table needs"
+    )
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

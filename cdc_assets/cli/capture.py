@@ -75,7 +75,7 @@ def _settings(settings: CaptureConfig, follow: bool, idle: float | None) -> Capt
 @contextmanager
 def _open(settings: CaptureConfig, runner: TaskRunner) -> Iterator[Capture]:
     bulk = MssqlBulkSource(settings.connection, settings.streaming.fetch_size, settings.snapshot.isolation)
-    with SqlServerSource(settings.connection, settings.streaming.agent_status_query) as source:
+    with SqlServerSource.of(settings) as source:
         yield Capture(settings, source, bulk, runner, SystemClock())
 
 

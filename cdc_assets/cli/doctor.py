@@ -21,7 +21,7 @@ def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
     Changes nothing. Ends with 1 if a capture could not work.
     """
     settings = read_config(config)
-    with SqlServerSource(settings.connection, settings.streaming.agent_status_query) as source:
+    with SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False) as source:
         findings = [*inspect(source, settings), _lake(settings)]
     _show(findings)
     if any(finding.blocking and not finding.ok for finding in findings):

@@ -229,6 +229,7 @@ def test_database_without_cdc(server: StandIn) -> None:
     server.execute("CREATE DATABASE Plain")
     with SqlServerSource(connection(server, "Plain")) as source:
         for ask in (
+            source.databases,
             lambda: source.capture_instances("Plain"),
             lambda: source.max_transaction_lsn("Plain", None, 0),
             lambda: source.low_water_marks("Plain"),

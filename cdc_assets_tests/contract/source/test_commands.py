@@ -1,0 +1,172 @@
+"""The command line against a server: a capture from start to end, and each bad input as one clear error."""
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cdc_assets.cli.main import app
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.contract.source.conftest import DATABASE
+
+pytestmark = pytest.mark.contract
+
+
+class Shop:
+    """A configuration file beside a lake, and the commands on them."""
+
+    def __init__(self, server: StandIn, folder: Path) -> None:
+        self.server, self.folder = server, folder
+        self.texts: dict[str, str] = {
+            "topic.prefix": "shop",
+            "database.hostname": server.host,
+            "database.port": str(server.port),
+            "database.user": server.user,
+            "database.password": server.password,
+            "database.names": DATABASE,
+            "driver.encrypt": "no",
+            "connection.validation.timeout.ms": "2000",
+            "stream.idle.timeout.ms": "300",
+            "poll.interval.ms": "50",
+            "lake.path": str(folder / "lake"),
+        }
+
+    def run(self, *arguments: str, **changes: str) -> Result:
+        path = self.folder / "shop.json"
+        path.write_text(json.dumps(self.texts | {name.replace("__", "."): text for name, text in changes.items()}))
+        return CliRunner().invoke(app, [*arguments, "-c", str(path)], env={"COLUMNS": "220"})
+
+    def lake(self) -> dict[str, int]:
+        """Files of the lake with their sizes."""
+        root = self.folder / "lake"
+        return {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def shop(server: StandIn, tmp_path: Path) -> Shop:
+    for name in ("orders", "lines"):
+        server.execute(f"CREATE TABLE dbo.{name} (id int NOT NULL PRIMARY KEY, v nvarchar(20))", database=DATABASE)
+        server.execute(f"INSERT INTO dbo.{name} VALUES (1, N'a'), (2, N'b')", database=DATABASE)
+        server.execute(
+            "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = ?, @role_name = NULL",
+            name,
+            database=DATABASE,
+        )
+    server.agent.drain()
+    return Shop(server, tmp_path)
+
+
+def change(shop: Shop, statement: str) -> None:
+    shop.server.execute(statement, database=DATABASE)
+    shop.server.agent.drain()
+
+
+def test_capture_from_start_to_end(shop: Shop) -> None:
+    first = shop.run("capture", "--local")
+    assert first.exit_code == 0, first.output
+    assert "Snapshot: 2 tables." in first.output
+    change(shop, "UPDATE dbo.orders SET v = N'c' WHERE id = 1; DELETE FROM dbo.orders WHERE id = 2")
+    second = shop.run("capture", "--local")
+    assert second.exit_code == 0, second.output
+    assert "Snapshot: nothing to read." in second.output
+    assert "3 events" in second.output  # update, delete, tombstone
+
+    events = [json.loads(line) for line in shop.run("tail", "orders", "-n", "100").output.splitlines()]
+    assert [(event["key"]["id"], (event["value"] or {}).get("op")) for event in events] == [
+        (1, "r"),
+        (2, "r"),
+        (1, "u"),
+        (2, "d"),
+        (2, None),
+    ]
+    assert events[2]["value"]["before"] == {"id": 1, "v": "a"}
+    assert events[2]["value"]["after"] == {"id": 1, "v": "c"}
+    assert len(shop.run("tail", "shop.SourceDb.dbo.lines", "-n", "1").output.splitlines()) == 1
+    with_schema = json.loads(shop.run("tail", "orders", "-n", "1", "--schemas", "--headers").output)
+    assert with_schema["key"]["schema"]["type"] == "struct"
+    assert with_schema["headers"]
+
+    status = shop.run("status").output
+    assert status.count("healthy") == 2
+    assert f"{DATABASE} is complete to" in status
+    row = next(line for line in shop.run("summary").output.splitlines() if "dbo.orders" in line)
+    assert row.split()[1:] == ["2", "0", "1", "1", "1", "5"]
+
+
+def test_capture_of_chosen_tables_again(shop: Shop) -> None:
+    shop.run("capture", "--local")
+    again = shop.run("capture", "--local", "--table", "DBO.lines", "--snapshot-only")
+    assert "Snapshot: 1 tables." in again.output
+    events = [json.loads(line)["value"]["op"] for line in shop.run("tail", "lines", "-n", "9").output.splitlines()]
+    assert events == ["r"] * 4
+    wrong = shop.run("capture", "--local", "--table", "dbo.nope")
+    assert wrong.exit_code == 2
+    assert "dbo.orders" in wrong.output
+
+
+def test_tail_of_an_unknown_topic(shop: Shop) -> None:
+    shop.run("capture", "--local")
+    result = shop.run("tail", "nope")
+    assert result.exit_code == 2
+    assert "shop.SourceDb.dbo.orders" in result.output
+
+
+def closed_port() -> str:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return str(unused.getsockname()[1])
+
+
+BAD_INPUT = {
+    "wrong password": ({"database__password": "wr0ng"}, 1, ["Login failed", "database.password"]),
+    "host down": ({"database__port": closed_port()}, 1, ["Cannot reach 127.0.0.1"]),
+    "unknown host": ({"database__hostname": "nowhere.invalid"}, 1, ["Cannot reach nowhere.invalid"]),
+    "unknown database": ({"database__names": "Nope"}, 1, ["Nope", "database.names"]),
+    "database without CDC": ({"database__names": "Plain"}, 1, ["Plain", "sp_cdc_enable_db"]),
+    "filter that matches nothing": ({"table__include__list": "dbo.x"}, 2, ["dbo.x", "dbo.lines, dbo.orders"]),
+    "typo": ({"snapshot__moed": "initial"}, 2, ["snapshot.moed", "snapshot.mode"]),
+    "wrong value": ({"decimal__handling__mode": "x"}, 2, ["decimal.handling.mode", "precise, double, string"]),
+    "no encryption": ({"driver__encrypt": "yes"}, 1, ["driver.encrypt"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+@pytest.mark.parametrize("begun", [False, True], ids=["new lake", "lake in use"])
+def test_bad_input_is_one_clear_error_and_changes_nothing(shop: Shop, case: str, begun: bool) -> None:
+    shop.server.execute("CREATE DATABASE Plain")
+    shop.server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database="Plain")
+    if begun:
+        assert shop.run("capture", "--local").exit_code == 0
+    before = shop.lake()
+    changes, code, needles = BAD_INPUT[case]
+    result = shop.run("capture", "--local", **changes)
+    assert result.exit_code == code, result.output
+    assert result.output.count("error ") == 1
+    assert "Traceback" not in result.output
+    assert "fault of cdc-assets" not in result.output
+    for needle in needles:
+        assert needle in result.output
+    assert "wr0ng" not in result.output
+    assert shop.lake() == before
+
+
+def test_lake_that_cannot_be_written(shop: Shop) -> None:
+    (shop.folder / "lake").write_text("a file where a folder should be")
+    result = shop.run("capture", "--local")
+    assert result.exit_code == 1
+    assert str(shop.folder / "lake") in result.output
+    assert "fault of cdc-assets" not in result.output
+
+
+def test_interrupted_command(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cdc_assets.streaming.capture.Capture.stream", interrupt)
+    result = shop.run("capture", "--local", "--follow")
+    assert result.exit_code == 130
+    assert "interrupted" in result.output
+    assert os.environ.get("CDC_TRACEBACK") is None
