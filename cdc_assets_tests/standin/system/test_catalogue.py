@@ -1,0 +1,67 @@
+"""Catalogue views through queries, as programs ask them."""
+
+import pytest
+
+from cdc_assets_tests.standin.capture.client import Client
+
+QUERIES: list[tuple[str, object]] = [
+    ("SELECT name FROM sys.tables WHERE is_ms_shipped = 0 ORDER BY name", ["customers", "heap", "orders"]),
+    ("SELECT SCHEMA_NAME(schema_id) + '.' + name FROM sys.objects WHERE type = 'PK' ORDER BY name", ["dbo.PK_customers", "dbo.PK_orders"]),
+    ("SELECT name FROM SYS.COLUMNS WHERE object_id = OBJECT_ID('dbo.customers') AND is_computed = 1", ["twice"]),
+    ("SELECT definition FROM sys.default_constraints WHERE name = 'df_NAME'", ["(N'new')"]),
+    ("SELECT name FROM sys.check_constraints", ["CK_credit"]),
+    ("SELECT definition FROM sys.computed_columns", ["([credit]*(2))"]),
+    ("SELECT OBJECT_NAME(referenced_object_id) FROM sys.foreign_keys WHERE delete_referential_action_desc = 'CASCADE'", ["customers"]),
+    ("SELECT type_desc FROM sys.indexes WHERE object_id = OBJECT_ID('heap')", ["HEAP"]),
+    (
+        "SELECT c.name FROM sys.indexes i JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id "
+        "JOIN sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id "
+        "WHERE i.name = 'IX_customer' AND ic.is_included_column = 0",
+        ["customer"],
+    ),
+    ("SELECT t.name FROM sys.columns c JOIN sys.types t ON t.user_type_id = c.user_type_id WHERE c.name = 'version'", ["timestamp"]),
+    ("SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_TYPE = 'base table' ORDER BY 1", ["customers", "heap", "orders"]),
+    ("SELECT COLUMN_NAME FROM information_schema.columns WHERE DATA_TYPE = 'datetime2' AND DATETIME_PRECISION = 7", ["seen"]),
+    ("SELECT COLUMN_NAME FROM INFORMATION_SCHEMA.KEY_COLUMN_USAGE WHERE CONSTRAINT_NAME = 'PK_orders' ORDER BY ORDINAL_POSITION", ["id", "line"]),
+    ("SELECT CONSTRAINT_TYPE FROM INFORMATION_SCHEMA.TABLE_CONSTRAINTS WHERE TABLE_NAME = 'customers' ORDER BY 1", ["CHECK", "PRIMARY KEY", "UNIQUE"]),
+    ("SELECT DELETE_RULE FROM INFORMATION_SCHEMA.REFERENTIAL_CONSTRAINTS", ["CASCADE"]),
+    ("SELECT name FROM sys.databases WHERE database_id > 4", ["shop"]),
+    ("SELECT is_cdc_enabled FROM master.sys.databases WHERE name = 'SHOP'", [0]),
+    ("SELECT COUNT(*) FROM sys.schemas WHERE name IN ('dbo', 'sys', 'INFORMATION_SCHEMA', 'guest')", [4]),
+    ("SELECT is_identity FROM sys.columns WHERE object_id = OBJECT_ID('customers') AND column_id = 1", [1]),
+    ("SELECT SUM(rows) FROM sys.partitions WHERE object_id = OBJECT_ID('heap') AND index_id IN (0, 1)", [2]),
+    ("SELECT COUNT(*) FROM sys.dm_hadr_database_replica_states", [0]),
+    ("SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = @@SPID", [2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "expected"), QUERIES, ids=[query for query, _ in QUERIES])
+def test_queries_over_the_catalogue(client: Client, query: str, expected: list[object]) -> None:
+    client.run("INSERT INTO heap VALUES (1, 1), (2, 2)")
+    assert [row[0] for row in client.run(query)] == expected
+
+
+def test_a_view_of_another_database_by_three_parts(client: Client) -> None:
+    client.run("CREATE DATABASE other")
+    client.run("USE other; CREATE TABLE only_here (id int)")
+    client.run("USE shop")
+    assert client.run("SELECT name FROM other.sys.tables") == [("only_here",)]
+    assert client.run("SELECT COUNT(*) FROM sys.tables WHERE name = 'only_here'") == [(0,)]
+
+
+def test_an_unknown_view_is_208(client: Client) -> None:
+    assert client.number("SELECT * FROM sys.no_such_view") == 208
+    assert client.number("SELECT no_such_column FROM sys.tables") == 207
+
+
+def test_the_exact_point_of_a_snapshot_is_a_numeric_lsn(client: Client) -> None:
+    client.run("ALTER DATABASE shop SET ALLOW_SNAPSHOT_ISOLATION ON")
+    assert client.run("SELECT snapshot_isolation_state FROM sys.databases WHERE name = 'shop'") == [(1,)]
+    client.run("SET TRANSACTION ISOLATION LEVEL SNAPSHOT")
+    rows = client.run(
+        "BEGIN TRAN; SELECT COUNT(*) FROM heap; SAVE TRANSACTION here; "
+        "SELECT CAST(t.database_transaction_most_recent_savepoint_lsn AS varchar(25)) FROM sys.dm_tran_database_transactions t "
+        "JOIN sys.dm_tran_current_transaction c ON c.transaction_id = t.transaction_id WHERE t.database_id = DB_ID(); COMMIT"
+    )
+    value = int(str(rows[0][0]))
+    assert (value // 10**15, value % 10**5) == (0x2C, 2)
