@@ -7,7 +7,8 @@ contradicts the log and stops the table.
 
 `event_serial_no` counts the change rows that share a position (commit LSN,
 change LSN): 1 for an insert or delete, 2 for an update, running on when the
-next row has the same position, as a primary-key update has. The count is kept
+next row has the same position, as a primary-key update has. Rows of skipped
+operations do not count, unchanged updates do (measured). The count is kept
 across batches.
 
 A function of its input alone, but for the processing time: a repeat after a
@@ -93,7 +94,8 @@ def build_changes(
     carried: pa.RecordBatch | None = None
     serials = _Serials()
     for batch in batches:
-        rows = batch if carried is None else pa.concat_batches([carried, batch])
+        wanted = _without_skipped(batch, plan)
+        rows = wanted if carried is None else pa.concat_batches([carried, wanted])
         carried = None
         if rows.num_rows and _operations(rows)[-1] == BEFORE:
             rows, carried = rows.slice(0, rows.num_rows - 1), rows.slice(rows.num_rows - 1)
@@ -157,17 +159,24 @@ def _build(plan: EventPlan, rows: pa.RecordBatch, serials: _Serials, context: Ch
     return event_batch(plan, parts, context.window_id, context.processed())
 
 
+def _without_skipped(batch: pa.RecordBatch, plan: EventPlan) -> pa.RecordBatch:
+    """The rows whose operation is not skipped; the connector does not even read the others, so they count nowhere."""
+    skipped = [code for letter in plan.settings.skipped_operations for code in _OPERATIONS.get(letter, ())]
+    return batch.filter(pa.array(~np.isin(_operations(batch), skipped))) if skipped else batch
+
+
+_OPERATIONS = {"c": (2,), "u": (BEFORE, AFTER), "d": (1,)}
+
+
 def _kept(plan: EventPlan, shown: pa.Array, operations: Numbers) -> Numbers:
-    """Last change rows of the events that the settings let through."""
+    """Last change rows of the events, without updates that change nothing if the settings leave those out."""
     last = np.flatnonzero(operations != BEFORE)
-    skipped = [code for code, letter in _LETTER.items() if letter in plan.settings.skipped_operations]
-    keep = ~np.isin(operations[last], skipped)
-    if plan.settings.skip_unchanged:
-        keep[operations[last] == AFTER] &= _updates_differ(shown, last[operations[last] == AFTER])
+    if not plan.settings.skip_unchanged:
+        return last
+    keep = np.ones(len(last), dtype=bool)
+    updates = operations[last] == AFTER
+    keep[updates] = _updates_differ(shown, last[updates])
     return last[keep]
-
-
-_LETTER = {1: "d", 2: "c", 4: "u"}
 
 
 def _updates_differ(array: pa.Array, after: Numbers) -> Numbers:

@@ -160,13 +160,18 @@ def _placeholder(mapped: MappedColumn, settings: EventSettings) -> pa.Array:
 def _parameters(
     table: TableId, column: Column, rule: ColumnRule | None, settings: EventSettings
 ) -> tuple[tuple[str, str], ...]:
-    """Schema parameters of the one rule that applies; as in the connector, a mask or truncation hides the source type."""
-    hashes = rule is not None and rule.kind in ("hash", "hash_v2")
-    if rule is not None and not hashes:
-        return parameters_of(column, rule)
+    """Schema parameters of a column's rule and of its propagated source type.
+
+    The connector lets one rule per column apply, looking for truncation, mask, propagation, hash in this order: a
+    truncation or mask hides the source type, and a propagated type switches a hash off, so that the plain value goes
+    out. The former is done alike; a hash is always applied here.
+    """
+    told = () if rule is None else parameters_of(column, rule)
+    if rule is not None and rule.kind in ("truncate", "mask"):
+        return told
     if propagates_type(table, column.name, reported_type(column), settings):
-        return _source_type(column)
-    return () if rule is None else parameters_of(column, rule)
+        return (*_source_type(column), *told)
+    return told
 
 
 def _source_type(column: Column) -> tuple[tuple[str, str], ...]:

@@ -50,10 +50,15 @@ def image(values: list[Any] | None) -> dict[str, Any] | None:
     return None if values is None else dict(zip(("id", "note"), values, strict=True))
 
 
+LETTER = {1: "d", 2: "c", 3: "u", 4: "u"}
+
+
 def modelled(rows: list[Row], plan: EventPlan) -> Iterator[dict[str, Any]]:
     """Events as the specification tells them, one row after the other."""
     previous, serial, pending = None, 0, None
     for meta, values in rows:
+        if LETTER[meta[3]] in plan.settings.skipped_operations:
+            continue
         place = (meta[0], meta[2])
         serial = serial + 1 if place == previous else 1
         previous = place
@@ -81,10 +86,8 @@ def expanded(
         if plan.settings.tombstones_on_delete:
             yield {"at": of["at"] + "t", "key": of["key"], "op": None}
 
-    letter = {1: "d", 2: "c", 4: "u"}[meta[3]]
-    if letter in plan.settings.skipped_operations or (
-        plan.settings.skip_unchanged and letter == "u" and values == before
-    ):
+    letter = LETTER[meta[3]]
+    if plan.settings.skip_unchanged and letter == "u" and values == before:
         return
     if letter == "d":
         deleted = event(position, "d", values, None)

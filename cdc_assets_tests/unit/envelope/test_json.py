@@ -13,7 +13,7 @@ from cdc_assets.config.settings import EventSettings
 from cdc_assets.envelope.json import to_json
 from cdc_assets.envelope.json_schema import schema_of
 from cdc_assets.envelope.json_text import joined, value_pieces
-from cdc_assets.typemap.connect import ConnectType, struct
+from cdc_assets.typemap.connect import ConnectType, array, struct
 from cdc_assets_tests.unit.envelope.building import change, change_batch, changed, column, plan_of
 
 TEXT = ConnectType("string").to_field("c")
@@ -76,10 +76,9 @@ def test_lists_of_structs() -> None:
     item = struct(
         "event.collection", [ConnectType("string").to_field("name"), ConnectType("int64").to_field("count")], version=1
     )
-    kind = pa.list_(item.to_field("element"))
-    field = ConnectType("array", arrow=kind).to_field("data_collections")
+    field = array("data_collections", item)
     values = [[{"name": "a", "count": 1}, {"name": 'b"', "count": None}], [], None, [{"name": "c", "count": 3}]]
-    assert rendered(field, pa.array(values, kind)) == values
+    assert rendered(field, pa.array(values, field.type)) == values
     assert schema_of(field)["items"]["name"] == "event.collection"
 
 
