@@ -1,5 +1,6 @@
 """Topic tables: one commit per window, structure that follows, generations."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -87,9 +88,13 @@ def test_a_writer_without_rows_leaves_no_file(tables: TopicTables, tmp_path: Pat
 def test_a_failing_task_describes_no_file(tables: TopicTables) -> None:
     schema = schema_of(id=pa.int32())
     writer = TopicWriter(tables.location, "topic", schema, 1)
-    with pytest.raises(RuntimeError), writer:
-        writer.write([batch_of(schema, 1, {"id": 1})])
+
+    def fail() -> Iterator[pa.RecordBatch]:
+        yield batch_of(schema, 1, {"id": 1})
         raise RuntimeError
+
+    with pytest.raises(RuntimeError), writer:
+        writer.write(fail())
     assert writer.files == []
 
 

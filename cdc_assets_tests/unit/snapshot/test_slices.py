@@ -1,5 +1,7 @@
 """Ranges, partitions, slices and bundles cover a table exactly."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ TABLE = TableId("SalesDb", "dbo", "orders")
 
 def ranges(count: int) -> list[KeyRange]:
     bounds = [None, *(str(place) for place in range(1, count)), None]
-    return [KeyRange("id", low, high) for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [KeyRange("id", low, high) for low, high in pairwise(bounds)]
 
 
 @given(st.integers(1, 200), st.integers(1, 16))
