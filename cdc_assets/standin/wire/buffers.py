@@ -1,8 +1,14 @@
 """Reading little-endian fields and counted texts."""
 
 import struct
+from collections.abc import Callable
+from typing import Final
 
 from cdc_assets.standin.wire.packets import ProtocolError
+
+_U16: Final = struct.Struct("<H").unpack_from
+_U32: Final = struct.Struct("<I").unpack_from
+_U64: Final = struct.Struct("<Q").unpack_from
 
 
 class Reader:
@@ -26,30 +32,39 @@ class Reader:
         """So many bytes."""
         end = self.place + count
         if count < 0 or end > len(self.data):
-            raise ProtocolError(f"the request ends early: {count} bytes wanted at {self.place} of {len(self.data)}")
+            raise _short(self, count)
         taken = self.data[self.place : end]
         self.place = end
         return taken
 
     def u8(self) -> int:
         """Unsigned byte."""
-        return self.take(1)[0]
+        place = self.place
+        self.place = place + 1
+        try:
+            return self.data[place]
+        except IndexError:
+            raise _short(self, 1) from None
 
     def u16(self) -> int:
         """Unsigned, two bytes."""
-        return int.from_bytes(self.take(2), "little")
+        return self._number(_U16, 2)
 
     def u32(self) -> int:
         """Unsigned, four bytes."""
-        return int.from_bytes(self.take(4), "little")
-
-    def i32(self) -> int:
-        """Signed, four bytes."""
-        return int.from_bytes(self.take(4), "little", signed=True)
+        return self._number(_U32, 4)
 
     def u64(self) -> int:
         """Unsigned, eight bytes."""
-        return int.from_bytes(self.take(8), "little")
+        return self._number(_U64, 8)
+
+    def _number(self, unpack: Callable[[bytes, int], tuple[int]], size: int) -> int:
+        place = self.place
+        self.place = place + size
+        try:
+            return unpack(self.data, place)[0]
+        except struct.error:
+            raise _short(self, size) from None
 
     def text(self, characters: int) -> str:
         """UTF-16 text of so many code units."""
@@ -58,6 +73,10 @@ class Reader:
     def short_text(self) -> str:
         """Text behind a one-byte count."""
         return self.text(self.u8())
+
+
+def _short(reader: Reader, count: int) -> ProtocolError:
+    return ProtocolError(f"the request ends early: {count} bytes wanted at {reader.place} of {len(reader.data)}")
 
 
 def short_text(text: str) -> bytes:
