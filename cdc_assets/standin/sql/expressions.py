@@ -14,8 +14,9 @@ from sqlglot import exp
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Names, Typed
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
-from cdc_assets.standin.sql import convert, operators, registry
+from cdc_assets.standin.sql import convert, operators, registry, textforms
 from cdc_assets.standin.sql.coercion import Collated, common, is_null
+from cdc_assets.standin.sql.conditions import COMPARISONS, CONDITIONS, Conditions
 from cdc_assets.standin.sql.forms import FORMS, check_count
 from cdc_assets.standin.sql.literals import Constant, Invariant, constant, is_fixed
 from cdc_assets.standin.sql.runtime import apply, call, specification
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Compiler", "Scope", "compile_condition", "compile_scalar"]
 
-_COMPARISONS: Final = {exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<="}
-_NEGATED: Final = {"=": "<>", "<>": "=", ">": "<=", ">=": "<", "<": ">=", "<=": ">"}
 _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _BITWISE: Final = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
 
@@ -39,7 +38,7 @@ _METHODS: Final = frozenset(
 """Of xml and the CLR types."""
 
 
-class Compiler:
+class Compiler(Conditions):
     """Compiles the expressions of one statement.
 
     Args:
@@ -59,8 +58,8 @@ class Compiler:
                     return typed
         method = _SCALARS.get(type(node))
         if method is None:
-            if type(node) in _CONDITIONS or type(node) in _COMPARISONS:
-                raise syntax_error(_COMPARISONS.get(type(node), type(node).__name__.upper()))
+            if type(node) in CONDITIONS or type(node) in COMPARISONS:
+                raise syntax_error(COMPARISONS.get(type(node), type(node).__name__.upper()))
             raise unsupported(f"{type(node).__name__} in an expression")
         return method(self, node, scope)
 
@@ -119,7 +118,8 @@ class Compiler:
     def _literal(self, node: Any, _: Scope) -> Typed:
         text: str = node.this
         if node.is_string:
-            return constant(text, _text_type("varchar", text), untyped=True)
+            sql_type = _text_type("varchar", text)
+            return constant(textforms.to_page(text, sql_type), sql_type, untyped=True)
         if "e" in text.lower():
             return constant(float(text), FLOAT)
         if "." not in text:
@@ -315,118 +315,6 @@ class Compiler:
             return value
         return convert.implicit(value, wanted)
 
-    # ---- conditions ---------------------------------------------------------------------------------------------
-
-    def condition(self, node: Any, scope: Scope) -> str:
-        """Compile something that is true, false or unknown.
-
-        Raises:
-            SqlError: 4145 for a value where a condition belongs.
-        """
-        sign = _COMPARISONS.get(type(node))
-        if sign is not None:
-            return self.comparison(sign, node.this, node.expression, scope)
-        method = _CONDITIONS.get(type(node))
-        if method is None:
-            raise SqlError(
-                4145,
-                f"An expression of non-boolean type specified in a context where a condition is expected, near '{_last_word(node)}'.",
-                15,
-            )
-        return method(self, node, scope)
-
-    def comparison(self, sign: str, left: Any, right: Any, scope: Scope) -> str:
-        """Compile `left sign right`, quantified subqueries included."""
-        if isinstance(right, (exp.All, exp.Any)):
-            return self._quantified(sign, left, right, scope)
-        return operators.compare(sign, self.scalar(left, scope), self.scalar(right, scope), self.names.collation)
-
-    def _quantified(self, sign: str, left: Any, right: Any, scope: Scope) -> str:
-        value = self.scalar(left, scope)
-        block = self.query(right.this, scope)
-        column = block.columns[0]
-        element = Typed(column.sql, column.type)
-        if isinstance(right, exp.Any):
-            test = operators.compare(sign, value, element, self.names.collation)
-            return f"EXISTS (SELECT 1 FROM ({block.sql}) WHERE {test})"
-        test = operators.compare(sign, value, element, self.names.collation)
-        return f"NOT EXISTS (SELECT 1 FROM ({block.sql}) WHERE ({test}) IS NOT TRUE)"
-
-    def _and(self, node: Any, scope: Scope) -> str:
-        return f"{self.condition(node.this, scope)} AND {self.condition(node.expression, scope)}"
-
-    def _or(self, node: Any, scope: Scope) -> str:
-        return f"({self.condition(node.this, scope)} OR {self.condition(node.expression, scope)})"
-
-    def _not(self, node: Any, scope: Scope) -> str:
-        return f"NOT ({self.condition(node.this, scope)})"
-
-    def _grouped(self, node: Any, scope: Scope) -> str:
-        return f"({self.condition(node.this, scope)})"
-
-    def _is(self, node: Any, scope: Scope) -> str:
-        if not isinstance(node.expression, exp.Null):
-            raise syntax_error("IS")
-        return f"{self.scalar(node.this, scope).sql} IS NULL"
-
-    def _distinct_from(self, node: Any, scope: Scope) -> str:
-        left, right = self.scalar(node.this, scope), self.scalar(node.expression, scope)
-        sign = "IS" if isinstance(node, exp.NullSafeEQ) else "IS NOT"
-        return operators.compare(sign, left, right, self.names.collation)
-
-    def _between(self, node: Any, scope: Scope) -> str:
-        low = self.comparison(">=", node.this, node.args["low"], scope)
-        high = self.comparison("<=", node.this, node.args["high"], scope)
-        return f"({low} AND {high})"
-
-    def _in(self, node: Any, scope: Scope) -> str:
-        query = node.args.get("query")
-        if query is not None:
-            return self._in_query(node.this, query, scope)
-        value = self.scalar(node.this, scope)
-        options = self.scalars(node.expressions, scope)
-        if is_null(value) or any(map(is_null, options)):
-            tests = (operators.compare("=", value, option, self.names.collation) for option in options)
-            return f"({' OR '.join(tests)})"
-        pairs = [operators.aligned(value, option) for option in options]
-        left = pairs[0][0]
-        if any(one.sql != left.sql for one, _ in pairs):
-            tests = (operators.compare("=", value, option, self.names.collation) for option in options)
-            return f"({' OR '.join(tests)})"
-        collate = ""
-        if convert.family(left.type) == "text":
-            collate = f" COLLATE {self.collation([left, *(option for _, option in pairs)])}"
-        return f"{left.sql}{collate} IN ({', '.join(option.sql for _, option in pairs)})"
-
-    def _in_query(self, subject: Any, query: Any, scope: Scope) -> str:
-        value = self.scalar(subject, scope)
-        block = self.query(query, scope)
-        if len(block.columns) != 1:
-            raise SqlError(
-                116,
-                "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS.",
-            )
-        column = block.columns[0]
-        left, right = operators.aligned(value, Typed(column.sql, column.type))
-        collate = f" COLLATE {self.collation([left, right])}" if convert.family(left.type) == "text" else ""
-        inner = block.sql if right.sql == column.sql else f"SELECT {right.sql} FROM ({block.sql})"
-        return f"{left.sql}{collate} IN ({inner})"
-
-    def _exists(self, node: Any, scope: Scope) -> str:
-        return f"EXISTS ({self.query(node.this, scope).sql})"
-
-    def _like(self, node: Any, scope: Scope, escape: Any = None) -> str:
-        from cdc_assets.standin.sql.patterns import like
-
-        subject, pattern = self.scalar(node.this, scope), self.scalar(node.expression, scope)
-        character = self.scalar(escape, scope) if escape is not None else None
-        return like(subject, pattern, character, self.names.collation)
-
-    def _escape(self, node: Any, scope: Scope) -> str:
-        if not isinstance(node.this, exp.Like):
-            raise syntax_error("ESCAPE")
-        return self._like(node.this, scope, node.expression)
-
 
 def _text_type(name: str, text: str) -> SqlType:
     length = max(len(text), 1)
@@ -473,10 +361,6 @@ def _function_name(node: Any) -> str:
     return node.this if isinstance(node.this, str) else str(node.this.name)
 
 
-def _last_word(node: Any) -> str:
-    return str(getattr(node, "name", "") or node.key)
-
-
 _SCALARS: Final[dict[type, Callable[[Compiler, Any, Scope], Typed]]] = {
     exp.Paren: Compiler._paren,
     exp.Literal: Compiler._literal,
@@ -499,21 +383,6 @@ _SCALARS: Final[dict[type, Callable[[Compiler, Any, Scope], Typed]]] = {
     exp.WithinGroup: Compiler._within_group,
     **dict.fromkeys(_ARITHMETIC, Compiler._arithmetic),
     **dict.fromkeys(_BITWISE, Compiler._bitwise),
-}
-
-_CONDITIONS: Final[dict[type, Callable[[Compiler, Any, Scope], str]]] = {
-    exp.And: Compiler._and,
-    exp.Or: Compiler._or,
-    exp.Not: Compiler._not,
-    exp.Paren: Compiler._grouped,
-    exp.Is: Compiler._is,
-    exp.NullSafeEQ: Compiler._distinct_from,
-    exp.NullSafeNEQ: Compiler._distinct_from,
-    exp.Between: Compiler._between,
-    exp.In: Compiler._in,
-    exp.Exists: Compiler._exists,
-    exp.Like: Compiler._like,
-    exp.Escape: Compiler._escape,
 }
 
 

@@ -104,7 +104,8 @@ def _concatenate(left: Typed, right: Typed) -> Typed:
         ("n" if unicode else "") + ("char" if fixed else "varchar"), length, collation=collation_of([left, right])
     )
     if isinstance(left, Constant) and isinstance(right, Constant):
-        return constant(str(left.value) + str(right.value), result)
+        known = isinstance(left.value, str) and isinstance(right.value, str)
+        return constant(str(left.value) + str(right.value) if known else None, result)
     sql = f"({left.sql} || {right.sql})"
     overlong = length != MAX and left.type.length + right.type.length > limit
     return Typed(f"substr({sql}, 1, {limit})" if overlong else sql, result, nullable)

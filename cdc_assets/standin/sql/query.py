@@ -12,15 +12,16 @@ from sqlglot import exp
 
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Names, Query, Relation, RelationColumn, ResultColumn, Typed
-from cdc_assets.standin.errors import SqlError, invalid_column, syntax_error, unsupported
+from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql import convert
 from cdc_assets.standin.sql.coercion import common, is_null
-from cdc_assets.standin.sql.expressions import Compiler, column_name, identifier
+from cdc_assets.standin.sql.columns import named, origin, position
+from cdc_assets.standin.sql.expressions import column_name, identifier
 from cdc_assets.standin.sql.functions.aggregates import contains_aggregate
+from cdc_assets.standin.sql.limits import Limits
 from cdc_assets.standin.sql.literals import Constant, constant
 from cdc_assets.standin.sql.scope import Scope, Source, Used
 from cdc_assets.standin.sql.sources import Sources
-from cdc_assets.standin.sqltypes import BIGINT, FLOAT
 
 _OPERATIONS: Final = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
 
@@ -74,7 +75,7 @@ class _Selected:
         )  # fmt: skip
 
 
-class Queries(Compiler):
+class Queries(Limits):
     """Compiles queries."""
 
     def __init__(self, names: Names) -> None:
@@ -174,7 +175,7 @@ class Queries(Compiler):
         self.assignments = selected.assignments or self.assignments
         nulls = frozenset(place for place, item in enumerate(selected.items) if is_null(item.typed))
         single = (not node.args.get("group") and bool(scope.groups == [])) or _is_one(node.args.get("limit"))
-        return Block(self._limited(node, head, keys, text, order, columns, scope), columns, single, nulls)
+        return Block(self.limited(node, head, order, columns, scope), columns, single, nulls)
 
     def _group(self, node: Any, scope: Scope) -> str:
         group = node.args.get("group")
@@ -199,7 +200,7 @@ class Queries(Compiler):
             scope.groups = []
         scope.clause = "HAVING clause"
         condition = self.condition(having.this, scope)
-        return f"{'' if node.args.get('group') else ' GROUP BY NULL'} HAVING {condition}"
+        return f" HAVING {condition}"
 
     def _list(self, node: Any, scope: Scope, top: bool) -> _Selected:
         scope.clause = "select list"
@@ -266,7 +267,7 @@ class Queries(Compiler):
             return _Item(item.typed, identifier(entry.args["alias"]), item.source, True)
         typed = self.scalar(entry, scope)
         if isinstance(entry, exp.Column):
-            return _Item(typed, entry.name, _origin(entry, scope))
+            return _Item(typed, entry.name, origin(entry, scope))
         return _Item(typed, "")
 
     def _order(self, node: Any, scope: Scope, selected: _Selected, distinct: bool) -> str:
@@ -292,57 +293,6 @@ class Queries(Compiler):
         if distinct:
             raise SqlError(145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", 15)
         return self.ordering(typed)
-
-    def _limited(
-        self,
-        node: Any,
-        head: str,
-        keys: Sequence[str],
-        text: str,
-        order: str,
-        columns: Sequence[RelationColumn],
-        scope: Scope,
-    ) -> str:
-        """Apply TOP, WITH TIES, PERCENT, OFFSET and FETCH."""
-        limit, offset = node.args.get("limit"), node.args.get("offset")
-        outside = scope.inner()
-        if limit is None and offset is None:
-            return head + order
-        count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit and limit.expression
-        if offset is not None or isinstance(limit, exp.Fetch):
-            if not order:
-                raise syntax_error("OFFSET")
-            rows = self._count(count, outside) if count is not None else "-1"
-            skip = self._count(offset.expression, outside) if offset is not None else "0"
-            return f"{head}{order} LIMIT {rows} OFFSET {skip}"
-        options = limit.args.get("limit_options")
-        percent, ties = (bool(options and options.args.get(key)) for key in ("percent", "with_ties"))
-        rows = self._share(count, f"{head}", outside) if percent else self._count(count, outside)
-        if not ties:
-            return f"{head}{order} LIMIT {rows}"
-        if not order:
-            raise SqlError(
-                1062, "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.", 15
-            )
-        names = ", ".join(column.sql for column in columns)
-        rank = f"SELECT {names}, rank() OVER ({order.strip()}) AS tie FROM ({head})"
-        return f"SELECT {names} FROM ({rank}) WHERE tie <= {rows} ORDER BY tie"
-
-    def _count(self, node: Any, scope: Scope) -> str:
-        typed = convert.implicit(self.scalar(node, scope), BIGINT)
-        if isinstance(typed, Constant):
-            if not isinstance(typed.value, int) or typed.value < 0:
-                raise SqlError(
-                    1060,
-                    "The number of rows provided for a TOP or FETCH clauses row count parameter must be an integer.",
-                    15,
-                )
-            return typed.sql
-        return f"max(0, {typed.sql})"
-
-    def _share(self, node: Any, head: str, scope: Scope) -> str:
-        typed = convert.implicit(self.scalar(node, scope), FLOAT)
-        return f"(SELECT ceil(count(*) * {typed.sql} / 100.0) FROM ({head}))"
 
     # ---- set operations and VALUES ------------------------------------------------------------------------------
 
@@ -391,10 +341,8 @@ class Queries(Compiler):
                 )
             return text
         count = limit.args.get("count") if isinstance(limit, exp.Fetch) else None
-        rows = self._count(count, scope.inner()) if count is not None else "-1"
-        return (
-            f"{text} LIMIT {rows} OFFSET {self._count(offset.expression, scope.inner()) if offset is not None else '0'}"
-        )
+        rows = self.row_count(count, scope.inner()) if count is not None else "-1"
+        return f"{text} LIMIT {rows} OFFSET {self.row_count(offset.expression, scope.inner()) if offset is not None else '0'}"
 
     def values(self, node: Any, scope: Scope) -> Block:
         """VALUES (…), (…) as a query."""
@@ -425,61 +373,6 @@ def _rows_text(rows: Sequence[Sequence[str]], constants: bool) -> str:
         return f"SELECT {keys} FROM (VALUES {tuples})"
     selects = ("SELECT " + ", ".join(f"{text} AS k{place}" for place, text in enumerate(row, start=1)) for row in rows)
     return " UNION ALL ".join(selects)
-
-
-def named(columns: Sequence[RelationColumn], labels: Sequence[str], alias: str) -> tuple[RelationColumn, ...]:
-    """Columns of a derived table under the names of its column list.
-
-    Raises:
-        SqlError: 8155 without a name, 8158 and 8159 for a list of another length, 8156 for a name given twice.
-    """
-    if labels:
-        if len(labels) < len(columns):
-            raise SqlError(8158, f"'{alias}' has more columns than were specified in the column list.")
-        if len(labels) > len(columns):
-            raise SqlError(8159, f"'{alias}' has fewer columns than were specified in the column list.")
-        columns = [replace(column, name=label) for column, label in zip(columns, labels, strict=True)]
-    seen: set[str] = set()
-    for place, column in enumerate(columns, start=1):
-        if not column.name:
-            raise SqlError(8155, f"No column name was specified for column {place} of '{alias}'.")
-        if fold(column.name) in seen:
-            raise SqlError(8156, f"The column '{column.name}' was specified multiple times for '{alias}'.")
-        seen.add(fold(column.name))
-    return tuple(columns)
-
-
-def position(node: Any, names: Sequence[str], explicit: Sequence[bool]) -> int | None:
-    """The place in the select list that an ORDER BY item means, or None when it is an expression.
-
-    Raises:
-        SqlError: 108 for a position out of range, 209 for an ambiguous name.
-    """
-    if isinstance(node, exp.Literal) and not node.is_string:
-        place = int(node.this) if str(node.this).isdigit() else 0
-        if not 1 <= place <= len(names):
-            raise SqlError(
-                108,
-                f"The ORDER BY position number {node.this} is out of range of the number of items in the select list.",
-                15,
-            )
-        return place - 1
-    if not isinstance(node, exp.Column) or column_name(node)[1]:
-        return None
-    wanted = fold(node.name)
-    found = [place for place, name in enumerate(names) if name and fold(name) == wanted]
-    if len(found) > 1 and any(explicit[place] for place in found):
-        raise SqlError(209, f"Ambiguous column name '{node.name}'.")
-    return found[0] if found else None
-
-
-def _origin(entry: Any, scope: Scope) -> RelationColumn | None:
-    name, qualifier = column_name(entry)
-    for source in scope.matching(qualifier):
-        for column in source.relation.columns:
-            if fold(column.name) == fold(name):
-                return column
-    return None
 
 
 def _mentions(node: Any, name: str) -> bool:
@@ -563,6 +456,3 @@ def _into(tree: Any) -> tuple[str, ...] | None:
     table = into.this
     parts = (table.args.get("catalog"), table.args.get("db"), table.this)
     return tuple(identifier(part) for part in parts if part is not None)
-
-
-__all__ = ["Block", "Queries", "bind_ctes", "compile_query", "invalid_column", "named"]

@@ -16,6 +16,7 @@ from sqlglot import exp
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Relation, SessionContext
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
+from cdc_assets.standin.sql.columns import named
 from cdc_assets.standin.sql.expressions import dotted, identifier
 from cdc_assets.standin.sql.functions.tables import TABLE_FUNCTIONS
 from cdc_assets.standin.sql.runtime import Kernel, builder, call, specification
@@ -92,8 +93,6 @@ class Sources:
 
     def _subquery(self, node: Any, scope: Scope) -> Relation:
         """A derived table; it sees the scopes around the query, not its neighbours."""
-        from cdc_assets.standin.sql.query import named
-
         around = scope.outer or scope
         around = replace(around, ctes=scope.ctes)
         alias, labels = _alias(node)
@@ -106,8 +105,6 @@ class Sources:
         return Relation(f"({block.sql})", named(block.columns, labels, alias))
 
     def _values(self, node: Any, scope: Scope) -> Relation:
-        from cdc_assets.standin.sql.query import named
-
         alias, labels = _alias(node)
         block = self.queries.values(node, scope.outer or scope)
         return Relation(f"({block.sql})", named(block.columns, labels, alias))
@@ -163,6 +160,9 @@ class Sources:
             if not alias:
                 alias = parts[-1]
         name = scope.used.name("s")
+        known = relation.table
+        if known is not None:
+            parts = (known.database, known.schema, known.name)
         self._add(scope, Source(alias, relation, name, () if _alias(node)[0] else tuple(map(fold, parts))))
         return f"{relation.sql} AS {name}"
 
@@ -191,8 +191,6 @@ class Sources:
         return f" {join} json_each((SELECT tsql_rows({keys}) FROM {relation.sql})) AS {name} ON 1"
 
     def _lateral_relation(self, node: Any, around: Scope, alias: str, labels: Sequence[str]) -> Relation:
-        from cdc_assets.standin.sql.query import named
-
         if isinstance(node, (exp.Subquery, exp.Values)):
             inner = node.this if isinstance(node, exp.Subquery) else node
             block = (
@@ -222,8 +220,6 @@ def _refers(sql: str, scope: Scope) -> bool:
 
 
 def _relabelled(relation: Relation, labels: Sequence[str], alias: str) -> Relation:
-    from cdc_assets.standin.sql.query import named
-
     return replace(relation, columns=named(relation.columns, labels, alias))
 
 
@@ -250,13 +246,11 @@ def table_parts(node: Any) -> tuple[str, ...]:
         )
     else:
         last = identifier(this)
-    outer = [node.args.get(key) for key in ("catalog", "db")]
-    if outer[0] is None and outer[1] is None:
+    catalog, schema = (node.args.get(key) for key in ("catalog", "db"))
+    if not catalog and not schema:
         return (last,)
-    prefix = [
-        identifier(part) if part is not None else "" for part in outer if part is not None or outer[0] is not None
-    ]
-    return (*prefix, last)
+    middle = identifier(schema) if schema else ""
+    return (identifier(catalog), middle, last) if catalog else (middle, last)
 
 
 def hint_names(node: Any) -> frozenset[str]:

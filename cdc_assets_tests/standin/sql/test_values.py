@@ -342,3 +342,9 @@ def test_error_number(bench: Bench, expression: str, number: int) -> None:
 def test_unknown_constructs_are_refused(bench: Bench, construct: str) -> None:
     with pytest.raises(SqlError):
         bench.value(construct)
+
+
+def test_varchar_literals_keep_only_their_code_page(bench: Bench) -> None:
+    assert bench.texts("SELECT '日本', N'日本', UPPER(N'straße'), CAST(NULL AS varchar(5)) + 'x'") == [
+        ("??", "日本", "STRAßE", None)
+    ]

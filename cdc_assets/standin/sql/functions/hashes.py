@@ -17,7 +17,15 @@ from cdc_assets.standin.sql.collation import sort_key
 from cdc_assets.standin.sql.convert import converter, family
 from cdc_assets.standin.sql.registry import Call, define
 from cdc_assets.standin.sql.runtime import Kernel, builder, read_type
-from cdc_assets.standin.sqltypes import INTEGER, UNIQUEIDENTIFIER, SqlType, Value, guid_to_stored
+from cdc_assets.standin.sqltypes import (
+    INTEGER,
+    NVARCHAR_MAX,
+    UNIQUEIDENTIFIER,
+    VARBINARY_MAX,
+    SqlType,
+    Value,
+    guid_to_stored,
+)
 
 _ALGORITHMS: Final = {"MD5": "md5", "SHA": "sha1", "SHA1": "sha1", "SHA2_256": "sha256", "SHA2_512": "sha512"}
 
@@ -110,7 +118,7 @@ def _build_parse(arguments: Sequence[str]) -> Kernel:
     return run
 
 
-define(
-    "sys.fn_varbintohexstr", SqlType("nvarchar", -1), 1, 1, lambda _, value: "0x" + value.hex(), arguments=(SqlType("varbinary", -1),)
-)  # fmt: skip
-define("master.dbo.fn_varbintohexstr", SqlType("nvarchar", -1), 1, 1, lambda _, value: "0x" + value.hex())
+for _name in ("sys.fn_varbintohexstr", "dbo.fn_varbintohexstr"):
+    define(
+        _name, NVARCHAR_MAX, 1, 1, lambda _, value: "0x" + value.hex(), arguments=(VARBINARY_MAX,)
+    )  # fmt: skip

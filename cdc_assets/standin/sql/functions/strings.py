@@ -203,6 +203,18 @@ def _quotename(_: Call, text: str, quote: str = "[") -> Value:
     return pair[0] + text.replace(pair[1], pair[1] * 2) + pair[1]
 
 
+def _by_character(change: Callable[[str], str]) -> Callable[[str], str]:
+    """Upper or lower case that never changes the length: ß stays."""
+
+    def run(text: str) -> str:
+        changed = change(text)
+        if len(changed) == len(text):
+            return changed
+        return "".join(new if len(new := change(char)) == 1 else char for char in text)
+
+    return run
+
+
 def _ascii(text: str) -> Value:
     return textforms.encode_1252(text)[0] if text else None
 
@@ -320,10 +332,8 @@ def _is_numeric(call: Call, value: Value) -> int:
 
 _define("LEN", _length_type, 1, _len)
 define("DATALENGTH", _length_type, 1, 1, _datalength)
-_define("UPPER", _same, 1, str.upper)
-_define("LOWER", _same, 1, str.lower)
-_define("UCASE", _same, 1, str.upper)
-_define("LCASE", _same, 1, str.lower)
+for _name, _method in (("UPPER", str.upper), ("UCASE", str.upper), ("LOWER", str.lower), ("LCASE", str.lower)):
+    _define(_name, _same, 1, _by_character(_method))
 _define("REVERSE", _same, 1, lambda text: text[::-1])
 _define("LTRIM", _same, 1, _trim("left"), 2)
 _define("RTRIM", _same, 1, _trim("right"), 2)
