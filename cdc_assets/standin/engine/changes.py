@@ -1,6 +1,5 @@
 """Runs INSERT, UPDATE, DELETE, MERGE and SELECT INTO."""
 
-import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 from cdc_assets.standin.contract import Relation, ResultColumn
 from cdc_assets.standin.engine import constraints, insert, merge, physical, queries, sqlite_errors, tree, update
 from cdc_assets.standin.engine.certain import certain
+from cdc_assets.standin.engine.effects import Row, changing, finish
 from cdc_assets.standin.engine.insert import ChangePlan
 from cdc_assets.standin.engine.plans import planned
 from cdc_assets.standin.errors import SqlError
@@ -15,8 +15,6 @@ from cdc_assets.standin.sqltypes import Value
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.interpreter import Interpreter
-
-Row = Sequence[Value]
 
 
 def run(interpreter: "Interpreter", statement: tree.Change) -> None:
@@ -44,26 +42,6 @@ def compile_change(interpreter: "Interpreter", statement: tree.Change) -> Change
     if statement.verb == "INSERT":
         return insert.InsertCompiler(session, frame, insert.read(statement.text), with_clause).compile()
     return update.UpdateCompiler(session, frame, update.read(statement.text), with_clause).compile()
-
-
-@contextlib.contextmanager
-def changing(interpreter: "Interpreter", private: bool = False) -> Iterator[None]:
-    """A data-changing statement: writer lock (unless only a table variable changes), savepoint, command number, attention."""
-    session = interpreter.session
-    with session.transaction.private_statement() if private else session.transaction.statement():
-        session.command_id += 1
-        yield
-        session.raise_cancelled()
-
-
-def finish(interpreter: "Interpreter", columns: Sequence[ResultColumn] | None, rows: Iterable[Row], count: int) -> None:
-    """Tell the client."""
-    session, sink = interpreter.session, interpreter.sink
-    if columns is not None:
-        sink.columns(columns)
-        sink.rows(rows)
-    session.rowcount = count
-    sink.done(None if session.options.nocount else count)
 
 
 def execute(interpreter: "Interpreter", plan: ChangePlan, rows: list[Row] | None) -> tuple[int, list[Row]]:

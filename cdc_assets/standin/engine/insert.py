@@ -153,14 +153,14 @@ class InsertCompiler:
         """The plan."""
         if self.text.defaults:
             self.listed = []
-            source = f"VALUES ({', '.join(self._filled({}))})" if self._written() else ""
+            source = f"VALUES ({', '.join(self.filled({}))})" if self.written() else ""
         elif self.text.rows:
             source = "VALUES " + ", ".join(f"({', '.join(self._row(row))})" for row in self.text.rows)
         elif self.text.execute:
-            source = f"VALUES ({', '.join(self._filled(self._parameters()))})"
+            source = f"VALUES ({', '.join(self.filled(self._parameters()))})"
         else:
             source = self._selected()
-        columns = ", ".join(column.sqlite for column in self._written())
+        columns = ", ".join(column.sqlite for column in self.written())
         sql = (
             f"INSERT INTO {self.table.sqlite} ({columns}) {source}"
             if columns
@@ -180,7 +180,7 @@ class InsertCompiler:
     def _explicit_column(self) -> Column | None:
         return next((column for column in self.listed if column.identity is not None), None)
 
-    def _written(self) -> list[Column]:
+    def written(self) -> list[Column]:
         """All columns that the SQLite statement sets: everything stored, in table order."""
         return [column for column in self.table.columns if column.computed is None]
 
@@ -193,13 +193,13 @@ class InsertCompiler:
                 continue
             typed = compile_scalar(parse_expression_tree(text), self.names, self.scope)
             values[fold(column.name)] = assign(typed, column.type, column.name, full_name(self.table)).sql
-        return self._filled(values)
+        return self.filled(values)
 
-    def _filled(self, values: dict[str, str]) -> list[str]:
+    def filled(self, values: dict[str, str]) -> list[str]:
         """SQLite text for every written column."""
         return [
             values[fold(column.name)] if fold(column.name) in values else self.default(column)
-            for column in self._written()
+            for column in self.written()
         ]
 
     def default(self, column: Column) -> str:
@@ -235,7 +235,7 @@ class InsertCompiler:
             for place, (column, given) in enumerate(zip(self.listed, columns, strict=True), start=1)
         }
         keys = ", ".join(f"v{place}" for place in range(1, len(columns) + 1))
-        return f"SELECT {', '.join(self._filled(values))} FROM (WITH source({keys}) AS ({sql}) SELECT * FROM source) AS source WHERE true"
+        return f"SELECT {', '.join(self.filled(values))} FROM (WITH source({keys}) AS ({sql}) SELECT * FROM source) AS source WHERE true"
 
 
 def identity_insert(session: "EngineSession", table: Table) -> bool:

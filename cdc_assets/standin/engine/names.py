@@ -98,9 +98,7 @@ class SessionNames:
     def of_table(self, table: Table) -> Relation:
         """A stored table as a relation; computed columns are computed by a query around it."""
         columns = tuple(
-            RelationColumn(
-                c.name, c.sqlite, self.collated(c.type), c.nullable, c.identity is not None, bool(c.computed)
-            )
+            RelationColumn(c.name, c.sqlite, c.type, c.nullable, c.identity is not None, bool(c.computed))
             for c in table.columns
         )
         if table is self._target:
@@ -110,27 +108,35 @@ class SessionNames:
         return Relation(f"({self._computing(table)})", columns, table)
 
     def _computing(self, table: Table) -> str:
+        columns = self.of_row(table, "").columns
+        items = ["rowid", *(f"{c.sql} AS {own.sqlite}" for c, own in zip(columns, table.columns, strict=True))]
+        return f"SELECT {', '.join(items)} FROM {table.sqlite}"
+
+    def of_row(self, table: Table, row: str) -> Relation:
+        """The columns of one row of a stored table, computed ones too, as complete SQLite text.
+
+        Args:
+            row: what stands for the row in SQLite: an alias, `NEW`, or empty.
+        """
+        prefix = f"{row}." if row else ""
         stored = Relation(
             table.sqlite,
             tuple(
-                RelationColumn(c.name, c.sqlite, self.collated(c.type), c.nullable)
+                RelationColumn(c.name, prefix + c.sqlite, c.type, c.nullable)
                 for c in table.columns
-                if not c.computed
+                if c.computed is None
             ),
         )
-        scope = Scope.of(stored, table.name)
-        items = ["rowid"]
+        scope = Scope.of(stored, table.name, "")
+        columns = []
         for column in table.columns:
+            sql = prefix + column.sqlite
             if column.computed:
-                typed = compile_scalar(parse_expression_tree(column.computed), self, scope)
-                items.append(f"{typed.sql} AS {column.sqlite}")
-            else:
-                items.append(column.sqlite)
-        return f"SELECT {', '.join(items)} FROM {table.sqlite}"
-
-    def collated(self, sql_type: SqlType) -> SqlType:
-        """The type as stored: columns carry their collation already."""
-        return sql_type
+                sql = f"({compile_scalar(parse_expression_tree(column.computed), self, scope).sql})"
+            columns.append(
+                RelationColumn(column.name, sql, column.type, column.nullable, computed=bool(column.computed))
+            )
+        return Relation(table.sqlite, tuple(columns), table)
 
     def function_relation(self, parts: tuple[str, ...], arguments: Sequence[Typed]) -> Relation:
         """See `contract.Names.function_relation`."""

@@ -53,30 +53,31 @@ def for_delete(
 
 
 def compile_output(
-    session: "EngineSession",
-    frame: Frame,
-    clause: Output,
-    sides: dict[str, tuple[Table, str]],
-    outer: Scope,
-    extra: tuple[Relation, str, str] | None = None,
+    session: "EngineSession", frame: Frame, clause: Output, sides: dict[str, tuple[Table, str]], outer: Scope
 ) -> OutputPlan:
-    """Compile the items.
+    """Compile the items over rows of stored tables.
 
     Args:
-        sides: `inserted` and `deleted` with their table and SQLite qualifier.
+        sides: `inserted` and `deleted` with their table and what stands for the row in SQLite.
         outer: scope whose `used` notes variables.
-        extra: another relation the items may use, with alias and qualifier (the source of a MERGE).
     """
     names = SessionNames(session, frame)
+    relations = {alias: names.of_row(table, row) for alias, (table, row) in sides.items()}
+    return compile_relations(session, frame, clause, relations, outer)
+
+
+def compile_relations(
+    session: "EngineSession", frame: Frame, clause: Output, relations: dict[str, Relation], outer: Scope
+) -> OutputPlan:
+    """Compile the items over relations whose columns are complete SQLite text."""
+    names = SessionNames(session, frame)
     scope = Scope(used=outer.used)
-    for alias, (table, qualifier) in sides.items():
-        scope.add(names.of_table(table), alias, qualifier)
-    if extra is not None:
-        scope.add(*extra)
+    for alias, relation in relations.items():
+        scope.add(relation, alias, "")
     columns: list[ResultColumn] = []
     texts: list[str] = []
     for item in parse_select("SELECT " + ", ".join(clause.items)).expressions:
-        for name, typed in _expanded(item, scope, names, sides):
+        for name, typed in _expanded(item, scope, names):
             columns.append(ResultColumn(name, typed.type, typed.nullable))
             texts.append(typed.sql)
     plan = OutputPlan(", ".join(texts), columns)
@@ -85,9 +86,7 @@ def compile_output(
     return plan
 
 
-def _expanded(
-    item: exp.Expression, scope: Scope, names: SessionNames, sides: dict[str, tuple[Table, str]]
-) -> list[tuple[str, Typed]]:
+def _expanded(item: exp.Expression, scope: Scope, names: SessionNames) -> list[tuple[str, Typed]]:
     if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
         side = fold(item.table)
         source = next((s for s in scope.sources if fold(s.alias) == side), None)
@@ -128,8 +127,8 @@ def _into(session: "EngineSession", frame: Frame, clause: Output, plan: OutputPl
     filler = InsertCompiler(
         session, frame, InsertText(parts, frozenset(), [c.name for c in listed], None, defaults=True)
     )
-    filled = filler._filled({fold(c.name): value for c, value in zip(listed, values, strict=True)})
-    keys = ", ".join(column.sqlite for column in filler._written())
+    filled = filler.filled({fold(c.name): value for c, value in zip(listed, values, strict=True)})
+    keys = ", ".join(column.sqlite for column in filler.written())
     plan.into = table
     plan.insert = f"INSERT INTO {table.sqlite} ({keys}) VALUES ({', '.join(filled)})"
     plan.relations.append(Relation("", (), table))

@@ -38,9 +38,14 @@ def create(session: "EngineSession", table: Table) -> None:
 
 def finish(session: "EngineSession", table: Table) -> None:
     """Create indexes and constraint triggers of a table that has none yet."""
-    for index in table.indexes:
-        create_index(session, table, index)
+    create_indexes(session, table)
     constraints.create(session, table)
+
+
+def create_indexes(session: "EngineSession", table: Table) -> None:
+    """Create all indexes, the clustered one last: SQLite reports a clash of the newest index first, SQL Server of the clustered."""
+    for index in sorted(table.indexes, key=lambda index: index.index_id, reverse=True):
+        create_index(session, table, index)
 
 
 def is_temporary(table: Table) -> bool:
@@ -155,8 +160,7 @@ def rebuild(session: "EngineSession", old: Table, new: Table, values: Sequence[s
     )
     execute(f"DROP TABLE {old.sqlite}")
     execute(f"ALTER TABLE {scratch} RENAME TO {new.sqlite}")
-    for index in new.indexes:
-        create_index(session, new, index)
+    create_indexes(session, new)
 
 
 def convert_column(session: "EngineSession", table: Table, column: Column, wanted: SqlType) -> None:

@@ -126,6 +126,8 @@ class Reader:
                 if depth < 0:
                     break
             elif word and not depth:
+                if word == "VALUES":
+                    used.add("source")
                 if word == "CASE":
                     cases += 1
                 elif word == "END" and cases:

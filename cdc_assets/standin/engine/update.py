@@ -75,9 +75,9 @@ def read(text: str) -> UpdateText:
     result = UpdateText(verb, read_name(reader), read_hints(reader), top)
     if verb == "UPDATE":
         reader.expect("SET")
-        result.assignments.append(_assignment(reader, result))
+        result.assignments.append(read_assignment(reader, _AFTER_SET))
         while reader.accept(","):
-            result.assignments.append(_assignment(reader, result))
+            result.assignments.append(read_assignment(reader, _AFTER_SET))
     result.output = read_output(reader, _AFTER_OUTPUT)
     if reader.accept("FROM"):
         result.source = read_until(reader, _CLAUSES)
@@ -90,7 +90,8 @@ def read(text: str) -> UpdateText:
     return result
 
 
-def _assignment(reader: Reader, statement: UpdateText) -> tuple[str, str]:
+def read_assignment(reader: Reader, ends: frozenset[str]) -> tuple[str, str]:
+    """`column = expression` up to a comma or one of the words in `ends`; compound operators are written out."""
     token = reader.token()
     if token is not None and token.kind is Kind.VARIABLE:
         raise unsupported("assigning a variable in UPDATE … SET")
@@ -98,7 +99,7 @@ def _assignment(reader: Reader, statement: UpdateText) -> tuple[str, str]:
     if parts[-1].upper() == "WRITE" and reader.word() == "(":
         raise unsupported("UPDATE … SET column.WRITE")
     sign = reader.take().text
-    text = read_until(reader, _AFTER_SET, ",")
+    text = read_until(reader, ends, ",")
     if sign == "=":
         return parts[-1], text
     if sign not in ("+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="):
@@ -133,7 +134,7 @@ class UpdateCompiler:
 
     def compile(self) -> ChangePlan:
         """The plan."""
-        assignments = self._checked()
+        assignments = self.checked()
         simple = not self.text.source and not self.with_clause and not any(c.computed for c in self.table.columns)
         plan = self._simple(assignments) if simple else None
         if plan is None:
@@ -142,7 +143,8 @@ class UpdateCompiler:
         plan.keys_change = any(fold(column.name) in keys for column, _ in assignments)
         return plan
 
-    def _checked(self) -> list[tuple[Column, str]]:
+    def checked(self) -> list[tuple[Column, str]]:
+        """The assigned columns with their expressions."""
         found = []
         seen: set[int] = set()
         for name, text in self.text.assignments:
@@ -183,15 +185,16 @@ class UpdateCompiler:
         if top:
             inner = f" WHERE {where}" if where else ""
             where = f"rowid IN (SELECT rowid FROM {self.table.sqlite}{inner} LIMIT {top})"
-        return self._plan(self._settings(values), f" WHERE {where}" if where else "")
+        return self._plan(self.settings(values), f" WHERE {where}" if where else "")
 
     def _value(self, column: Column, text: str) -> str:
         if text.upper() == "DEFAULT":
-            return self._default(column)
+            return self.default(column)
         typed = compile_scalar(parse_expression_tree(text), self.names, self.scope)
         return assign(typed, column.type, column.name, full_name(self.table)).sql
 
-    def _default(self, column: Column) -> str:
+    def default(self, column: Column) -> str:
+        """SQLite text of SET column = DEFAULT."""
         if column.default is None:
             return "NULL"
         typed = compile_scalar(parse_expression_tree(column.default), self.names, self.scope)
@@ -203,7 +206,7 @@ class UpdateCompiler:
         typed = compile_scalar(parse_expression_tree(self.text.top), self.names, self.scope)
         return implicit(typed, BIGINT).sql
 
-    def _settings(self, values: list[tuple[Column, str]]) -> str:
+    def settings(self, values: list[tuple[Column, str]]) -> str:
         """The SET list: what the statement names, and new row versions."""
         settings = [f"{column.sqlite} = {value}" for column, value in values]
         settings += [
@@ -253,14 +256,14 @@ class UpdateCompiler:
         place = 0
         for column, text in assignments:
             if text.upper() == "DEFAULT":
-                values.append((column, self._default(column)))
+                values.append((column, self.default(column)))
                 continue
             place += 1
             given = query.columns[place]
             typed = Typed(f"source.v{place}", given.type, given.nullable)
             values.append((column, assign(typed, column.type, column.name, full_name(self.table)).sql))
         return self._plan(
-            self._settings(values),
+            self.settings(values),
             f" FROM {source} AS source WHERE {self.table.sqlite}.rowid = source.r",
             f"SELECT r FROM {source}",
         )
