@@ -179,12 +179,14 @@ def constant_text(array: pa.Array) -> str | None:
     """The value that all rows of a string array without nulls share, or None."""
     offsets = numbers_of_offsets(array)
     width = int(offsets[1] - offsets[0])
-    if int(offsets[-1] - offsets[0]) != width * len(array) or not bool((np.diff(offsets) == width).all()):
+    if int(offsets[-1] - offsets[0]) != width * len(array):
         return None
     if width == 0:
         return ""
     data = np.frombuffer(array.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]].reshape(len(array), width)
-    if not bool((data[-1] == data[0]).all()) or not bool((data == data[0]).all()):
+    if not bool((data[-1] == data[0]).all()) or not bool((np.diff(offsets) == width).all()):
+        return None
+    if not bool((data == data[0]).all()):
         return None
     return str(data[0].tobytes(), "utf-8")
 

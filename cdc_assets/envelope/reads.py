@@ -19,11 +19,13 @@ from cdc_assets.envelope.constants import LAST_COMMAND, big_endian, constant, po
 from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rows import event_values, images, keys
+from cdc_assets.errors import InvalidValueError
 from cdc_assets.typemap.kernels import Numbers
 
 __all__ = ["ReadContext", "build_reads", "mark"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SLICES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class ReadContext:
         first_row: number of the first row within the slice, if it is built in several calls.
         server_nanos: nanoseconds of `server_time` below a microsecond.
         processed: processing time in nanoseconds, read once per batch.
+
+    Raises:
+        InvalidValueError: the slice number is out of range.
     """
 
     window_id: int
@@ -53,6 +58,12 @@ class ReadContext:
     first_row: int = 0
     server_nanos: int = 0
     processed: Clock = field(default=now_ns)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.slice_number < _SLICES:
+            raise InvalidValueError(
+                "slice number", self.slice_number, f"0 to {_SLICES - 1}", "cut the table into fewer slices"
+            )
 
 
 def build_reads(plan: EventPlan, batches: Iterator[pa.RecordBatch], context: ReadContext) -> Iterator[pa.RecordBatch]:

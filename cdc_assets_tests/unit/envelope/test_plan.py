@@ -1,5 +1,6 @@
 """What a plan decides: names, columns, keys, schemas, warnings."""
 
+import hashlib
 import json
 import pickle
 from dataclasses import replace
@@ -212,6 +213,37 @@ def test_source_types_are_propagated() -> None:
         (f"{source}type", "DECIMAL"),
     ]
     assert parameters(plan, "at")[f"{source}length"] == "23"
+
+
+def test_a_propagated_type_does_not_switch_a_hash_off() -> None:
+    """The real connector lets the plain value through here, because only its first matching rule counts."""
+    rule = ColumnRule("hash_v2", (r"dbo\.t\.note",), algorithm="MD5", salt="s")
+    plan = plan_of("t", [ID, NOTE], settings=replace(SHOP, column_rules=(rule,), propagate_columns=(".*",)))
+    (event,) = changed(plan, change_batch(plan, [(change(*AT, 2), [1, "secret"])])).to_pylist()
+    assert event["value"]["after"]["note"] == hashlib.md5(b"ssecret", usedforsecurity=False).hexdigest()[:20]
+    assert list(parameters(plan, "note")) == [
+        "__debezium.source.column.type",
+        "__debezium.source.column.length",
+        "__debezium.source.column.name",
+        "masked",
+    ]
+
+
+def test_warnings_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        plan_of("strange", [ID, column("shape", "geometry")])
+    assert caplog.text.count("type geometry") == 1
+
+
+def test_headers_can_be_left_out() -> None:
+    plan = plan_of("t", [ID, NOTE], settings=replace(SHOP, extended_headers=False))
+    (event,) = changed(plan, change_batch(plan, [(change(*AT, 2), [1, "a"])])).to_pylist()
+    assert event["headers"] == []
+
+
+def test_slice_numbers_have_two_bytes() -> None:
+    with pytest.raises(InvalidValueError, match="65535"):
+        ReadContext(1, Lsn(bytes(10)), datetime(2026, 11, 21, tzinfo=UTC), 65_536)
 
 
 def test_computed_columns_are_optional() -> None:
