@@ -98,8 +98,12 @@ class Compiler(Conditions):
         return typed.sql
 
     def ordering(self, typed: Typed) -> str:
-        """Text for GROUP BY, PARTITION BY and ORDER BY: of a datetimeoffset only the instant counts."""
-        return operators.comparable(typed) if typed.type.name == "datetimeoffset" else self.sortable(typed)
+        """Text for GROUP BY, PARTITION BY and ORDER BY: only what counts in comparisons."""
+        if typed.type.name == "datetimeoffset":
+            return operators.comparable(typed)
+        if typed.type.name == "varbinary":
+            return operators.stripped(typed).sql
+        return self.sortable(typed)
 
     def query(self, node: Any, scope: Scope) -> "Block":
         """Compile a query inside an expression."""

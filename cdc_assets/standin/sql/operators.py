@@ -313,6 +313,9 @@ def compare(sign: str, left: Typed, right: Typed, database_collation: str) -> st
     """
     if is_null(left) or is_null(right):
         return f"{left.sql} {sign} {right.sql}"
+    variants = _zero_variants(left, right) or _zero_variants(right, left)
+    if variants and sign in ("=", "<>"):
+        return f"{variants[0]}{' NOT' if sign == '<>' else ''} IN ({', '.join(variants[1])})"
     left, right = aligned(left, right)
     if family(left.type) == "text":
         return f"{left.sql} {sign} {right.sql} COLLATE {collated_name([left, right], database_collation)}"
@@ -337,7 +340,7 @@ def aligned(left: Typed, right: Typed) -> tuple[Typed, Typed]:
     if groups == {"text"} or groups == {"integer"} or groups == {"guid"}:
         return left, right
     if groups == {"binary"}:
-        return _pad(left, right.type), _pad(right, left.type)
+        return _align_binary(left, right)
     if groups <= {"integer", "exact"}:
         return _align_exact(left, right)
     target = common([left, right])
@@ -350,11 +353,56 @@ def aligned(left: Typed, right: Typed) -> tuple[Typed, Typed]:
     return left, right
 
 
-def _pad(typed: Typed, other: SqlType) -> Typed:
-    """A constant beside a fixed-length binary gets its trailing zeros, which do not count in comparisons."""
-    if isinstance(typed, Constant) and isinstance(typed.value, bytes) and other.name in ("binary", "rowversion"):
-        return constant(typed.value.ljust(8 if other.name == "rowversion" else other.length, b"\0"), typed.type)
-    return typed
+# Trailing zero bytes do not count when SQL Server compares binary values. Beside a fixed-length binary the other side is
+# padded to that length, so the column stays bare; otherwise both sides lose their trailing zeros.
+
+
+def _fixed_length(sql_type: SqlType) -> int:
+    return 8 if sql_type.name == "rowversion" else sql_type.length if sql_type.name == "binary" else 0
+
+
+def _align_binary(left: Typed, right: Typed) -> tuple[Typed, Typed]:
+    first, second = _fixed_length(left.type), _fixed_length(right.type)
+    if first or second:
+        width = max(first, second)
+        return _padded(left, first, width), _padded(right, second, width)
+    return stripped(left), stripped(right)
+
+
+def _padded(typed: Typed, length: int, width: int) -> Typed:
+    if length == width:
+        return typed
+    return apply(specification("pad", str(width)), [typed], typed.type, typed.nullable)
+
+
+def stripped(typed: Typed) -> Typed:
+    """A variable-length binary without its trailing zeros."""
+    return apply(specification("strip"), [typed], typed.type, typed.nullable)
+
+
+@builder("pad")
+def _build_pad(arguments: Sequence[str]) -> Kernel:
+    width = int(arguments[0])
+
+    def pad(value: bytes) -> bytes:
+        return value if any(value[width:]) else value[:width].ljust(width, b"\0")
+
+    return strict(pad)
+
+
+@builder("strip")
+def _build_strip(_: Sequence[str]) -> Kernel:
+    return strict(lambda value: value.rstrip(b"\0"))
+
+
+def _zero_variants(column: Typed, value: Typed) -> tuple[str, list[str]] | None:
+    """For a short varbinary beside a constant: the column's text and every stored form of an equal value."""
+    known = value.value if isinstance(value, Constant) else None
+    if column.type.name != "varbinary" or not 0 < column.type.length <= 32 or not isinstance(known, bytes):
+        return None
+    core = known.rstrip(b"\0")
+    forms = (core + bytes(count) for count in range(max(column.type.length - len(core), 0) + 1))
+    return column.sql, [f"x'{form.hex()}'" for form in forms]
 
 
 def _align_exact(left: Typed, right: Typed) -> tuple[Typed, Typed]:

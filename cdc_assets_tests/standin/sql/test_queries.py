@@ -23,11 +23,12 @@ def bench() -> Bench:
                 ("-5", "2020-01-01 09:00 +01:00", "01000000-0000-0000-0000-000000000000", "A"))  # fmt: skip
     for name, declaration, value in (
         ("@id", "int", "1"), ("@name", "nvarchar(4000)", "BOB"), ("@n", "int", "2"), ("@day", "nvarchar(30)", "2020-06-01"),
-        ("@out", "varchar(3)", None), ("@dec", "decimal(9,1)", "10.5"),
+        ("@out", "varchar(3)", None), ("@dec", "decimal(9,1)", "10.5"), ("@bin", "varbinary(8000)", "0x61620000"),
     ):  # fmt: skip
         bench.set(name, declaration, value)
     bench.connection.execute('CREATE UNIQUE INDEX i1 ON "t885578209"(c1)')
     bench.connection.execute('CREATE INDEX i2 ON "t885578209"(c2 COLLATE ts_ci_as)')
+    bench.connection.execute('CREATE INDEX i4 ON "t885578225"(c5)')
     bench.connection.execute('CREATE INDEX i3 ON "t885578225"(c4)')
     return bench
 
@@ -55,6 +56,11 @@ QUERIES = [
     ("SELECT id FROM customers WHERE id >= ALL (SELECT id FROM customers)", [("4",)]),
     ("SELECT id FROM customers WHERE id = ANY (SELECT customer_id FROM orders)", [("1",), ("2",)]),
     ("SELECT id FROM orders WHERE code = 0x6364", [("11",)]),
+    ("SELECT id FROM orders WHERE code = 0x636400 AND code >= 0x6364 AND code <> 0x63", [("11",)]),
+    ("SELECT x FROM (VALUES (0x01), (0x0100), (0x0101)) v(x) WHERE x = 0x010000", [("0x01",), ("0x0100",)]),
+    ("SELECT COUNT(*) FROM (VALUES (0x), (0x00), (0x01)) v(x) GROUP BY x", [("2",), ("1",)]),
+    ("SELECT COUNT(*) FROM (VALUES (0x01)) a(x) JOIN (VALUES (0x0100), (0x02)) b(y) ON x = y AND x >= y", [("1",)]),
+    ("SELECT id FROM orders WHERE code IN (0x6162, 0x00) AND code = @bin", [("10",)]),
     ("SELECT id FROM orders WHERE placed >= '2024-01-02'", [("11",)]),
     ("SELECT id FROM orders WHERE placed IS NOT DISTINCT FROM NULL", [("12",)]),
     ("SELECT id FROM big WHERE id = -5", [("-5",)]),
@@ -210,6 +216,8 @@ PLANS = [
     ("SELECT id FROM orders WHERE placed >= @day", "i3 (c4>?)"),
     ("SELECT id FROM orders WHERE placed >= DATEADD(day, -1, SYSUTCDATETIME())", "i3 (c4>?)"),
     ("SELECT id FROM customers WHERE id IN (1, 2)", "i1 (c1=?)"),
+    ("SELECT id FROM orders WHERE code >= @bin", "i4 (c5>?)"),
+    ("SELECT id FROM orders WHERE code = 0x61", "i4 (c5=?)"),
 ]
 
 
