@@ -409,5 +409,9 @@ def _databases(connection: sqlite3.Connection) -> list[int]:
 
 
 def _last_number(connection: sqlite3.Connection) -> int:
-    """The highest transaction number in use; staged rows of numbers above it cannot exist."""
-    return connection.execute("SELECT coalesce(max(tran), 0) FROM capture_log").fetchone()[0] or 0
+    """The highest transaction number in use, waiting or captured; numbers become the `tran_id` of captured transactions."""
+    found: list[int] = [connection.execute("SELECT coalesce(max(tran), 0) FROM capture_log").fetchone()[0]]
+    for (mapping,) in connection.execute("SELECT mapping FROM capture_databases").fetchall():
+        top = connection.execute(f"SELECT max(c4) FROM {mapping} WHERE length(c4) = 6").fetchone()[0]
+        found.append(int.from_bytes(top or b"", "big"))
+    return max(found)

@@ -43,6 +43,22 @@ def clean_instance(
     connection.execute(f"DELETE FROM {mapping.sqlite} WHERE c1 < ?", (lowest,))
 
 
+def clean_by_age(connection: sqlite3.Connection, catalog: Catalog, database: str, before: int) -> None:
+    """What the clean-up job does: move every instance to the newest commit that is old enough.
+
+    Args:
+        connection: under the write lock, inside a transaction.
+        catalog: the catalogue.
+        database: name of the database.
+        before: commits up to this stored datetime have outlived the retention.
+    """
+    mapping = tables.system_table(catalog, database, "lsn_time_mapping")
+    mark = connection.execute(f"SELECT max(c1) FROM {mapping.sqlite} WHERE c3 <= ?", (before,)).fetchone()[0]
+    for found in instances.read(connection, catalog, database):
+        if mark is not None and found.start_lsn < mark:
+            clean_instance(connection, catalog, database, found.name, mark)
+
+
 def _start_column(table: Table) -> str:
     return next(column.sqlite for column in table.columns if column.name == "start_lsn")
 

@@ -10,8 +10,10 @@ from typing import Final
 
 from cdc_assets.standin.capture import tables
 from cdc_assets.standin.capture.arguments import Arguments
+from cdc_assets.standin.capture.cleanup import clean_by_age
 from cdc_assets.standin.capture.hooks import agent
 from cdc_assets.standin.capture.messages import error
+from cdc_assets.standin.capture.times import to_stored
 from cdc_assets.standin.catalog import Database, Table
 from cdc_assets.standin.contract import Parameter, ProcedureContext, ResultColumn
 from cdc_assets.standin.errors import SqlError
@@ -47,7 +49,13 @@ def create_missing(context: ProcedureContext, database: Database) -> None:
             context.connection, table, ("job_id",), "{database_id} = ? AND {job_type} = ?", (database.database_id, kind)
         ):
             _add(context, table, database, kind, values)
-            context.sink.message(SqlError(0, f"Job 'cdc.{database.name}_{kind}' started successfully.", 0))
+            context.sink.message(SqlError(0, _started(context, database, kind), 0))
+
+
+def _started(context: ProcedureContext, database: Database, kind: str) -> str:
+    if agent(context).running:
+        return f"Job 'cdc.{database.name}_{kind}' started successfully."
+    return "SQLServerAgent is not currently running so it cannot be notified of this action."
 
 
 def drop_all(context: ProcedureContext, database: Database) -> None:
@@ -169,8 +177,23 @@ def start_job(context: ProcedureContext, given: dict[str, Parameter]) -> int:
     database, _, kind = _job(context, arguments, "capture")
     if kind == "capture":
         agent(context).start_job(database.database_id)
+    else:
+        _clean(context, database)
     context.sink.message(SqlError(0, f"Job 'cdc.{database.name}_{kind}' started successfully.", 0))
     return 0
+
+
+def _clean(context: ProcedureContext, database: Database) -> None:
+    """One run of the clean-up job."""
+    table = _table(context)
+    if table is None:
+        return
+    values = (database.database_id, "cleanup")
+    rows = tables.select(context.connection, table, ("retention",), "{database_id} = ? AND {job_type} = ?", values)
+    minutes = tables.integer(rows[0][0])
+    catalog = context.edit()
+    before = to_stored(context.clock.local()) - minutes * 60 * 300
+    clean_by_age(context.connection, catalog, database.name, before)
 
 
 def stop_job(context: ProcedureContext, given: dict[str, Parameter]) -> int:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.standin.capture.agent import Agent
+from cdc_assets.standin.engine.server import Engine
 from cdc_assets.standin.errors import SqlError
+from cdc_assets_tests.standin.capture.client import Client
 from cdc_assets_tests.standin.capture.harness import Server, Session
 
 
@@ -165,3 +167,73 @@ def test_folders_are_not_shared(tmp_path: Path) -> None:
     one = Server(tmp_path)
     assert one.storage.path.exists()
     one.agent.stop()
+
+
+@pytest.fixture
+def shop(engine: Engine) -> Client:
+    client = Client(engine, "shop")
+    client.run("CREATE TABLE t (id int PRIMARY KEY, n int)")
+    client.run("EXEC sys.sp_cdc_enable_table 'dbo', 't', @role_name = NULL")
+    return client
+
+
+def test_a_failed_scan_fails_one_commit_and_lets_go_of_everything(engine: Engine, shop: Client) -> None:
+    engine.agent.fail_next(SqlError(22859, "Log Scan process failed."))
+    shop.run("INSERT INTO t VALUES (1, 1)")
+    shop.run("BEGIN TRAN; INSERT INTO t VALUES (2, 2)")
+    assert shop.number("COMMIT") == 22859
+    assert shop.run("SELECT @@TRANCOUNT") == [(0,)]
+    other = Client(engine, "shop")
+    other.run("SET LOCK_TIMEOUT 1000")
+    other.run("INSERT INTO t VALUES (3, 3)")
+    assert shop.run("SELECT id FROM t ORDER BY id") == [(1,), (3,)]
+    assert shop.run("SELECT id FROM cdc.dbo_t_CT ORDER BY __$start_lsn") == [(1,), (3,)]
+    assert shop.run("SELECT error_number FROM sys.dm_cdc_errors") == [(22859,)]
+    assert shop.run(
+        "SELECT error_count, scan_phase FROM sys.dm_cdc_log_scan_sessions WHERE session_id > 0 AND error_count > 0"
+    ) == [(1, "Error")]
+
+
+def test_a_paused_agent_neither_blocks_writers_nor_waits_for_them(engine: Engine, shop: Client) -> None:
+    writer = Client(engine, "shop")
+    engine.agent.pause()
+    shop.run("INSERT INTO t VALUES (1, 1)")
+    writer.run("BEGIN TRAN; INSERT INTO t VALUES (2, 2)")
+    began = time.monotonic()
+    engine.agent.resume()  # the writer keeps the Agent's thread waiting, not us for ever
+    engine.agent.stop()
+    assert time.monotonic() - began < 6
+    writer.run("COMMIT")
+    engine.agent.start()
+    engine.agent.drain()
+    assert shop.run("SELECT id FROM cdc.dbo_t_CT ORDER BY __$start_lsn") == [(1,), (2,)]
+
+
+def test_a_snapshot_reader_sees_change_tables_as_of_its_first_read(engine: Engine, shop: Client) -> None:
+    shop.run("ALTER DATABASE shop SET ALLOW_SNAPSHOT_ISOLATION ON")
+    reader = Client(engine, "shop")
+    reader.run("SET TRANSACTION ISOLATION LEVEL SNAPSHOT; BEGIN TRAN; SELECT COUNT(*) FROM cdc.dbo_t_CT")
+    shop.run("INSERT INTO t VALUES (1, 1)")
+    assert reader.run("SELECT COUNT(*) FROM cdc.dbo_t_CT") == [(0,)]
+    reader.run("COMMIT")
+    assert reader.run("SELECT COUNT(*) FROM cdc.dbo_t_CT") == [(1,)]
+
+
+def test_a_savepoint_lsn_covers_exactly_what_its_snapshot_sees(engine: Engine, shop: Client) -> None:
+    shop.run("ALTER DATABASE shop SET ALLOW_SNAPSHOT_ISOLATION ON; INSERT INTO t VALUES (1, 1)")
+    locker, reader = Client(engine, "shop"), Client(engine, "shop")
+    locker.run("BEGIN TRAN; SELECT * FROM t WITH (TABLOCK, HOLDLOCK) WHERE 1 = 0")
+    reader.run(
+        "SET TRANSACTION ISOLATION LEVEL SNAPSHOT; BEGIN TRAN; SELECT TOP 1 object_id FROM cdc.change_tables; SAVE TRANSACTION here"
+    )
+    locker.run("ROLLBACK")
+    shop.run("INSERT INTO t VALUES (2, 2)")
+    point = reader.run(
+        "SELECT CAST(t.database_transaction_most_recent_savepoint_lsn AS varchar(25)) FROM sys.dm_tran_database_transactions t "
+        "JOIN sys.dm_tran_current_transaction c ON c.transaction_id = t.transaction_id"
+    )
+    number = int(str(point[0][0]))
+    lsn = (number // 10**15 << 48 | number // 10**5 % 10**10 << 16 | number % 10**5).to_bytes(10, "big")
+    seen = reader.run("SELECT id FROM t")
+    below = shop.run(f"SELECT id FROM cdc.dbo_t_CT WHERE __$start_lsn <= 0x{lsn.hex()}")
+    assert seen == below == [(1,)]

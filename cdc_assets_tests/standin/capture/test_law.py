@@ -77,7 +77,7 @@ def attempt(client: Client, statement: str) -> None:
 ORDER = "__$start_lsn, __$command_id, __$seqval, __$operation"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(TRANSACTIONS, st.sampled_from([ORDER, ORDER.replace("__$command_id, ", "")]))
 def test_replaying_the_change_table_gives_the_final_state(
     transactions: list[tuple[int, list[str], bool, bool]], order: str

@@ -1,5 +1,7 @@
 """Enabling, disabling, describing, jobs and clean-up."""
 
+from datetime import timedelta
+
 import pytest
 
 from cdc_assets.standin.errors import SqlError
@@ -260,3 +262,30 @@ def test_enabling_says_that_the_jobs_started(server: Server) -> None:
         "Job 'cdc.shop_capture' started successfully.",
         "Job 'cdc.shop_cleanup' started successfully.",
     ]
+
+
+def test_enabling_with_a_stopped_agent_says_so(server: Server) -> None:
+    session = server.session()
+    session.make("t", "id int")
+    server.agent.stop()
+    session.enable()
+    assert (
+        session.sink.messages
+        == ["SQLServerAgent is not currently running so it cannot be notified of this action."] * 2
+    )
+
+
+def test_the_cleanup_job_deletes_what_outlived_its_retention(table: Session) -> None:
+    table.enable()
+    source = table.catalog.databases["shop"].tables["dbo", "t"]
+    for key in range(3):
+        table.execute(f"INSERT INTO {source.sqlite} VALUES ({key}, {key}, 'a')")
+    table.call("sp_cdc_change_job", job_type="cleanup", retention=10)
+    table.call("sp_cdc_start_job", job_type="cleanup")
+    assert len(table.cdc("dbo_t_CT")) == 3
+    table.server.clock.now += timedelta(minutes=11)
+    table.execute(f"INSERT INTO {source.sqlite} VALUES (9, 9, 'a')")
+    table.call("sp_cdc_start_job", job_type="cleanup")
+    left = [row[5] for row in table.cdc("dbo_t_CT")]
+    assert left == [2, 9]
+    assert table.cdc("change_tables")[0][4] == table.cdc("dbo_t_CT")[0][0]
