@@ -1,5 +1,7 @@
 """Dynamic management views: capture, transactions, sessions, availability groups."""
 
+import time
+from datetime import timedelta
 from typing import Final
 
 from cdc_assets.standin.capture import lsn
@@ -84,25 +86,47 @@ _TRANSACTION: Final = (
 )
 
 
+def sessions_of(context: SessionContext) -> list[SessionContext]:
+    """The server's open sessions; the asking one where the server keeps no list."""
+    engine = getattr(context, "engine", None)
+    return sorted(engine.sessions(), key=lambda found: found.session_id) if engine is not None else [context]
+
+
 @view("sys.dm_tran_database_transactions", _TRANSACTION)
-def database_transactions(context: SessionContext, database: Database) -> Rows:
-    """The session's own open transaction; LSNs in `numeric(25,0)` form. Other sessions' are not shown."""
-    if not context.transaction_count:
-        return
-    numeric = SqlType("numeric", precision=25)
-    point = context.savepoint_lsn
-    found = None if point is None else decimal_to_stored(lsn.number(point.to_bytes(10, "big")), numeric)
-    began = stored_datetime(context.clock.local())
-    yield (
-        transaction_id(context), database.database_id, began, 1, 4 if found is not None else 3, 0, 0, 1, 0, 0, 0, 0, 0,
-        found, found, found, None, None, None,
-    )  # fmt: skip
+def database_transactions(context: SessionContext, _: Database) -> Rows:
+    """Open transactions, each in its session's database; LSNs in `numeric(25,0)` form."""
+    for session in sessions_of(context):
+        if session.transaction_count:
+            point = session.savepoint_lsn
+            found = None if point is None else decimal_to_stored(lsn.number(point.to_bytes(10, "big")), _NUMERIC)
+            yield (
+                transaction_id(session), _database_id(session), _began(session), 1, 4 if found is not None else 3,
+                0, 0, 1, 0, 0, 0, 0, 0, found, found, found, None, None, None,
+            )  # fmt: skip
 
 
-def transaction_id(context: SessionContext) -> int:
+_NUMERIC: Final = SqlType("numeric", precision=25)
+
+
+def transaction_id(session: SessionContext) -> int:
     """A number of the session's transaction, the same as long as it is open."""
-    transaction = getattr(context, "transaction", None)
-    return int(getattr(transaction, "descriptor", 0) or context.session_id) & 0x7FFFFFFFFFFFFFFF
+    transaction = getattr(session, "transaction", None)
+    return int(getattr(transaction, "descriptor", 0) or session.session_id) & 0x7FFFFFFFFFFFFFFF
+
+
+def _began(session: SessionContext) -> int:
+    """When the session's transaction began, by the server's clock."""
+    began = getattr(getattr(session, "transaction", None), "began", 0.0) or time.time()
+    return stored_datetime(session.clock.local() - timedelta(seconds=time.time() - began))
+
+
+def _database_id(session: SessionContext) -> int:
+    found = session.catalog.database(session.database)
+    return found.database_id if found else 0
+
+
+def _isolation(session: SessionContext) -> str:
+    return str(getattr(getattr(session, "transaction", None), "isolation", "READ COMMITTED"))
 
 
 @view(
@@ -111,21 +135,22 @@ def transaction_id(context: SessionContext) -> int:
     "last_transaction_sequence_num bigint, first_useful_sequence_num bigint!",
 )
 def current_transaction(context: SessionContext, _: Database) -> Rows:
-    """The session's transaction."""
-    snapshot = getattr(getattr(context, "transaction", None), "isolation", "") == "SNAPSHOT"
-    key = transaction_id(context)
+    """The asking session's transaction."""
+    key, snapshot = transaction_id(context), _isolation(context) == "SNAPSHOT"
     return [(key, key, int(snapshot), key if snapshot else None, key, 0)]
 
 
 @view(
     "sys.dm_tran_session_transactions",
-    "session_id int!, transaction_id bigint!, transaction_descriptor binary(8)!, enlist_count int!, is_user_transaction bit!, is_local bit!, is_enlisted bit!, is_bound bit!, open_transaction_count int!",
+    "session_id int!, transaction_id bigint!, transaction_descriptor binary(8)!, enlist_count int!, is_user_transaction bit!, "
+    "is_local bit!, is_enlisted bit!, is_bound bit!, open_transaction_count int!",
 )
 def session_transactions(context: SessionContext, _: Database) -> Rows:
-    """The session's open transaction."""
-    if context.transaction_count:
-        key = transaction_id(context)
-        yield (context.session_id, key, key.to_bytes(8, "little"), 1, 1, 1, 0, 0, context.transaction_count)
+    """Open transactions by session."""
+    for session in sessions_of(context):
+        if session.transaction_count:
+            key = transaction_id(session)
+            yield (session.session_id, key, key.to_bytes(8, "little"), 1, 1, 1, 0, 0, session.transaction_count)
 
 
 @view(
@@ -133,9 +158,13 @@ def session_transactions(context: SessionContext, _: Database) -> Rows:
     "transaction_id bigint!, name nvarchar(32)!, transaction_begin_time datetime!, transaction_type int!, transaction_state int!",
 )
 def active_transactions(context: SessionContext, _: Database) -> Rows:
-    """The session's open transaction."""
-    if context.transaction_count:
-        yield (transaction_id(context), "user_transaction", stored_datetime(context.clock.local()), 1, 2)
+    """Open transactions."""
+    for session in sessions_of(context):
+        if session.transaction_count:
+            yield (transaction_id(session), "user_transaction", _began(session), 1, 2)
+
+
+_LEVELS: Final = {"READ UNCOMMITTED": 1, "READ COMMITTED": 2, "REPEATABLE READ": 3, "SERIALIZABLE": 4, "SNAPSHOT": 5}
 
 
 @view(
@@ -145,29 +174,30 @@ def active_transactions(context: SessionContext, _: Database) -> Rows:
     "transaction_isolation_level smallint!, lock_timeout int!, deadlock_priority int!, row_count bigint!, "
     "client_interface_name nvarchar(32), original_login_name nvarchar(128)!",
 )
-def exec_sessions(context: SessionContext, database: Database) -> Rows:
-    """The session itself; others are not shown."""
-    login, options = getattr(context, "login", None), getattr(context, "options", None)
-    current = context.catalog.database(context.database) or database
-    isolation = getattr(getattr(context, "transaction", None), "isolation", "READ COMMITTED")
-    level = {"READ UNCOMMITTED": 1, "READ COMMITTED": 2, "REPEATABLE READ": 3, "SERIALIZABLE": 4, "SNAPSHOT": 5}
-    user = getattr(login, "user", "sa") or "sa"
-    started = getattr(context, "started", None) or context.clock.local()
-    yield (
-        context.session_id, stored_datetime(started), getattr(login, "host", ""), getattr(login, "application", ""), user,
-        "running", current.database_id, 1, context.transaction_count, level.get(isolation, 2),
-        getattr(options, "lock_timeout_ms", -1), 0, context.rowcount, "TDS", user,
-    )  # fmt: skip
+def exec_sessions(context: SessionContext, _: Database) -> Rows:
+    """Every session of a client."""
+    for session in sessions_of(context):
+        login, options = getattr(session, "login", None), getattr(session, "options", None)
+        user = getattr(login, "user", "") or "sa"
+        yield (
+            session.session_id, _since(session), getattr(login, "host", ""), getattr(login, "application", ""), user,
+            "running" if session is context else "sleeping", _database_id(session), 1, session.transaction_count,
+            _LEVELS.get(_isolation(session), 2), getattr(options, "lock_timeout_ms", -1), 0, session.rowcount, "TDS", user,
+        )  # fmt: skip
+
+
+def _since(session: SessionContext) -> int:
+    return stored_datetime(getattr(session, "started", None) or session.clock.local())
 
 
 @view(
     "sys.dm_exec_connections",
-    "session_id int, connect_time datetime!, net_transport nvarchar(40)!, protocol_type nvarchar(40), encrypt_option nvarchar(40)!, auth_scheme nvarchar(40)!, client_net_address varchar(48)",
+    "session_id int, connect_time datetime!, net_transport nvarchar(40)!, protocol_type nvarchar(40), auth_scheme nvarchar(40)!, "
+    "client_net_address varchar(48)",
 )
 def exec_connections(context: SessionContext, _: Database) -> Rows:
-    """The session's own connection."""
-    started = getattr(context, "started", None) or context.clock.local()
-    return [(context.session_id, stored_datetime(started), "TCP", "TSQL", "FALSE", "SQL", "127.0.0.1")]
+    """Every connection; how it is encrypted is the wire's knowledge, so that column is left out."""
+    return [(s.session_id, _since(s), "TCP", "TSQL", "SQL", "127.0.0.1") for s in sessions_of(context)]
 
 
 @view(
@@ -194,10 +224,6 @@ def exec_connections(context: SessionContext, _: Database) -> Rows:
     "class tinyint!, class_desc nvarchar(60), major_id int!, minor_id int!, name sysname!, value nvarchar(4000)",
 )
 @view("sys.masked_columns", "object_id int!, name sysname, column_id int!, masking_function nvarchar(4000)")
-@view(
-    "sys.dm_tran_locks",
-    "resource_type nvarchar(60)!, resource_database_id int!, request_mode nvarchar(60)!, request_status nvarchar(60)!, request_session_id int!",
-)
 def nothing(_: SessionContext, __: Database) -> Rows:
     """Features that the stand-in does not have, so there are no rows."""
     return ()

@@ -5,7 +5,6 @@ import sys
 from datetime import datetime
 from typing import Final
 
-from cdc_assets.standin.capture import lsn
 from cdc_assets.standin.capture.hooks import agent
 from cdc_assets.standin.catalog import Database
 from cdc_assets.standin.contract import SessionContext
@@ -191,9 +190,3 @@ def server_principals(_: SessionContext, __: Database) -> Rows:
 def time_zones(_: SessionContext, __: Database) -> Rows:
     """UTC alone."""
     return [("UTC", "+00:00", 0)]
-
-
-@view("sys.dm_db_log_stats", "database_id int!, recovery_model nvarchar(60), log_end_lsn nvarchar(24)")
-def log_stats(context: SessionContext, database: Database) -> Rows:
-    """End of the log; on a real server a function, here a view of the current database."""
-    return [(database.database_id, "FULL", lsn.text(agent(context).next_lsn(database.name)))]

@@ -65,3 +65,27 @@ def test_the_exact_point_of_a_snapshot_is_a_numeric_lsn(client: Client) -> None:
     )
     value = int(str(rows[0][0]))
     assert (value // 10**15, value % 10**5) == (0x2C, 2)
+
+
+def test_sessions_and_their_transactions(client: Client) -> None:
+    other = Client(client.session.engine, "master")
+    other.run("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN TRAN; SELECT 1")
+    found = client.run(
+        "SELECT session_id, DB_NAME(database_id), open_transaction_count, transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id <> @@SPID AND open_transaction_count > 0"
+    )
+    assert found == [(other.session.session_id, "master", 1, 4)]
+    assert client.run("SELECT session_id FROM sys.dm_tran_session_transactions") == [(other.session.session_id,)]
+    assert client.run("SELECT DB_NAME(database_id) FROM sys.dm_tran_database_transactions") == [("master",)]
+    other.run("COMMIT")
+    assert client.run("SELECT COUNT(*) FROM sys.dm_tran_database_transactions") == [(0,)]
+
+
+def test_a_database_can_be_dropped_and_made_again_with_capture(client: Client) -> None:
+    for _ in range(2):
+        client.run("CREATE DATABASE again")
+        client.run("EXEC again.sys.sp_cdc_enable_db; CREATE TABLE again.dbo.t (id int PRIMARY KEY)")
+        client.run("EXEC again.sys.sp_cdc_enable_table N'dbo', N't', @role_name = NULL")
+        client.run("INSERT INTO again.dbo.t VALUES (1)")
+        assert client.run("SELECT id FROM again.cdc.dbo_t_CT") == [(1,)]
+        client.run("DROP DATABASE again")
+        assert client.number("SELECT * FROM msdb.dbo.cdc_jobs") == 208
