@@ -145,7 +145,7 @@ def probes(database: str, instances: Sequence[str]) -> str:
         "WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ?)"
         for place, instance in enumerate(instances)
     ]
-    return _TAG.format(name="probes") + " UNION ALL ".join(parts)
+    return f"{_TAG.format(name='probes')}SELECT place FROM ({_union_all(parts)}) AS u"  # noqa: S608
 
 
 def rows_per_commit(database: str, instances: Sequence[str]) -> str:
@@ -155,8 +155,16 @@ def rows_per_commit(database: str, instances: Sequence[str]) -> str:
         "WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ? GROUP BY [__$start_lsn]"
         for instance in instances
     ]
-    union = " UNION ALL ".join(parts)
+    union = _union_all(parts)
     return f"{_TAG.format(name='rows_per_commit')}SELECT lsn, SUM(n) FROM ({union}) AS u GROUP BY lsn ORDER BY lsn"  # noqa: S608
+
+
+def _union_all(parts: Sequence[str]) -> str:
+    """The parts in order, bracketed as a balanced tree: parsers nest a plain chain as deep as it is long."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return f"({_union_all(parts[:middle])}) UNION ALL ({_union_all(parts[middle:])})"
 
 
 def row_count(table: str) -> str:
