@@ -28,7 +28,7 @@ from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
 from cdc_assets.envelope.headers import key_change_headers
 from cdc_assets.envelope.layout import AFTER, BEFORE, Layout, check_pairs, lay_out
 from cdc_assets.envelope.plan import EventPlan
-from cdc_assets.envelope.rows import event_values, images, keys
+from cdc_assets.envelope.rows import event_values, images, keys, portions
 from cdc_assets.errors import InvariantError
 from cdc_assets.typemap.kernels import Numbers, as_type, fixed_bytes, numbers
 
@@ -93,7 +93,7 @@ def build_changes(
     """
     carried: pa.RecordBatch | None = None
     serials = _Serials()
-    for batch in batches:
+    for batch in portions(batches):
         wanted = _without_skipped(batch, plan)
         rows = wanted if carried is None else pa.concat_batches([carried, wanted])
         carried = None

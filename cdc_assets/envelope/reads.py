@@ -18,7 +18,7 @@ from cdc_assets.envelope.amend import mark
 from cdc_assets.envelope.constants import LAST_COMMAND, big_endian, constant, positions
 from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
 from cdc_assets.envelope.plan import EventPlan
-from cdc_assets.envelope.rows import event_values, images, keys
+from cdc_assets.envelope.rows import event_values, images, keys, portions
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.typemap.kernels import Numbers
 
@@ -78,7 +78,7 @@ def build_reads(plan: EventPlan, batches: Iterator[pa.RecordBatch], context: Rea
         InvalidValueError: a value does not fit its event type.
     """
     first = context.first_row
-    for batch in batches:
+    for batch in portions(batches):
         if batch.num_rows:
             yield _build(plan, batch, context, first)
             first += batch.num_rows

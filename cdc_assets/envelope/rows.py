@@ -21,7 +21,7 @@ recognise; it tells nothing of the value.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,21 @@ from cdc_assets.typemap.mapping import NEVER_IN_BEFORE_IMAGE
 from cdc_assets.typemap.temporal import OutOfRangeError
 
 log = logging.getLogger(__name__)
+
+PORTION_BYTES = 256 * 1024 * 1024
+"""Bytes of rows that are built at once: values of the lake's types end at 2 GB per column and batch, and an event holds
+each value twice."""
+
+
+def portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of bounded size; large values make a batch of many rows too large for one step."""
+    for batch in batches:
+        if batch.nbytes <= PORTION_BYTES:
+            yield batch
+            continue
+        rows = max(1, batch.num_rows * PORTION_BYTES // batch.nbytes)
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
 
 
 def event_values(plan: EventPlan, arrived: Sequence[pa.Array]) -> list[pa.Array]:

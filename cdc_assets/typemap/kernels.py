@@ -18,7 +18,11 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 
 def as_type(array: pa.Array, target: pa.DataType) -> pa.Array:
     """`array` in the type `target`; the same object if it has it already."""
-    return array if array.type == target else array.cast(target)
+    if array.type == target:
+        return array
+    if array.offset and (pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)):
+        array = pa.concat_arrays([array])  # Arrow refuses a slice that lies behind 2 GB, however small it is
+    return array.cast(target)
 
 
 def numbers(array: pa.Array, dtype: Any) -> Numbers:

@@ -213,16 +213,8 @@ def structured_type(name: str) -> ConnectType:
 
 def structured(array: pa.Array, *, name: str, precision: int) -> pa.Array:
     """The canonical value taken apart; `specialValue` and `zoneId` never occur in SQL Server."""
-    nulls = null_mask(array)
-    rows = len(array)
-    known = dict(
-        zip(("year", "month", "day", "hour", "minute", "second", "nanos"), _parts(array, name, nulls), strict=False)
-    )
-    if name == "StructuredTime":
-        known = dict(zip(("hour", "minute", "second", "nanos"), _parts(array, name, nulls), strict=True))
-    if name == "StructuredZonedTimestamp":
-        known["offsetSeconds"] = _local(array, nulls)[1] * 60
-    known["precision"] = np.full(rows, precision)
+    nulls, rows = null_mask(array), len(array)
+    known = _PARTS[name](array, nulls) | {"precision": np.full(rows, precision)}
     fields = structured_type(name).fields
     children = [
         pa.array(known[field.name], type=field.type) if field.name in known else pa.nulls(rows, field.type)
@@ -232,14 +224,40 @@ def structured(array: pa.Array, *, name: str, precision: int) -> pa.Array:
     return pa.StructArray.from_arrays(children, fields=list(fields), mask=mask)
 
 
-def _parts(array: pa.Array, name: str, nulls: Numbers | None) -> tuple[Numbers, ...]:
-    if name == "StructuredDate":
-        return civil(_calm(numbers(array, np.int32).astype(np.int64), nulls))
-    if name == "StructuredTime":
-        return clock(_calm(numbers(array, np.int64), nulls))
-    ticks = _local(array, nulls)[0] if name == "StructuredZonedTimestamp" else _calm(numbers(array, np.int64), nulls)
+Parts = dict[str, Numbers]
+
+
+def _date_fields(array: pa.Array, nulls: Numbers | None) -> Parts:
+    whole = _calm(numbers(array, np.int32).astype(np.int64), nulls)
+    return dict(zip(("year", "month", "day"), civil(whole), strict=True))
+
+
+def _time_fields(array: pa.Array, nulls: Numbers | None) -> Parts:
+    nanos = _calm(numbers(array, np.int64), nulls)
+    return dict(zip(("hour", "minute", "second", "nanos"), clock(nanos), strict=True))
+
+
+def _timestamp_fields(array: pa.Array, nulls: Numbers | None) -> Parts:
+    return _moment_fields(_calm(numbers(array, np.int64), nulls))
+
+
+def _zoned_fields(array: pa.Array, nulls: Numbers | None) -> Parts:
+    ticks, minutes = _local(array, nulls)
+    return _moment_fields(ticks) | {"offsetSeconds": minutes * 60}
+
+
+def _moment_fields(ticks: Numbers) -> Parts:
     whole, nanos = split_days(ticks)
-    return (*civil(whole), *clock(nanos))
+    names = ("year", "month", "day", "hour", "minute", "second", "nanos")
+    return dict(zip(names, (*civil(whole), *clock(nanos)), strict=True))
+
+
+_PARTS: dict[str, Callable[[pa.Array, Numbers | None], Parts]] = {
+    "StructuredDate": _date_fields,
+    "StructuredTime": _time_fields,
+    "StructuredTimestamp": _timestamp_fields,
+    "StructuredZonedTimestamp": _zoned_fields,
+}
 
 
 _DEBEZIUM = "io.debezium.time."

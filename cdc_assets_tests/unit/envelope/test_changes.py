@@ -156,6 +156,15 @@ def test_half_a_pair_stops_the_table(operations: tuple[int, ...], cut: int) -> N
         changed(PLAN, batch.slice(0, cut), batch.slice(cut))
 
 
+def test_large_batches_are_built_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(change(*FIRST, operation), [1, "x" * 20]) for operation in (3, 4) * 50]
+    whole = changed(PLAN, change_batch(PLAN, rows))
+    monkeypatch.setattr("cdc_assets.envelope.rows.PORTION_BYTES", 400)
+    apart = changed(PLAN, change_batch(PLAN, rows))
+    assert apart.column("value").num_chunks > 10
+    assert apart.equals(whole)
+
+
 def test_events_of_no_rows() -> None:
     batch = change_batch(PLAN, [(change(*FIRST, 2), [1, "a"])]).slice(0, 0)
     assert changed(PLAN, batch, batch).num_rows == 0

@@ -4,12 +4,14 @@ from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_assets.core.schema import Column
+from cdc_assets.typemap.kernels import as_type
 from cdc_assets.typemap.wire import read_datetime2, read_datetimeoffset, wire_of
 from cdc_assets_tests.unit.envelope.building import arriving, column, datetime2_bytes, datetimeoffset_bytes
 
@@ -90,3 +92,11 @@ def test_expressions(source: Column, alias: str, expected: str) -> None:
     wire = wire_of(source)
     assert wire is not None
     assert wire.expression(source.name, alias) == expected
+
+
+def test_a_slice_behind_two_gigabytes_is_read() -> None:
+    """The buffer is never touched before the slice, so it takes no memory."""
+    offsets = np.arange(2301, dtype=np.int64) * 1_000_000
+    data = np.zeros(2_300_000_000, dtype=np.uint8)
+    whole = pa.Array.from_buffers(pa.large_binary(), 2300, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    assert as_type(whole.slice(2299), pa.binary()).to_pylist() == [bytes(1_000_000)]
