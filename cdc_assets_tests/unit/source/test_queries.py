@@ -1,0 +1,77 @@
+"""T-SQL texts: each names us, quotes every identifier and leaves values to parameters."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.core import ports
+from resources import sqlserver_queries as queries
+from resources.bulk import MssqlBulkSource
+from resources.sqlserver_source import SqlServerSource
+
+CONSTANTS = {
+    name: text for name, text in vars(queries).items() if name.isupper() and isinstance(text, str) and name[0] != "_"
+}
+ODD = "d]b"
+BUILT = {
+    "commit_times": queries.commit_times(ODD, 3),
+    "probes": queries.probes(ODD, ["a]b", "c"]),
+    "rows_per_commit": queries.rows_per_commit(ODD, ["a]b", "c"]),
+    "row_count": queries.row_count("[t]"),
+    "extremes": queries.extremes("[t]", "[c]"),
+    "key_at": queries.key_at("[t]", "[c]", "k", "?"),
+    "key_after": queries.key_after("[t]", "[c]", "k", "?"),
+    "nothing_of": queries.nothing_of("[t]"),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constants_name_us_and_quote_the_database(name: str) -> None:
+    text = queries.of_database(CONSTANTS[name], ODD)
+    assert text.startswith("/* cdc-assets: ")
+    assert "{" not in text
+    assert ODD not in text.replace("[d]]b]", "")
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_built_texts_name_us_and_quote(name: str) -> None:
+    assert BUILT[name].startswith(f"/* cdc-assets: {name} */ ")
+    assert "{" not in BUILT[name]
+    assert ODD not in BUILT[name].replace("[d]]b]", "")
+
+
+def test_change_tables_are_quoted() -> None:
+    assert queries.change_table(ODD, "a]b") == "[d]]b].cdc.[a]]b_CT]"
+    assert BUILT["probes"].count("?") == 4
+    assert BUILT["rows_per_commit"].count("?") == 4
+
+
+def depth(text: str) -> int:
+    level = deepest = 0
+    for char in text:
+        level += (char == "(") - (char == ")")
+        deepest = max(deepest, level)
+    return deepest
+
+
+def test_unions_nest_by_the_logarithm() -> None:
+    names = [f"i{number}" for number in range(200)]
+    assert depth(queries.probes("d", names)) <= depth(queries.probes("d", names[:1])) + 8
+
+
+def test_statements_have_their_vendor_page() -> None:
+    source = Path(queries.__file__).read_text(encoding="utf-8")
+    assert source.count("https://learn.microsoft.com/en-us/sql/") >= 12
+
+
+@pytest.mark.parametrize(
+    ("protocol", "adapter"), [(ports.Source, SqlServerSource), (ports.BulkSource, MssqlBulkSource)]
+)
+def test_adapters_have_the_ports_signatures(protocol: type, adapter: type) -> None:
+    for name, method in vars(protocol).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            wanted = inspect.signature(method).parameters
+            assert [(p.name, p.default) for p in inspect.signature(getattr(adapter, name)).parameters.values()] == [
+                (p.name, p.default) for p in wanted.values()
+            ]
