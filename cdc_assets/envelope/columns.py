@@ -17,8 +17,8 @@ from cdc_assets.typemap.connect import ConnectType
 from cdc_assets.typemap.defaults import NotALiteralError, default_value, fallback_value
 from cdc_assets.typemap.jdbc import reported_length, reported_scale, reported_type
 from cdc_assets.typemap.mapping import BINARIES, MappedColumn, map_column
+from cdc_assets.typemap.moments import OutOfRangeError
 from cdc_assets.typemap.shaping import Shape, parameters_of, shape_of
-from cdc_assets.typemap.temporal import OutOfRangeError
 
 _SOURCE = "__debezium.source.column."
 

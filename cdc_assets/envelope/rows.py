@@ -32,7 +32,7 @@ from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.typemap.kernels import Numbers, as_type, numbers_of_offsets
 from cdc_assets.typemap.mapping import NEVER_IN_BEFORE_IMAGE
-from cdc_assets.typemap.temporal import OutOfRangeError
+from cdc_assets.typemap.moments import OutOfRangeError
 
 log = logging.getLogger(__name__)
 

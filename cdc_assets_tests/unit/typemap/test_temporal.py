@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cdc_assets.config.settings import EventSettings, TimeMode
 from cdc_assets.core.schema import Column
 from cdc_assets.typemap.mapping import map_column
-from cdc_assets.typemap.temporal import OutOfRangeError, iso_timestamp, nano_timestamp, zoned_timestamp
+from cdc_assets.typemap.moments import OutOfRangeError, iso_timestamp, nano_timestamp, zoned_timestamp
 from cdc_assets.typemap.wire import OFFSET_STRUCT
 from cdc_assets_tests.unit.envelope.building import arriving, column
 
