@@ -144,6 +144,7 @@ def cast(typed: Typed, target: SqlType, style: int | None = None, try_: bool = F
     return apply(spec, [typed], target, typed.nullable or try_)
 
 
+_LEGACY: Final = frozenset({"datetime", "smalldatetime"})
 _IMPLICIT_REFUSED: Final = {
     ("text", "binary"), ("temporal", "integer"), ("temporal", "exact"), ("temporal", "float"), ("float", "binary"),
     ("temporal", "binary"),
@@ -166,7 +167,7 @@ def check_implicit(typed: Typed, target: SqlType) -> None:
     if isinstance(typed, Constant) and typed.value is None and typed.literal:
         return
     pair = (family(source), family(target))
-    refused = pair in _IMPLICIT_REFUSED
+    refused = pair in _IMPLICIT_REFUSED and (pair[0] != "temporal" or pair[1] == "binary" or source.name in _LEGACY)
     if refused or (source.name == "xml" and target.name != "xml"):
         raise SqlError(
             257,

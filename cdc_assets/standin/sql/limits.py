@@ -1,6 +1,7 @@
 """How many rows: TOP, PERCENT, WITH TIES, OFFSET and FETCH."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -14,34 +15,63 @@ from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.sqltypes import BIGINT, FLOAT
 
 
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """An item of ORDER BY."""
+
+    sql: str
+    descending: bool = False
+    hidden: bool = False
+    """It is no column of the select list."""
+
+    def __str__(self) -> str:
+        return f"{self.sql} DESC" if self.descending else self.sql
+
+
+def _with_ties(parts: tuple[str, str], order: Sequence[SortKey], columns: Sequence[RelationColumn], rows: str) -> str:
+    """The first rows and those that sort equal to the last of them: ranked outside, where sort keys are columns."""
+    if not order:
+        raise SqlError(1062, "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.", 15)
+    names = ", ".join(column.sql for column in columns)
+    hidden = "".join(f", {key.sql} AS o{place}" for place, key in enumerate(order) if key.hidden)
+    ranks = ", ".join(str(replace(key, sql=f"o{place}") if key.hidden else key) for place, key in enumerate(order))
+    ranked = f"SELECT {names}, rank() OVER (ORDER BY {ranks}) AS tie FROM ({parts[0]}{hidden}{parts[1]})"
+    return f"SELECT {names} FROM ({ranked}) WHERE tie <= {rows} ORDER BY tie"
+
+
 class Limits(Compiler):
     """Compiles row limits of queries."""
 
-    def limited(self, node: Any, head: str, order: str, columns: Sequence[RelationColumn], scope: Scope) -> str:
-        """Apply TOP, WITH TIES, PERCENT, OFFSET and FETCH."""
+    def limited(
+        self,
+        node: Any,
+        parts: tuple[str, str],
+        order: Sequence[SortKey],
+        columns: Sequence[RelationColumn],
+        scope: Scope,
+    ) -> str:
+        """Apply ORDER BY, TOP, WITH TIES, PERCENT, OFFSET and FETCH.
+
+        Args:
+            parts: the select list and the rest of the query, from FROM on.
+        """
         limit, offset = node.args.get("limit"), node.args.get("offset")
         outside = scope.inner()
+        plain = "".join(parts)
+        sorted_ = plain + (f" ORDER BY {', '.join(map(str, order))}" if order else "")
         if limit is None and offset is None:
-            return head + order
+            return sorted_
         count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit and limit.expression
         if offset is not None or isinstance(limit, exp.Fetch):
             if not order:
                 raise syntax_error("OFFSET")
             rows = self.row_count(count, outside) if count is not None else "-1"
             skip = self.row_count(offset.expression, outside) if offset is not None else "0"
-            return f"{head}{order} LIMIT {rows} OFFSET {skip}"
+            return f"{sorted_} LIMIT {rows} OFFSET {skip}"
         options = limit.args.get("limit_options")
         percent, ties = (bool(options and options.args.get(key)) for key in ("percent", "with_ties"))
-        rows = self._share(count, head, outside) if percent else self.row_count(count, outside)
-        if not ties:
-            return f"{head}{order} LIMIT {rows}"
-        if not order:
-            raise SqlError(
-                1062, "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.", 15
-            )
-        names = ", ".join(column.sql for column in columns)
-        rank = f"SELECT {names}, rank() OVER ({order.strip()}) AS tie FROM ({head})"
-        return f"SELECT {names} FROM ({rank}) WHERE tie <= {rows} ORDER BY tie"
+        rows = self._share(count, plain, outside) if percent else self.row_count(count, outside)
+        return _with_ties(parts, order, columns, rows) if ties else f"{sorted_} LIMIT {rows}"
 
     def row_count(self, node: Any, scope: Scope) -> str:
         """A number of rows as SQLite text; 1060 when a constant is none."""

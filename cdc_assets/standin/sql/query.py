@@ -18,7 +18,7 @@ from cdc_assets.standin.sql.coercion import common, is_null
 from cdc_assets.standin.sql.columns import named, origin, position
 from cdc_assets.standin.sql.expressions import column_name, identifier
 from cdc_assets.standin.sql.functions.aggregates import contains_aggregate
-from cdc_assets.standin.sql.limits import Limits
+from cdc_assets.standin.sql.limits import Limits, SortKey
 from cdc_assets.standin.sql.literals import Constant, constant
 from cdc_assets.standin.sql.scope import Scope, Source, Used
 from cdc_assets.standin.sql.sources import Sources
@@ -165,7 +165,7 @@ class Queries(Limits):
             for item, column in zip(selected.items, columns, strict=True)
         ]
         order = self._order(node, scope, selected, bool(distinct))
-        head = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(keys)}{text}"
+        head = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(keys)}"
         if order and not top and not node.args.get("limit") and not node.args.get("offset"):
             raise SqlError(
                 1033,
@@ -175,7 +175,7 @@ class Queries(Limits):
         self.assignments = selected.assignments or self.assignments
         nulls = frozenset(place for place, item in enumerate(selected.items) if is_null(item.typed))
         single = (not node.args.get("group") and bool(scope.groups == [])) or _is_one(node.args.get("limit"))
-        return Block(self.limited(node, head, order, columns, scope), columns, single, nulls)
+        return Block(self.limited(node, (head, text), order, columns, scope), columns, single, nulls)
 
     def _group(self, node: Any, scope: Scope) -> str:
         group = node.args.get("group")
@@ -270,29 +270,28 @@ class Queries(Limits):
             return _Item(typed, entry.name, origin(entry, scope))
         return _Item(typed, "")
 
-    def _order(self, node: Any, scope: Scope, selected: _Selected, distinct: bool) -> str:
+    def _order(self, node: Any, scope: Scope, selected: _Selected, distinct: bool) -> list[SortKey]:
         order = node.args.get("order")
         if order is None:
-            return ""
+            return []
         scope.clause = "ORDER BY clause"
-        parts = []
-        for ordered in order.expressions:
-            text = self._order_item(ordered.this, scope, selected, distinct)
-            parts.append(f"{text} DESC" if ordered.args.get("desc") else text)
-        return f" ORDER BY {', '.join(parts)}"
+        return [
+            self._sort_key(ordered.this, bool(ordered.args.get("desc")), scope, selected, distinct)
+            for ordered in order.expressions
+        ]
 
-    def _order_item(self, node: Any, scope: Scope, selected: _Selected, distinct: bool) -> str:
-        place = position(node, [item.name for item in selected.items], [item.explicit for item in selected.items])
+    def _sort_key(self, node: Any, descending: bool, scope: Scope, selected: _Selected, distinct: bool) -> SortKey:
+        items = selected.items
+        place = position(node, [item.name for item in items], [item.explicit for item in items])
         if place is not None:
-            item = selected.items[place]
-            return self.ordering(Typed(f"k{place + 1}", item.typed.type))
+            return SortKey(self.ordering(Typed(f"k{place + 1}", items[place].typed.type)), descending)
         typed = self.scalar(node, scope)
-        for place, item in enumerate(selected.items):
+        for place, item in enumerate(items):
             if item.typed.sql == typed.sql:
-                return self.ordering(Typed(f"k{place + 1}", typed.type))
+                return SortKey(self.ordering(Typed(f"k{place + 1}", typed.type)), descending)
         if distinct:
             raise SqlError(145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", 15)
-        return self.ordering(typed)
+        return SortKey(self.ordering(typed), descending, hidden=True)
 
     # ---- set operations and VALUES ------------------------------------------------------------------------------
 

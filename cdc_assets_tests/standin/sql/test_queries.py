@@ -88,6 +88,8 @@ QUERIES = [
     ("SELECT TOP (@n) id FROM customers ORDER BY id", [("1",), ("2",)]),
     ("SELECT TOP 50 PERCENT id FROM customers ORDER BY id", [("1",), ("2",)]),
     ("SELECT TOP 1 WITH TIES city FROM customers WHERE city IS NOT NULL ORDER BY city", [("Bonn",), ("bonn",)]),
+    ("SELECT COUNT(*), MIN(id) FROM (SELECT TOP (1) WITH TIES id FROM customers ORDER BY ROW_NUMBER() OVER (PARTITION BY city ORDER BY id DESC)) q", [("3", "2")]),
+    ("SELECT TOP 1 WITH TIES id FROM customers WHERE city IS NOT NULL ORDER BY city, credit DESC", [("2",)]),
     ("SELECT id FROM customers ORDER BY id OFFSET 1 ROWS FETCH NEXT 2 ROWS ONLY", [("2",), ("3",)]),
     ("SELECT id FROM customers ORDER BY id OFFSET (@n) ROWS", [("3",), ("4",)]),
     ("SELECT name AS id FROM customers ORDER BY id", [("Ada",), ("Åsa",), ("bob ",), ("Cleo",)]),
