@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.lsn import Lsn
@@ -199,7 +200,7 @@ def unequal(before: pa.Array, after: pa.Array) -> Numbers:
         parts = [unequal(left, right) for left, right in zip(before.flatten(), after.flatten(), strict=True)]
         result: Numbers = np.logical_or.reduce(parts)
         return result
-    different = pa.compute.not_equal(before, after).fill_null(False).to_numpy(zero_copy_only=False)
+    different = pc.not_equal(before, after).fill_null(False).to_numpy(zero_copy_only=False)
     one_null = before.is_null().to_numpy(zero_copy_only=False) != after.is_null().to_numpy(zero_copy_only=False)
     either: Numbers = different | one_null
     return either
@@ -216,7 +217,7 @@ def _parts(
     commit, change, serial = places
     shown, key = structs
     row = layout.row
-    commands = numbers(as_type(rows.column(COMMAND_ID), pa.int64()), np.int64)
+    commands = numbers(pc.fill_null(as_type(rows.column(COMMAND_ID), pa.int64()), 0), np.int64)  # old rows have none
     operations = _operations(rows)
     printed = positions(commit[row], commands[row], change[row], operations[row], layout.tombstone)
     return Parts(
@@ -253,4 +254,4 @@ def _letters(codes: Numbers) -> pa.Array:
 def _utc(times: pa.Array, offset_minutes: int) -> pa.Array:
     """Microseconds since 1970 of server wall-clock times."""
     micros = as_type(times, pa.timestamp("us")).cast(pa.int64())
-    return pa.compute.subtract(micros, offset_minutes * 60_000_000)
+    return pc.subtract(micros, offset_minutes * 60_000_000)

@@ -193,6 +193,12 @@ def test_a_commit_without_time_has_none() -> None:
     assert event["value"]["source"]["ts_ms"] is None
 
 
+def test_rows_from_before_there_were_command_ids() -> None:
+    meta = change(*FIRST, 2)
+    (event,) = changed(PLAN, change_batch(PLAN, [((meta[0], None, *meta[2:]), [1, "a"])])).to_pylist()
+    assert event["position"] == f"{FIRST[0]}/00000000/{FIRST[1]}/2"
+
+
 def test_transaction_blocks_leave_tombstones_alone() -> None:
     rows = [(change(*FIRST, 1), [1, "a"]), (change(*FIRST, 2), [2, "a"])]
     (batch,) = changed(PLAN, change_batch(PLAN, rows)).combine_chunks().to_batches()
