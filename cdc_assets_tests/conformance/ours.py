@@ -1,48 +1,45 @@
-"""Our capture of the same server, as records of the referee's form."""
+"""Our capture of the same server, as records of the referee's form.
+
+The capture runs as the command line does, in a process of its own: the Arrow reader keeps
+the interpreter lock while it waits for large values, and a stand-in in the same process
+could then never send them.
+"""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.envelope.json import to_json
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.standin.control import StandIn
-from cdc_assets.streaming.capture import Capture
 from cdc_assets_tests.conformance.compare import Record
-from resources.bulk import MssqlBulkSource
-from resources.clock import SystemClock
-from resources.sqlserver_source import SqlServerSource
 
 
 class Ours:
     """A capture into a lake in `work`, run in this process; call `catch_up` as often as you like.
 
     Args:
-        server: the stand-in.
         work: folder for configuration and lake.
         properties: connector properties, the same that the referee gets.
     """
 
-    def __init__(self, server: StandIn, work: Path, **properties: str) -> None:
-        path = work / "capture.json"
+    def __init__(self, work: Path, **properties: str) -> None:
+        self.path = work / "capture.json"
         own = {"name": "ours", "lake.path": str(work / "lake"), "driver.encrypt": "no", "stream.idle.timeout.ms": "1"}
-        path.write_text(json.dumps(properties | own))
-        self.config: CaptureConfig = load_config(path, {})
-        self.server = server
+        self.path.write_text(json.dumps(properties | own))
+        self.config: CaptureConfig = load_config(self.path, {})
 
     def catch_up(self) -> None:
         """Snapshot what has to be, then stream until nothing is new."""
-        with SqlServerSource(self.config.connection) as source:
-            bulk = MssqlBulkSource(self.config.connection)
-            capture = Capture(self.config, source, bulk, LocalRunner(), SystemClock())
-            capture.snapshot()
-            capture.stream(until_idle=True)
+        command = [sys.executable, "-m", "cdc_assets.cli.main", "capture", "--local", "--config", str(self.path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def records(self) -> list[Record]:
         """All events of all public topics, each topic in position order."""
