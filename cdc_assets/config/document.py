@@ -26,6 +26,13 @@ name, and letter case is ignored. Include and exclude lists of one kind exclude 
 """
 
 
+_REMARKS = {
+    Status.SUPPORTED: "",
+    Status.REFUSED: " *Not yet supported*: {}.",
+    Status.IGNORED: " *Without effect here*: {}.",
+}
+
+
 def markdown() -> str:
     """The whole page."""
     groups = [_group(name, list(rows)) for name, rows in groupby(PROPERTIES, key=lambda row: row.group)]
@@ -46,7 +53,7 @@ def _group(name: str, rows: list[Property]) -> str:
 
 def _supported(row: Property) -> str:
     default = "**required**" if row.required else f"`{row.default}`" if row.default else "–"
-    doc = row.doc if row.status is Status.SUPPORTED else f"{row.doc} *Not yet supported*: {row.reason}."
+    doc = row.doc + _REMARKS[row.status].format(row.reason)
     note = f" *{row.note}*" if row.note else ""
     return f"| {_name(row)} | {_cell(row.kind.allowed)} | {default} | {_cell(doc + note)} |"
 

@@ -4,6 +4,7 @@ Lists hold regular expressions that must match a whole name, letter case ignored
 exclusive (spec debezium-sqlserver §1.4, §4.6).
 """
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -12,6 +13,8 @@ from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
 
 _BUILTIN_SCHEMAS = frozenset({"cdc", "sys"})
 _BUILTIN_TABLES = frozenset({"systranschemas"})
@@ -86,13 +89,13 @@ class TableFilter:
     """
 
     def __init__(self, settings: FilterSettings) -> None:
-        self._ignore_builtin = settings.ignore_builtin
+        self._settings = settings
         self._schemas = _Switch("schema", settings.schema_include, settings.schema_exclude)
         self._tables = _Switch("table", settings.table_include, settings.table_exclude)
 
     def accepts(self, table: TableId) -> bool:
         """Whether a table is captured; table lists match `schema.table`."""
-        if self._ignore_builtin and (
+        if self._settings.ignore_builtin and (
             table.schema.lower() in _BUILTIN_SCHEMAS or table.table.lower() in _BUILTIN_TABLES
         ):
             return False
@@ -104,10 +107,10 @@ class TableFilter:
         return sorted(chosen, key=lambda table: (self._tables.include.place(table.within_database) or 0, table))
 
     def require(self, tables: Iterable[TableId]) -> list[TableId]:
-        """Like `select`, but at least one.
+        """Like `select`, but at least one, and no more than the guardrail allows.
 
         Raises:
-            ConfigurationError: no table matches; the message names some that exist.
+            ConfigurationError: no table matches (the message names some that exist), or too many do.
         """
         known = sorted(tables)
         chosen = self.select(known)
@@ -120,7 +123,22 @@ class TableFilter:
                 f"filters that match a table; the databases have: {shown or 'no user table'}",
                 "correct the filters, and write tables as schema.table",
             )
+        self._guard(len(chosen))
         return chosen
+
+    def _guard(self, found: int) -> None:
+        most = self._settings.most_tables
+        if not most or found <= most:
+            return
+        error = ConfigurationError(
+            "guardrail.collections.max",
+            most,
+            f"at least the {found} tables that match",
+            "narrow the filters or raise it",
+        )
+        if self._settings.limit_action == "fail":
+            raise error
+        log.warning("%s", error)
 
     @cached_property
     def description(self) -> str:

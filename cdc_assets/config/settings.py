@@ -48,7 +48,16 @@ class ConnectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class FilterSettings:
-    """Which schemas, tables and columns are captured (comma lists of anchored, case-insensitive regexes)."""
+    """Which schemas, tables and columns are captured (comma lists of anchored, case-insensitive regexes).
+
+    Args:
+        schema_include: `schema.include.list`; each list's exclude twin must be empty if it is not.
+        table_include: `table.include.list`, matching `schema.table`.
+        column_include: `column.include.list`, matching `schema.table.column`.
+        ignore_builtin: leave out system tables.
+        most_tables: `guardrail.collections.max`; 0 sets no limit.
+        limit_action: `guardrail.collections.limit.action`: what happens above it.
+    """
 
     schema_include: tuple[str, ...] = ()
     schema_exclude: tuple[str, ...] = ()
@@ -57,6 +66,8 @@ class FilterSettings:
     column_include: tuple[str, ...] = ()
     column_exclude: tuple[str, ...] = ()
     ignore_builtin: bool = True
+    most_tables: int = 0
+    limit_action: Literal["warn", "fail"] = "warn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +260,6 @@ class CaptureConfig:
     Args:
         name: `name`, or the topic prefix.
         ignored: properties that were given and have no effect here, with the reason.
-        table_limit: `guardrail.collections.max`; 0 sets none.
-        table_limit_action: `guardrail.collections.limit.action`.
     """
 
     name: str
@@ -263,6 +272,4 @@ class CaptureConfig:
     history: HistorySettings = field(default_factory=HistorySettings)
     heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
     notifications: NotificationSettings = field(default_factory=NotificationSettings)
-    table_limit: int = 0
-    table_limit_action: Literal["warn", "fail"] = "warn"
     ignored: tuple[tuple[str, str], ...] = ()

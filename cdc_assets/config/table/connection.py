@@ -125,14 +125,14 @@ FILTERS = (
         kinds.integer(0),
         "0",
         "Most tables a capture may have; 0 sets no limit.",
-        "capture.table_limit",
+        "filters.most_tables",
     ),
     Property(
         "guardrail.collections.limit.action",
         kinds.choice("warn", "fail"),
         "warn",
         "What happens above the limit.",
-        "capture.table_limit_action",
+        "filters.limit_action",
     ),
     Property(
         "change.column.filter.override",

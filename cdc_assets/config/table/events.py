@@ -202,6 +202,8 @@ HISTORY = (
         "false",
         "Record the structure of captured databases only.",
         "history.only_captured_databases",
+        status=Status.IGNORED,
+        reason="only configured databases are ever read",
     ),
 )
 
@@ -212,6 +214,8 @@ SIGNS = (
         "0",
         "Time between heartbeats; 0 sends none.",
         "heartbeat.interval_s",
+        status=Status.REFUSED,
+        reason="heartbeat events are not supported yet",
     ),
     Property(
         "topic.heartbeat.prefix",
@@ -219,8 +223,18 @@ SIGNS = (
         "__debezium-heartbeat",
         "First part of the heartbeat topic.",
         "heartbeat.topic_prefix",
+        status=Status.IGNORED,
+        reason="heartbeat events are not supported yet",
     ),
-    Property("topic.heartbeat.name", kinds.TEXT, "", "Complete name of the heartbeat topic.", "heartbeat.topic_name"),
+    Property(
+        "topic.heartbeat.name",
+        kinds.TEXT,
+        "",
+        "Complete name of the heartbeat topic.",
+        "heartbeat.topic_name",
+        status=Status.IGNORED,
+        reason="heartbeat events are not supported yet",
+    ),
     Property(
         "heartbeat.action.query",
         kinds.TEXT,
@@ -235,8 +249,16 @@ SIGNS = (
         "",
         "Where notifications go: `sink`, `log`.",
         "notifications.channels",
+        status=Status.REFUSED,
+        reason="notifications are not supported yet",
     ),
     Property(
-        "notification.sink.topic.name", kinds.TEXT, "", "Topic of the `sink` channel.", "notifications.sink_topic"
+        "notification.sink.topic.name",
+        kinds.TEXT,
+        "",
+        "Topic of the `sink` channel.",
+        "notifications.sink_topic",
+        status=Status.IGNORED,
+        reason="notifications are not supported yet",
     ),
 )

@@ -35,6 +35,8 @@ SNAPSHOT = (
         "Whether structures are read under table locks.",
         "snapshot.locking",
         note="`custom` is not supported.",
+        status=Status.IGNORED,
+        reason="structures are read without table locks, whatever the mode",
     ),
     Property(
         "snapshot.lock.timeout.ms",
@@ -42,6 +44,8 @@ SNAPSHOT = (
         "10000",
         "Time to wait for a table lock; 0 fails at once, -1 waits for ever.",
         "snapshot.lock_timeout_ms",
+        status=Status.IGNORED,
+        reason="no table locks are taken",
     ),
     Property(
         "snapshot.include.collection.list",
@@ -58,7 +62,15 @@ SNAPSHOT = (
         "snapshot.fetch_size",
         note="Debezium takes 2000; batches here are columnar.",
     ),
-    Property("snapshot.delay.ms", kinds.milliseconds(), "0", "Wait before the snapshot.", "snapshot.delay_s"),
+    Property(
+        "snapshot.delay.ms",
+        kinds.milliseconds(),
+        "0",
+        "Wait before the snapshot.",
+        "snapshot.delay_s",
+        status=Status.REFUSED,
+        reason="let Dagster's schedule decide when a snapshot starts",
+    ),
     Property(
         "snapshot.max.threads",
         kinds.integer(0, 1024),
@@ -80,6 +92,8 @@ SNAPSHOT = (
         "disabled",
         "Read small or large tables first.",
         "snapshot.order_by_row_count",
+        status=Status.REFUSED,
+        reason="tables are read in the order of the include list, then by name",
     ),
     Property(
         "snapshot.select.statement.overrides",
@@ -135,7 +149,15 @@ STREAMING = (
         "streaming.fetch_size",
         note="Debezium takes 10000; batches here are columnar.",
     ),
-    Property("streaming.delay.ms", kinds.milliseconds(), "0", "Wait between snapshot and stream.", "streaming.delay_s"),
+    Property(
+        "streaming.delay.ms",
+        kinds.milliseconds(),
+        "0",
+        "Wait between snapshot and stream.",
+        "streaming.delay_s",
+        status=Status.REFUSED,
+        reason="let Dagster's schedule decide when streaming starts",
+    ),
     Property(
         "event.processing.failure.handling.mode",
         kinds.choice("fail"),
@@ -167,6 +189,8 @@ STREAMING = (
         "true",
         "Compare the position with the retention before streaming.",
         "streaming.check_position",
+        status=Status.IGNORED,
+        reason="positions are always compared with the retention",
     ),
     Property(
         "slices.per.window",

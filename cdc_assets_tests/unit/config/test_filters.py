@@ -39,6 +39,14 @@ def test_no_table_is_an_error_that_names_what_there_is() -> None:
         TableFilter(FilterSettings(table_include=(r"dbo.nope",))).require(ALL)
 
 
+def test_guardrail(caplog: pytest.LogCaptureFixture) -> None:
+    assert len(TableFilter(FilterSettings(most_tables=3, limit_action="fail")).require(ALL)) == 3
+    with pytest.raises(ConfigurationError, match=r"guardrail\.collections\.max 2 .* 3 tables"):
+        TableFilter(FilterSettings(most_tables=2, limit_action="fail")).require(ALL)
+    assert len(TableFilter(FilterSettings(most_tables=2)).require(ALL)) == 3
+    assert "guardrail.collections.max" in caplog.text
+
+
 def test_exclusive_lists_and_broken_expressions() -> None:
     with pytest.raises(ConfigurationError, match=r"table\.exclude\.list"):
         TableFilter(FilterSettings(table_include=("a",), table_exclude=("b",)))
