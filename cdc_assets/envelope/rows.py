@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
-from cdc_assets.errors import InvalidValueError
+from cdc_assets.errors import InvalidValueError, InvariantError
 from cdc_assets.typemap.kernels import Numbers, as_type, numbers_of_offsets
 from cdc_assets.typemap.mapping import NEVER_IN_BEFORE_IMAGE
 from cdc_assets.typemap.moments import OutOfRangeError
@@ -61,14 +61,14 @@ def event_values(plan: EventPlan, arrived: Sequence[pa.Array]) -> list[pa.Array]
 
     Raises:
         InvalidValueError: a value does not fit its event type and `event.converting.failure.handling.mode` is `fail`.
+        InvariantError: a column arrived in a form that its type does not have.
     """
     return [_converted(plan, column, array) for column, array in zip(plan.columns, arrived, strict=True)]
 
 
 def _converted(plan: EventPlan, column: EventColumn, array: pa.Array) -> pa.Array:
-    canonical = column.mapped.wire.read(array)
     try:
-        return column.mapped.convert(canonical)
+        return column.mapped.convert(column.mapped.wire.read(array))
     except OutOfRangeError as error:
         if plan.settings.conversion_failure == "fail":
             raise InvalidValueError(
@@ -80,6 +80,12 @@ def _converted(plan: EventPlan, column: EventColumn, array: pa.Array) -> pa.Arra
         if plan.settings.conversion_failure == "warn":
             log.warning("%s.%s: %s; null was written.", plan.table, column.name, error)
         return error.converted
+    except (ValueError, pa.ArrowException) as error:
+        raise InvariantError(
+            f"Values of {plan.table}.{column.name} arrived as {array.type}, which cannot be read as "
+            f"{column.mapped.column.type_name} ({error}). Next: compare the column with the structure that the "
+            f"capture instance was made for; if they differ, make a second capture instance."
+        ) from error
 
 
 def images(

@@ -271,6 +271,15 @@ def test_times_out_of_range_by_failure_mode(caplog: pytest.LogCaptureFixture) ->
         changed(plan, change_batch(plan, rows))
 
 
+@pytest.mark.parametrize("arrived", [pa.array([b"\x07" * 8]), pa.array(["2026-11-21"])], ids=["width", "type"])
+def test_a_column_that_arrives_in_another_form_is_named(arrived: pa.Array) -> None:
+    plan = plan_of("t", FAR)
+    batch = change_batch(plan, [(change(*FIRST, 2), [1, "1970-01-01T00:00:00.1"])])
+    batch = pa.RecordBatch.from_arrays([*batch.columns[:-1], arrived], names=batch.schema.names)
+    with pytest.raises(InvariantError, match=r"TestDB\.dbo\.t\.at arrived as (binary|string)"):
+        changed(plan, batch)
+
+
 def test_select_list_quotes_and_casts() -> None:
     plan = plan_of("t", [column("id", "int", nullable=False), column("a]t", "datetime2", scale=7)])
     text = change_select_list(plan, "ct", "[ltm].[tran_end_time]")
