@@ -35,6 +35,27 @@ NOT NULL OFFSET ON OPTION OR OUTER OUTPUT OVER PARTITION PERCENT PIVOT RANGE RIG
 SET SOME SYSTEM_USER TABLESAMPLE THEN TOP UNION UNPIVOT UPDATE USING VALUES WHEN WHERE WITH XML APPLY
 """.split()  # noqa: SIM905 - a word list reads better as text
 )
+_RESERVED: Final = (
+    "ALTER",
+    "BY",
+    "COMMIT",
+    "CREATE",
+    "DECLARE",
+    "DROP",
+    "EXEC",
+    "EXECUTE",
+    "GRANT",
+    "GROUP",
+    "IF",
+    "ORDER",
+    "PRINT",
+    "RETURN",
+    "ROLLBACK",
+    "TRUNCATE",
+    "USE",
+    "WHILE",
+)
+"""Words of other statements: never names without brackets."""
 _PHRASES: Final = ("GROUP BY", "GROUPING SETS", "ORDER BY", "PARTITION BY")
 _OPERATORS: Final = (">=", "<=", "<>", "!=")
 
@@ -113,9 +134,10 @@ class _Parser(TSQLParser):
         self._advance(2)
         predicate = self.SUBQUERY_PREDICATES.get(token.token_type) if plain and not after_dot else None
         if predicate:
-            query = self._parse_select()
+            wrapped = self._curr is not None and self._curr.token_type == TokenType.L_PAREN
+            query = self._parse_paren() if wrapped else self._parse_select()
             self._match_r_paren()
-            return predicate(this=query)
+            return predicate(this=self._required(query))
         special = _SPECIAL.get(upper) if plain and not after_dot else None
         result = special(self) if special else exp.Anonymous(this=name, expressions=self._parse_function_args())
         self._match_r_paren()
@@ -133,6 +155,29 @@ class _Parser(TSQLParser):
         if self._match(TokenType.DEFAULT):
             return exp.Var(this="DEFAULT")
         return self._required(self._parse_disjunction())
+
+    def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
+        first = parse_method()
+        if first is None:
+            return []
+        items = [first]
+        while self._match(sep):
+            items.append(self._required(parse_method()))
+        return items
+
+    def _parse_options(self) -> Any:
+        """OPTION (…) advises the optimizer of another engine: read over it."""
+        if not self._match(TokenType.OPTION):
+            return None
+        if not self._match(TokenType.L_PAREN):
+            self.raise_error("Expected (")
+        depth = 1
+        while depth and self._curr:
+            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(self._curr.token_type, 0)
+            self._advance()
+        if depth:
+            self.raise_error("Expected )", self._prev)
+        return []
 
     def _parse_for(self) -> Any:
         if self._match_text_seq("FOR", "XML") or self._match_text_seq("FOR", "JSON"):
@@ -223,6 +268,8 @@ class Dialect(TSQL):
         QUOTES: ClassVar = ["'"]
         KEYWORDS: ClassVar = {
             **{word: TSQL.Tokenizer.KEYWORDS[word] for word in (*_WORDS, *_PHRASES, *_OPERATORS)},
+            **dict.fromkeys(_RESERVED, TokenType.BLOCK_END),
+            "USER": TokenType.SESSION_USER,
             "!<": TokenType.GTE,
             "!>": TokenType.LTE,
         }
@@ -236,13 +283,17 @@ _DIALECT: Final = Dialect()
 _ESCAPES: Final = re.compile(
     r"""(?P<skip>'(?:[^']|'')*'|\[(?:[^\]]|\]\])*\]|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/)"""
     r"""|\{\s*(?P<kind>ts|d|t|guid)\s*(?P<text>'(?:[^']|'')*')\s*\}"""
-    r"""|\{\s*fn\b(?P<open>)"""
+    r"""|\{\s*fn\s+(?P<fn>\w+)"""
     r"""|(?P<close>\})"""
     r"""|(?P<empty>\b0x(?![0-9a-f]))"""
     r"""|(?<![\w$@#\]"])\$(?P<money>\d+(?:\.\d*)?|\.\d+)""",
     re.IGNORECASE | re.DOTALL,
 )
 _EMPTY_BINARY: Final = re.compile(r"\b0x(?![0-9a-f])", re.IGNORECASE)
+_ODBC_FUNCTIONS: Final = {
+    "UCASE": "UPPER", "LCASE": "LOWER", "LENGTH": "LEN", "IFNULL": "ISNULL", "NOW": "GETDATE", "REPEAT": "REPLICATE",
+    "DATABASE": "DB_NAME", "DAYOFMONTH": "DAY", "TRUNCATE": "ROUND",
+}  # fmt: skip
 _LITERAL_TYPES: Final = {"ts": "datetime", "d": "datetime", "t": "datetime", "guid": "uniqueidentifier"}
 
 
@@ -256,6 +307,8 @@ def _plain(text: str) -> str:
             return found["skip"]
         if found["kind"] is not None:
             return f"CAST({found['text']} AS {_LITERAL_TYPES[found['kind'].lower()]})"
+        if found["fn"] is not None:
+            return _ODBC_FUNCTIONS.get(found["fn"].upper(), found["fn"])
         if found["empty"] is not None:
             return "CAST('' AS varbinary(1))"
         if found["money"] is not None:

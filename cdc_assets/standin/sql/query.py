@@ -187,10 +187,11 @@ class Queries(Limits):
         for unknown in ("rollup", "cube", "grouping_sets", "all", "totals"):
             if group.args.get(unknown):
                 raise unsupported(f"GROUP BY {unknown.upper().replace('_', ' ')}")
-        typed = self.scalars(group.expressions, scope)
-        scope.groups = list(zip(group.expressions, typed, strict=True))
+        trees = [tree for tree in group.expressions if not isinstance(tree, exp.Tuple) or tree.expressions]
+        typed = self.scalars(trees, scope)
+        scope.groups = list(zip(trees, typed, strict=True))
         variable = [self.ordering(one) for one in typed if not isinstance(one, Constant)]
-        return f" GROUP BY {', '.join(variable)}" if variable else " GROUP BY NULL"
+        return f" GROUP BY {', '.join(variable)}" if variable else ""
 
     def _having(self, node: Any, scope: Scope) -> str:
         having = node.args.get("having")

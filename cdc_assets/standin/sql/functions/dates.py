@@ -433,7 +433,6 @@ def _define_now(name: str, sql_type: SqlType, utc: bool) -> None:
 
 _define_now("GETDATE", DATETIME, False)
 _define_now("CURRENT_TIMESTAMP", DATETIME, False)
-_define_now("NOW", DATETIME, False)
 _define_now("GETUTCDATE", DATETIME, True)
 _define_now("SYSDATETIME", _DATETIME2, False)
 _define_now("SYSUTCDATETIME", _DATETIME2, True)

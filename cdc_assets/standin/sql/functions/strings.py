@@ -332,7 +332,7 @@ def _is_numeric(call: Call, value: Value) -> int:
 
 _define("LEN", _length_type, 1, _len)
 define("DATALENGTH", _length_type, 1, 1, _datalength)
-for _name, _method in (("UPPER", str.upper), ("UCASE", str.upper), ("LOWER", str.lower), ("LCASE", str.lower)):
+for _name, _method in (("UPPER", str.upper), ("LOWER", str.lower)):
     _define(_name, _same, 1, _by_character(_method))
 _define("REVERSE", _same, 1, lambda text: text[::-1])
 _define("LTRIM", _same, 1, _trim("left"), 2)
@@ -356,7 +356,6 @@ define(
     arguments=(None, INT, INT, None),
 )
 define("REPLICATE", _widest, 2, 2, _replicate, arguments=(None, INT))
-define("REPEAT", _widest, 2, 2, _replicate, arguments=(None, INT))
 define("SPACE", SqlType("varchar", 8000), 1, 1, lambda _, n: None if n < 0 else " " * min(n, 8000), arguments=(INT,))
 define("QUOTENAME", SqlType("nvarchar", 258), 1, 2, _quotename, arguments=(_TEXT, _TEXT))
 define("CHAR", SqlType("char", 1), 1, 1, _char, arguments=(INT,))
