@@ -240,8 +240,8 @@ def _column_text(table: Table, column: Column) -> str:
 
 @contextmanager
 def _without_triggers(connection: sqlite3.Connection, table: Table) -> Iterator[None]:
-    """The triggers of a table away for a while."""
-    query = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ?"
+    """The triggers of a table away for a while, but for those that guard encoded blocks."""
+    query = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? AND name NOT GLOB 'blocks_*'"
     triggers = connection.execute(query, (table.sqlite,)).fetchall()
     for name, _ in triggers:
         connection.execute(f"DROP TRIGGER {name}")
@@ -260,6 +260,10 @@ class _Backlog:
         self._place = 0
         self._captured = [column for column in change_table.columns if not column.name.startswith("__$")]
         self._changed = self._column_to_change()
+        mapping = owner.table("cdc", "lsn_time_mapping")
+        if mapping is None:
+            raise invalid_object("cdc.lsn_time_mapping")
+        self._mapping = mapping.sqlite
         self._number = connection.execute("SELECT coalesce(max(tran), 0) FROM capture_log").fetchone()[0]
 
     def _column_to_change(self) -> Column:
@@ -302,7 +306,7 @@ class _Backlog:
         )
         begin = lsn.pack(vlf, block, lsn.FIRST_SLOT - 1)
         tran = self._number.to_bytes(6, "big")
-        scan.map_time(self._connection, self._owner.database_id, (commit, now, now, tran, begin))
+        scan.map_time(self._connection, self._mapping, (commit, now, now, tran, begin))
         return commit
 
     def _images(self) -> str:

@@ -7,7 +7,7 @@ inherits from them.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -140,6 +140,18 @@ class Server(Protocol):
 
     def before_statement(self, session: Session, text: str) -> "Fault | None":
         """Fault injection: what shall happen to the request whose text this is."""
+
+
+class RowBlocks(Protocol):
+    """Encoded rows of large tables (`wire.blocks`); the engine asks it before it runs a SELECT."""
+
+    def send(
+        self, connection: sqlite3.Connection, query: "Query", values: Mapping[str, Value], sink: ResultSink
+    ) -> int | None:
+        """Send the query's columns and rows and return how many; None if that cannot be done, nothing is sent then.
+
+        Not for a session with uncommitted changes, nor under SET ROWCOUNT.
+        """
 
 
 @dataclass(frozen=True, slots=True)

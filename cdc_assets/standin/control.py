@@ -22,6 +22,7 @@ from cdc_assets.standin.client import Connection
 from cdc_assets.standin.contract import AgentControl, Login
 from cdc_assets.standin.engine.server import Engine, SystemClock
 from cdc_assets.standin.faults import Faults
+from cdc_assets.standin.wire.blocks import RowBlocks
 from cdc_assets.standin.wire.prelogin import Encryption
 from cdc_assets.standin.wire.server import TdsServer
 
@@ -66,6 +67,7 @@ class StandIn:
         """Start listening and create the databases."""
         self.engine = Engine(self._directory, self.user, self.password)
         self.engine.faults = self.faults.take
+        self.engine.blocks = RowBlocks(self.engine.storage)
         self.bulk = Bulk(self.engine)
         self._tds = TdsServer(self.engine, "127.0.0.1", self._port, self._encryption, *self._tls())
         self._tds.start()

@@ -168,6 +168,8 @@ def execute(session: "EngineSession", frame: Frame, plan: SelectPlan) -> Iterato
 def send(session: "EngineSession", frame: Frame, plan: SelectPlan, sink: ResultSink) -> None:
     """Run a SELECT and send its result."""
     plan.reads.prepare(session)
+    if _sent_from_blocks(session, frame, plan, sink):
+        return
     cursor = session.connection.cursor()
     try:
         cursor.execute(plan.query.sql, frame.values(plan.query.variables))
@@ -180,3 +182,19 @@ def send(session: "EngineSession", frame: Frame, plan: SelectPlan, sink: ResultS
         cursor.close()
     session.rowcount = count
     sink.done(None if session.options.nocount else count)
+
+
+def _sent_from_blocks(session: "EngineSession", frame: Frame, plan: SelectPlan, sink: ResultSink) -> bool:
+    """Send a scan of a large table from the wire's encoded blocks, where that can be done."""
+    blocks = session.engine.blocks
+    if blocks is None or session.options.rowcount or session.transaction.writing:
+        return False
+    try:
+        count = blocks.send(session.connection, plan.query, frame.values(plan.query.variables), sink)
+    except sqlite3.Error as error:
+        raise sqlite_errors.translate(session, error, "SELECT") from error
+    if count is None:
+        return False
+    session.rowcount = count
+    sink.done(None if session.options.nocount else count)
+    return True

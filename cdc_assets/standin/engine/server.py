@@ -10,7 +10,7 @@ from typing import Final
 
 from cdc_assets.standin.capture.agent import Agent
 from cdc_assets.standin.catalog import Database, fold
-from cdc_assets.standin.contract import Fault, Login, Session
+from cdc_assets.standin.contract import Fault, Login, RowBlocks, Session
 from cdc_assets.standin.engine.databases import SYSTEM, add_database
 from cdc_assets.standin.engine.plans import Plan
 from cdc_assets.standin.engine.session import EngineSession
@@ -68,6 +68,7 @@ class Engine:
         self.storage = Storage(directory)
         self.plans: dict[object, Plan] = {}
         self.faults: Faults | None = None
+        self.blocks: RowBlocks | None = None
         self._ids = itertools.count(_FIRST_SESSION)
         self._sessions: dict[int, EngineSession] = {}
         self._mutex = threading.Lock()

@@ -1,0 +1,324 @@
+"""Encoded rows of large tables, kept in blocks, so that a reader measures itself and not this server.
+
+The rows of a table that a scan selects are encoded once, in blocks of `BLOCK` SQLite rowids, and
+sent as bytes afterwards. Nothing is assumed about the query's condition or order; the data are asked:
+
+- *Contiguous*: the condition selects `n` rows between the lowest rowid `a` and the highest `b`. If the table holds
+  exactly `n` rows from `a` to `b`, the result is that range. Else the ordinary way is taken.
+- *In order*: when a block is built for an ORDER BY, SQLite proves that its rows, and the row before it, ascend by the
+  wanted columns in rowid order. One counter-example ends block service for that scan.
+- *Joins*: a LEFT JOIN on a unique key keeps rows; a block is used only if each of its rows found its partner, so that a
+  later insertion into the joined table cannot change it.
+
+*Fresh*: a trigger raises a version number, stored beside the rows, with every UPDATE and DELETE of a table that blocks
+were built from. Readers look at versions in the same SQLite snapshot as the rows, so they see exactly the blocks of
+their snapshot. Insertions need no trigger: SQLite gives a new row the highest rowid plus one, hence never one inside a
+full block, and only full blocks are kept; reuse of a deleted highest rowid is behind a DELETE. A rebuilt table has lost
+its trigger and is treated as unknown. Versions never repeat in a process, and blocks do not outlive it. A session
+with uncommitted changes gets no blocks: its versions may be taken back.
+"""
+
+import itertools
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cdc_assets.standin.contract import Query, ResultSink
+from cdc_assets.standin.engine.locks import WRITER, Mode
+from cdc_assets.standin.engine.storage import Storage
+from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.sqltypes import Value
+from cdc_assets.standin.wire.response import Response
+from cdc_assets.standin.wire.rowenc import Encoder, encoder_of
+from cdc_assets.standin.wire.scans import Scan, names, recognise
+
+BLOCK: Final = 4096
+"""Rowids of a block."""
+WORTHWHILE: Final = 2 * BLOCK
+"""Rows below which the ordinary way is as good."""
+LIMIT_BYTES: Final = 768 * 1024 * 1024
+_PATIENCE: Final = 3
+"""Fruitless looks at a statement before the next ones are skipped."""
+
+Versions = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Rowids of a result, both ends included."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    versions: Versions
+    count: int
+    rows: bytes
+
+
+class Unordered(Exception):  # noqa: N818 - a finding, not an error
+    """The rows of a block are not in the wanted order, or one of them has no partner in a join."""
+
+
+class RowBlocks:
+    """The blocks of one engine; implements `contract.RowBlocks`."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._lock = threading.Lock()
+        self._blocks: OrderedDict[tuple[object, int], _Block] = OrderedDict()
+        self._bytes = 0
+        self._epochs = itertools.count(1)
+        self._fruitless: dict[str, int] = {}
+        self._hopeless: set[tuple[object, Versions]] = set()
+        self.served = 0
+        """Rows sent from blocks so far."""
+
+    def send(
+        self, connection: sqlite3.Connection, query: Query, values: Mapping[str, Value], sink: ResultSink
+    ) -> int | None:
+        """Send a query's whole result from blocks; None if that cannot be done, nothing is sent then."""
+        if not isinstance(sink, Response) or sink.fault is not None or self._skip(query.sql):
+            return None
+        scan = recognise(query)
+        if scan is None or not self._large(connection, scan) or not self._watched(connection, scan):
+            self._fruitless[query.sql] = self._fruitless.get(query.sql, 0) + 1
+            return None
+        with _Snapshot(connection):
+            job = self._job(connection, scan, query, values)
+            if job is None:
+                self._fruitless[query.sql] = self._fruitless.get(query.sql, 0) + 1
+                return None
+            self._fruitless.pop(query.sql, None)
+            sink.columns(query.columns)
+            count = sink.blocks(job.blocks())
+            self.served += count
+            return count
+
+    # ---- is it worth the trouble -----------------------------------------------------------------------------
+
+    def _skip(self, sql: str) -> bool:
+        """Statements that never profit are looked at ever more rarely."""
+        misses = self._fruitless.get(sql, 0)
+        if misses < _PATIENCE:
+            return False
+        self._fruitless[sql] = misses + 1
+        if len(self._fruitless) > 10_000:
+            self._fruitless.clear()
+        return misses & (misses - 1) != 0
+
+    @staticmethod
+    def _large(connection: sqlite3.Connection, scan: Scan) -> bool:
+        highest = connection.execute(f"SELECT max(rowid) FROM {scan.table}").fetchone()[0]
+        return highest is not None and highest >= WORTHWHILE
+
+    def _job(
+        self, connection: sqlite3.Connection, scan: Scan, query: Query, values: Mapping[str, Value]
+    ) -> "_Job | None":
+        versions = self._versions(connection, scan)
+        key = (scan.selected, scan.source, scan.order, tuple(query.columns))
+        if versions is None or (key, versions) in self._hopeless:
+            return None
+        found = _contiguous(connection, scan, values)
+        if found is None:
+            return None
+        job = _Job(self, connection, scan, encoder_of(query.columns), key, versions, found)
+        try:
+            job.prepare()
+        except Unordered:
+            self._hopeless.add((key, versions))
+            return None
+        return job
+
+    # ---- versions --------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _versions(connection: sqlite3.Connection, scan: Scan) -> Versions | None:
+        """Versions of the scan's tables in the present snapshot; None if one is not watched."""
+        try:
+            rows = connection.execute(
+                f"SELECT id, version FROM row_blocks WHERE id IN ({names(scan.tables)}) AND (SELECT count(*) FROM "
+                "sqlite_master WHERE type = 'trigger' AND name IN ('blocks_update_' || id, 'blocks_delete_' || id)) = 2"
+            )
+            found = dict(rows.fetchall())
+        except sqlite3.OperationalError:
+            return None
+        return tuple(found[table] for table in scan.tables) if len(found) == len(set(scan.tables)) else None
+
+    def _watched(self, connection: sqlite3.Connection, scan: Scan) -> bool:
+        """Whether changes of the tables are watched; begins to watch them if no writer is in the way."""
+        if self._versions(connection, scan) is not None:
+            return True
+        if connection.in_transaction:
+            return False
+        owner = object()
+        try:
+            self._storage.locks.acquire(owner, WRITER, Mode.X, timeout_s=0)
+        except SqlError:
+            return False
+        writer = self._storage.connect()
+        try:
+            self._watch(writer, scan)
+        finally:
+            writer.close()
+            self._storage.locks.release_all(owner)
+        return True
+
+    def _watch(self, writer: sqlite3.Connection, scan: Scan) -> None:
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("CREATE TABLE IF NOT EXISTS row_blocks(id INTEGER PRIMARY KEY, version INTEGER NOT NULL)")
+        for table in scan.tables:
+            writer.execute("INSERT OR REPLACE INTO row_blocks VALUES (?, ?)", (table, next(self._epochs) << 40))
+            for event in ("UPDATE", "DELETE"):
+                name = f"blocks_{event.lower()}_{table}"
+                writer.execute(f"DROP TRIGGER IF EXISTS {name}")
+                writer.execute(
+                    f"CREATE TRIGGER {name} AFTER {event} ON t{table} "
+                    f"BEGIN UPDATE row_blocks SET version = version + 1 WHERE id = {table}; END"
+                )
+        writer.execute("COMMIT")
+
+    # ---- the store -------------------------------------------------------------------------------------------
+
+    def get(self, key: object, number: int, versions: Versions) -> _Block | None:
+        """A kept block, if it is of these versions."""
+        with self._lock:
+            block = self._blocks.get((key, number))
+            if block is None or block.versions != versions:
+                return None
+            self._blocks.move_to_end((key, number))
+            return block
+
+    def put(self, key: object, number: int, block: _Block) -> None:
+        """Keep a block; the least recently used ones make room."""
+        with self._lock:
+            old = self._blocks.pop((key, number), None)
+            self._bytes += len(block.rows) - (len(old.rows) if old else 0)
+            self._blocks[key, number] = block
+            while self._bytes > LIMIT_BYTES and len(self._blocks) > 1:
+                _, dropped = self._blocks.popitem(last=False)
+                self._bytes -= len(dropped.rows)
+
+
+class _Snapshot:
+    """One SQLite snapshot for several statements."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._own = not connection.in_transaction
+
+    def __enter__(self) -> None:
+        if self._own:
+            self._connection.execute("BEGIN")
+
+    def __exit__(self, *exception: object) -> None:
+        if self._own and self._connection.in_transaction:
+            self._connection.execute("COMMIT")
+
+
+def _contiguous(connection: sqlite3.Connection, scan: Scan, values: Mapping[str, Value]) -> _Range | None:
+    """The rowids of the result, if it is worthwhile and has no holes."""
+    if not scan.condition:
+        row = connection.execute(f"SELECT min(rowid) FROM {scan.table}").fetchone()
+        last = connection.execute(f"SELECT max(rowid) FROM {scan.table}").fetchone()[0]
+        return _Range(row[0], last) if row[0] is not None else None
+    first, last, count = connection.execute(
+        f"SELECT min(s1.rowid), max(s1.rowid), count(*) FROM {scan.driving} WHERE {scan.condition}", values
+    ).fetchone()
+    if count < WORTHWHILE:
+        return None
+    between = f"SELECT count(*) FROM {scan.table} WHERE rowid BETWEEN ? AND ?"
+    present = connection.execute(between, (first, last)).fetchone()[0]
+    return _Range(first, last) if present == count else None
+
+
+class _Job:
+    """One result from blocks."""
+
+    def __init__(
+        self,
+        store: RowBlocks,
+        connection: sqlite3.Connection,
+        scan: Scan,
+        encoder: Encoder,
+        key: object,
+        versions: Versions,
+        wanted: _Range,
+    ) -> None:
+        self._store, self._connection, self._scan, self._encoder = store, connection, scan, encoder
+        self._key, self._versions, self._wanted = key, versions, wanted
+
+    def _pieces(self) -> Iterator[tuple[int, _Range, bool]]:
+        """(block number, its part of the range, whether it is the whole block)."""
+        first, last = self._wanted.first, self._wanted.last
+        for number in range(first // BLOCK, last // BLOCK + 1):
+            start, end = number * BLOCK, number * BLOCK + BLOCK - 1
+            yield number, _Range(max(start, first), min(end, last)), first <= start and end <= last
+
+    def prepare(self) -> None:
+        """Prove what is not known yet about order and partners, before anything is sent.
+
+        Raises:
+            Unordered: block service is impossible.
+        """
+        for number, part, whole in self._pieces():
+            if not whole or self._store.get(self._key, number, self._versions) is None:
+                self._prove(part)
+
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Encoded rows, piece by piece."""
+        for number, part, whole in self._pieces():
+            block = self._store.get(self._key, number, self._versions) if whole else None
+            if block is None:
+                count, rows = self._encode(part)
+                block = _Block(self._versions, count, rows)
+                if whole:
+                    self._store.put(self._key, number, block)
+            if block.count:
+                yield block.count, block.rows
+
+    def _encode(self, part: _Range) -> tuple[int, bytes]:
+        text = f"SELECT {self._scan.selected} FROM {self._scan.source} WHERE s1.rowid BETWEEN ? AND ? ORDER BY s1.rowid"
+        cursor = self._connection.execute(text, (part.first, part.last))
+        try:
+            return self._encoder(cursor)
+        finally:
+            cursor.close()
+
+    def _prove(self, part: _Range) -> None:
+        if len(self._scan.tables) > 1:
+            text = f"SELECT 1 FROM {self._scan.source} WHERE s1.rowid BETWEEN ? AND ? AND s2.rowid IS NULL LIMIT 1"
+            self._none(text, (part.first, part.last))
+        if self._scan.order:
+            self._prove_order(part)
+
+    def _prove_order(self, part: _Range) -> None:
+        """No row of the part is below the one before it; the one before the part counts even if it is not wanted, since a
+        kept block also vouches for its link to the block before."""
+        before = f"SELECT max(rowid) FROM {self._scan.table} WHERE rowid < ?"
+        start = self._connection.execute(before, (part.first,)).fetchone()[0]
+        columns = [(f"o{place}", f"p{place}", text) for place, text in enumerate(self._scan.order)]
+        listed = ", ".join(f"{text} AS {o}, lag({text}) OVER w AS {p}" for o, p, text in columns)
+        inner = (
+            f"SELECT {listed} FROM {self._scan.driving} WHERE s1.rowid BETWEEN ? AND ? WINDOW w AS (ORDER BY s1.rowid)"
+        )
+        below = " OR ".join(
+            "(" + " AND ".join([*(f"{o} IS {p}" for o, p, _ in columns[:place]), _descends(*columns[place][:2])]) + ")"
+            for place in range(len(columns))
+        )
+        begin = part.first if start is None else start
+        self._none(f"SELECT 1 FROM ({inner}) WHERE {below} LIMIT 1", (begin, part.last))
+
+    def _none(self, text: str, bounds: tuple[int, int]) -> None:
+        if self._connection.execute(text, bounds).fetchone() is not None:
+            raise Unordered
+
+
+def _descends(here: str, before: str) -> str:
+    """NULL sorts first. The first row of a range has no predecessor and reads NULL there, which is below nothing."""
+    return f"({here} < {before} OR ({here} IS NULL AND {before} IS NOT NULL))"

@@ -1,0 +1,172 @@
+"""Encoded blocks give exactly what the ordinary way gives, whatever happens to the table in between."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pyodbc
+import pytest
+
+from cdc_assets.standin.control import StandIn
+from cdc_assets.standin.wire import blocks
+
+DATABASE = "BlocksDb"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StandIn]:
+    with StandIn(databases=(DATABASE,)) as started:
+        yield started
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK", 8)
+    monkeypatch.setattr(blocks, "WORTHWHILE", 8)
+    monkeypatch.setattr(blocks, "_PATIENCE", 10**9)
+
+
+@pytest.fixture
+def connection(server: StandIn) -> Iterator[Any]:
+    opened = pyodbc.connect(server.connection_string(DATABASE), autocommit=True)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def table(server: StandIn) -> Iterator[str]:
+    server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, s nvarchar(20), n int)", database=DATABASE)
+    yield "dbo.t"
+    server.execute("DROP TABLE dbo.t", database=DATABASE)
+
+
+def fill(server: StandIn, count: int, first: int = 1) -> None:
+    rows = ", ".join(f"({n}, N'row {n}', {n % 7})" for n in range(first, first + count))
+    server.execute(f"INSERT dbo.t VALUES {rows}", database=DATABASE)
+
+
+def same(server: StandIn, connection: Any, statement: str, *parameters: object) -> int:
+    """Reads both ways, compares, and returns how many rows came from blocks."""
+    engine_blocks = server.engine.blocks
+    assert isinstance(engine_blocks, blocks.RowBlocks)
+    before = engine_blocks.served
+    found = [tuple(row) for row in connection.execute(statement, *parameters).fetchall()]
+    expected = server.execute(statement, *parameters, database=DATABASE)
+    assert found == expected if "ORDER BY" in statement else sorted(found) == sorted(expected)
+    return engine_blocks.served - before
+
+
+pytestmark = pytest.mark.usefixtures("small_blocks")
+
+RANGE = "SELECT id, s, n FROM dbo.t WHERE id >= ? AND id < ? ORDER BY id"
+
+
+def test_scans_and_ranges_come_from_blocks(server: StandIn, connection: Any, table: str) -> None:
+    fill(server, 100)
+    for _ in range(2):
+        assert same(server, connection, "SELECT * FROM dbo.t") == 100
+        assert same(server, connection, "SELECT s, id + 1 AS next FROM dbo.t ORDER BY id") == 100
+        for low, high in ((1, 101), (5, 90), (17, 25), (16, 64)):
+            assert same(server, connection, RANGE, low, high) == high - low
+
+
+def test_what_has_holes_or_another_order_takes_the_ordinary_way(server: StandIn, connection: Any, table: str) -> None:
+    fill(server, 100)
+    for statement in (
+        "SELECT id FROM dbo.t WHERE n = 3",
+        "SELECT id FROM dbo.t ORDER BY n, id",
+        "SELECT id FROM dbo.t ORDER BY id DESC",
+        "SELECT id FROM dbo.t ORDER BY s",
+        "SELECT TOP (20) id FROM dbo.t ORDER BY id",
+        "SELECT DISTINCT n FROM dbo.t",
+        "SELECT n, COUNT(*) FROM dbo.t GROUP BY n",
+        "SELECT a.id FROM dbo.t AS a JOIN dbo.t AS b ON a.id = b.n",
+        "SELECT id, (SELECT MAX(n) FROM dbo.t) FROM dbo.t",
+        "SELECT id, ROW_NUMBER() OVER (ORDER BY n) FROM dbo.t WHERE id < 50",
+        "SELECT id FROM dbo.t WHERE id IN (SELECT n FROM dbo.t)",
+        "SELECT id FROM dbo.t WHERE s = N'x ORDER BY id' OR id > 0 UNION ALL SELECT 1",
+    ):
+        assert same(server, connection, statement) == 0
+
+
+def test_rows_inserted_out_of_order_are_still_sorted(server: StandIn, connection: Any, table: str) -> None:
+    fill(server, 40, first=100)
+    assert same(server, connection, RANGE, 0, 1000) == 40
+    fill(server, 40, first=1)
+    assert same(server, connection, RANGE, 0, 1000) == 0
+    assert same(server, connection, "SELECT * FROM dbo.t") == 80
+
+
+def test_a_value_that_does_not_depend_on_the_row_alone_is_not_kept(
+    server: StandIn, connection: Any, table: str
+) -> None:
+    fill(server, 40)
+    first = connection.execute("SELECT id, NEWID() FROM dbo.t").fetchall()
+    second = connection.execute("SELECT id, NEWID() FROM dbo.t").fetchall()
+    assert {row[1] for row in first}.isdisjoint(row[1] for row in second)
+
+
+def test_any_changes_in_between(server: StandIn, connection: Any, table: str) -> None:
+    chosen, next_id = random.Random(7), 1  # noqa: S311 - a fixed choice of steps
+    fill(server, 60)
+    next_id, served = 61, 0
+    for _ in range(60):
+        kind = chosen.choice(("insert", "insert", "update", "delete", "last", "rolled back", "rename"))
+        place = chosen.randrange(1, next_id)
+        if kind == "insert":
+            fill(server, 5, next_id)
+            next_id += 5
+        elif kind == "update":
+            server.execute("UPDATE dbo.t SET s = s + N'!' WHERE id = ?", place, database=DATABASE)
+        elif kind == "delete":
+            server.execute("DELETE dbo.t WHERE id = ?", place, database=DATABASE)
+        elif kind == "last":
+            server.execute("DELETE dbo.t WHERE id >= ?", next_id - 3, database=DATABASE)
+        elif kind == "rolled back":
+            connection.execute("BEGIN TRAN; UPDATE dbo.t SET n = n + 100")
+            same_in_transaction = connection.execute("SELECT MIN(n) FROM dbo.t").fetchval()
+            assert connection.execute("SELECT id, n FROM dbo.t").fetchall()[0][1] >= same_in_transaction >= 100
+            connection.execute("ROLLBACK")
+        else:
+            server.execute("ALTER TABLE dbo.t ALTER COLUMN s nvarchar(40)", database=DATABASE)
+        served += same(server, connection, "SELECT id, s, n FROM dbo.t")
+        served += same(server, connection, RANGE, place // 2, place + 30)
+    assert served > 1000
+
+
+def test_snapshot_isolation_keeps_its_rows(server: StandIn, connection: Any, table: str) -> None:
+    server.execute(f"ALTER DATABASE {DATABASE} SET ALLOW_SNAPSHOT_ISOLATION ON")
+    fill(server, 40)
+    same(server, connection, "SELECT * FROM dbo.t")
+    connection.execute("SET TRANSACTION ISOLATION LEVEL SNAPSHOT; BEGIN TRAN")
+    before = connection.execute("SELECT * FROM dbo.t").fetchall()
+    server.execute("UPDATE dbo.t SET s = N'later'", database=DATABASE)
+    reader = pyodbc.connect(server.connection_string(DATABASE), autocommit=True)
+    same(server, reader, "SELECT * FROM dbo.t")
+    reader.close()
+    assert connection.execute("SELECT * FROM dbo.t").fetchall() == before
+    connection.execute("COMMIT; SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+
+def test_a_change_table_with_its_commit_times(server: StandIn, connection: Any, table: str) -> None:
+    enable = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL"
+    server.execute(enable, database=DATABASE)
+    changes = (
+        "SELECT ct.[__$start_lsn], ct.[__$operation], ct.id, ct.s, CONVERT(varchar(30), m.tran_end_time, 121) "
+        "FROM cdc.dbo_t_CT AS ct LEFT JOIN cdc.lsn_time_mapping AS m ON m.start_lsn = ct.[__$start_lsn] "
+        "WHERE ct.[__$start_lsn] > ? AND ct.[__$start_lsn] <= ? "
+        "ORDER BY ct.[__$start_lsn], ct.[__$command_id], ct.[__$seqval], ct.[__$operation]"
+    )
+    fill(server, 30)
+    bounds: list[bytes] = [bytes(10)]
+    for step in range(6):
+        server.execute("UPDATE dbo.t SET s = ? WHERE id <= 20", f"step {step}", database=DATABASE)
+        bounds.append(server.execute("SELECT sys.fn_cdc_get_max_lsn()", database=DATABASE)[0][0])
+        assert same(server, connection, changes, bounds[0], bounds[-1]) == 30 + 40 * (step + 1)
+        assert same(server, connection, changes, bounds[-2], bounds[-1]) == (70 if step == 0 else 40)
+    server.agent.cleanup(DATABASE, "dbo_t", bounds[3])
+    assert same(server, connection, changes, bounds[0], bounds[-1]) > 0
+    server.execute(
+        "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N't', @capture_instance = N'all'",
+        database=DATABASE,
+    )
