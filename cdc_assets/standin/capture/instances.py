@@ -1,4 +1,4 @@
-"""Capture instances as the `cdc` tables describe them: reading, wiring, appending.
+"""Capture instances as the `cdc` tables describe them: reading and wiring.
 
 The rows of `cdc.change_tables` and `cdc.captured_columns` are the only description of an
 instance. `wire` derives its staging table, its move statement and the triggers of its
@@ -6,7 +6,7 @@ source table from them, so a definition change is: unwire, alter, wire again.
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -155,36 +155,3 @@ def change_table(catalog: Catalog, database: str, capture_instance: str) -> Tabl
     """`cdc.<capture_instance>_CT`, or None."""
     found = catalog.database(database)
     return found.table("cdc", f"{capture_instance}_CT") if found else None
-
-
-def append_changes(
-    connection: sqlite3.Connection,
-    catalog: Catalog,
-    database: str,
-    capture_instance: str,
-    rows: Iterable[Sequence[Value]],
-    transactions: Iterable[Sequence[Value]],
-) -> int:
-    """Append ready-made change rows, for bulk loading; run it under the write lock, inside a transaction.
-
-    Args:
-        connection: a connection of the engine's storage.
-        catalog: the committed catalogue.
-        database: name of the database.
-        capture_instance: name of the instance.
-        rows: `_CT` rows in table order: `__$start_lsn`, NULL, `__$seqval`, `__$operation`, `__$update_mask`, captured
-            columns, `__$command_id`; LSNs drawn from `Agent.position(database_id)`.
-        transactions: rows of `cdc.lsn_time_mapping` for their start LSNs, in LSN order.
-
-    Returns:
-        How many change rows were appended.
-
-    Raises:
-        SqlError: 208 when there is no such instance.
-    """
-    table = system_table(catalog, database, f"{capture_instance}_CT")
-    mapping = system_table(catalog, database, "lsn_time_mapping")
-    marks = ",".join("?" * len(table.columns))
-    count = connection.executemany(f"INSERT INTO {table.sqlite} VALUES ({marks})", rows).rowcount
-    connection.executemany(f"INSERT INTO {mapping.sqlite} VALUES (?,?,?,?,?)", transactions)
-    return count
