@@ -24,6 +24,10 @@ from resources.sqlserver_retry import repeated
 DEFAULT_ISOLATION: Final = "read_committed"
 """What a new session has; mssql-python sets it again when it hands a pooled one out."""
 
+ROWS_TAG: Final = "/* cdc-assets: rows */"
+"""Begins statements that read source tables (`streaming.statements.rows_query`). All others read change tables and stay
+READ COMMITTED: locks held longer would escalate to the whole change table and stop the capture job."""
+
 _STATES = (
     "08001",
     "08003",
@@ -55,7 +59,7 @@ class MssqlBulkSource:
     Args:
         settings: how to reach the server; the password travels with it and is in no repr.
         batch_rows: rows per Arrow batch.
-        isolation: isolation level of reads; `exclusive` reads like `repeatable_read`.
+        isolation: isolation level of statements that read source tables.
     """
 
     settings: ConnectionSettings
@@ -84,7 +88,7 @@ class MssqlBulkSource:
             try:
                 connection = opened.enter_context(_closing(self._connect()))
                 cursor = connection.cursor()
-                if self.isolation != DEFAULT_ISOLATION:
+                if self.isolation != DEFAULT_ISOLATION and statement.startswith(ROWS_TAG):
                     cursor.execute(isolation_level(self.isolation))
                 cursor.execute(statement, *parameters)
                 reader = cursor.arrow_reader(self.batch_rows)

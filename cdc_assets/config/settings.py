@@ -148,7 +148,7 @@ class SnapshotSettings:
     """
 
     mode: SnapshotMode = "initial"
-    isolation: IsolationMode = "repeatable_read"
+    isolation: IsolationMode = "read_committed"
     locking: Literal["exclusive", "none"] = "exclusive"
     lock_timeout_ms: int = 10_000
     fetch_size: int = 32_768

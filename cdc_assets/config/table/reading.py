@@ -6,27 +6,21 @@ from cdc_assets.config.property import Property, Status
 SNAPSHOT = (
     Property(
         "snapshot.mode",
-        kinds.choice(
-            "always",
-            "initial",
-            "initial_only",
-            "no_data",
-            "recovery",
-            "when_needed",
-            "when_needed_no_data",
-            aliases={"schema_only": "no_data", "schema_only_recovery": "recovery"},
-        ),
+        kinds.choice("always", "initial", "initial_only", "no_data", aliases={"schema_only": "no_data"}),
         "initial",
         "When tables are read as a whole. `schema_only` is the older name of `no_data`.",
         "snapshot.mode",
-        note="`configuration_based` and `custom` are not supported yet.",
+        note="`recovery`, `when_needed`, `when_needed_no_data`, `configuration_based` and `custom` are not supported yet; "
+        "`gap.policy=resnapshot` does table by table what `when_needed` does.",
     ),
     Property(
         "snapshot.isolation.mode",
-        kinds.choice("read_uncommitted", "read_committed", "repeatable_read", "exclusive", "snapshot"),
-        "repeatable_read",
-        "Isolation level of snapshot reads.",
+        kinds.choice("read_uncommitted", "read_committed", "repeatable_read", "snapshot"),
+        "read_committed",
+        "Isolation level at which slices of tables are read; change tables are always read committed.",
         "snapshot.isolation",
+        note="Debezium takes repeatable_read, whose locks stop writers; what changes while a slice is read is streamed again "
+        "anyhow. `exclusive` is not supported: parallel readers cannot share an exclusive lock.",
     ),
     Property(
         "snapshot.locking.mode",

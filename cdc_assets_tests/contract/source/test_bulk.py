@@ -5,7 +5,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from cdc_assets.config.settings import ConnectionSettings
+from cdc_assets.config.settings import ConnectionSettings, IsolationMode
 from cdc_assets.errors import ConnectionLostError, LoginError, QueryError, ServerBusyError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, connection
@@ -110,3 +110,22 @@ def test_leaving_early_frees_the_connection(server: StandIn, reader: MssqlBulkSo
         next(iter(reader.read("SELECT id FROM dbo.t")))
     assert server.connections <= 16
     assert next(iter(reader.read("SELECT 2 AS two"))).to_pydict() == {"two": [2]}
+
+
+def level(reader: MssqlBulkSource, statement: str) -> int:
+    [batch] = reader.read(statement)
+    return int(batch.column(0)[0].as_py())
+
+
+LEVEL = "SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = @@SPID"
+"""1 read uncommitted, 2 read committed, 3 repeatable read, 4 serializable, 5 snapshot."""
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("read_uncommitted", 1), ("read_committed", 2), ("repeatable_read", 3), ("snapshot", 5)]
+)
+def test_isolation_is_for_source_tables_only(server: StandIn, mode: IsolationMode, expected: int) -> None:
+    server.execute(f"ALTER DATABASE {DATABASE} SET ALLOW_SNAPSHOT_ISOLATION ON")
+    reader = MssqlBulkSource(connection(server, DATABASE), isolation=mode)
+    assert level(reader, f"/* cdc-assets: rows */ {LEVEL}") == expected
+    assert level(reader, f"/* cdc-assets: changes */ {LEVEL}") == 2
