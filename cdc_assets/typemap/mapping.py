@@ -14,8 +14,6 @@ from cdc_assets.typemap.temporal import TEMPORAL, Convert, temporal_form
 from cdc_assets.typemap.textforms import base64, hexadecimal
 from cdc_assets.typemap.wire import Wire, wire_of
 
-CHARACTERS = frozenset({"char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname"})
-"""Types that masks, hashes and truncation apply to."""
 BINARIES = frozenset({"binary", "varbinary", "image", "rowversion", "timestamp", "hierarchyid"})
 NEVER_IN_BEFORE_IMAGE = frozenset({"text", "ntext", "image"})
 """Types whose old value the log never holds."""
