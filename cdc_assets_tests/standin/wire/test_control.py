@@ -1,0 +1,190 @@
+"""The stand-in as an object and as a command: bulk loads, clock, client without driver, sample and workload."""
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyodbc
+import pytest
+from rich.console import Console
+
+from cdc_assets.standin import drivers, sample
+from cdc_assets.standin.control import StandIn
+from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.serve import Options, serve
+
+DATABASE = "ControlDb"
+
+EVERY_TYPE = """
+CREATE TABLE dbo.every (
+    id bigint IDENTITY(1, 1) NOT NULL PRIMARY KEY, a bit, b tinyint, c smallint, d int, e real, f float, g decimal(9, 2) NOT NULL,
+    h decimal(38, 4), i money, j smallmoney, k date, l time(3), m datetime, n smalldatetime, o datetime2(7), p datetimeoffset(3),
+    q uniqueidentifier, r char(5), s varchar(50), t varchar(max), u nchar(5), v nvarchar(50), w nvarchar(max), x xml,
+    y binary(4), z varbinary(max), aa text, ab ntext, ac image, ad rowversion, ae AS (d + 1)
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StandIn]:
+    with StandIn(databases=(DATABASE,)) as started:
+        yield started
+
+
+def run(server: StandIn, statement: str, *parameters: Any) -> list[Any]:
+    return server.execute(statement, *parameters, database=DATABASE)
+
+
+def test_a_loaded_table_holds_readable_values_of_every_type(server: StandIn) -> None:
+    run(server, EVERY_TYPE)
+    assert server.bulk.load_table(DATABASE, "every", 1000) == 1
+    connection = pyodbc.connect(server.connection_string(DATABASE), autocommit=True)
+    connection.add_output_converter(-155, bytes)
+    rows = connection.execute("SELECT * FROM dbo.every ORDER BY id").fetchall()
+    connection.close()
+    assert [row[0] for row in rows] == list(range(1, 1001))
+    for place in range(1, len(rows[0])):
+        assert any(row[place] is not None for row in rows), f"column {place} holds nothing"
+    run(server, "INSERT dbo.every (g) VALUES (1)")
+    assert run(server, "SELECT MAX(id) FROM dbo.every") == [(1001,)]
+    assert server.bulk.load_table(DATABASE, "every", 10) == 1002
+
+
+def test_loaded_changes_replay_to_the_final_state(server: StandIn) -> None:
+    run(server, "CREATE TABLE dbo.busy (id int NOT NULL PRIMARY KEY, name nvarchar(40), n int, big nvarchar(max))")
+    run(server, "EXEC sys.sp_cdc_enable_table @source_schema = 'dbo', @source_name = 'busy', @role_name = NULL")
+    server.bulk.load_table(DATABASE, "busy", 100)
+    assert run(server, "SELECT COUNT(*) FROM cdc.dbo_busy_CT") == [(0,)]
+    state = dict(run(server, "SELECT id, name FROM dbo.busy"))
+    last = server.bulk.load_changes(DATABASE, "dbo_busy", transactions=9, updates=30)
+    assert run(server, "SELECT sys.fn_cdc_get_max_lsn()") == [(last,)]
+    run(server, "UPDATE dbo.busy SET name = N'by hand' WHERE id = 5")
+    assert run(server, "SELECT COUNT(DISTINCT __$start_lsn), COUNT(*) FROM cdc.dbo_busy_CT") == [(10, 542)]
+    changes = run(
+        server,
+        "SELECT __$operation, id, name FROM cdc.fn_cdc_get_all_changes_dbo_busy("
+        "sys.fn_cdc_get_min_lsn('dbo_busy'), sys.fn_cdc_get_max_lsn(), N'all update old') "
+        "ORDER BY __$start_lsn, __$seqval, __$operation",
+    )
+    for operation, key, name in changes:
+        if operation == 3:
+            assert state[key] == name
+        else:
+            state[key] = name
+    assert state == dict(run(server, "SELECT id, name FROM dbo.busy"))
+
+
+def test_unknown_names_in_loads(server: StandIn) -> None:
+    with pytest.raises(SqlError, match=r"208.*nothing"):
+        server.bulk.load_table(DATABASE, "nothing", 1)
+    with pytest.raises(SqlError, match=r"208.*nothing_CT"):
+        server.bulk.load_changes(DATABASE, "nothing", 1, 1)
+
+
+def test_the_clock_is_set(server: StandIn) -> None:
+    server.clock.set(datetime.fromisoformat("2031-05-06 07:08:09"))
+    server.clock.offset_minutes = 120
+    try:
+        assert run(server, "SELECT CONVERT(varchar(40), SYSDATETIMEOFFSET(), 121)") == [
+            ("2031-05-06 09:08:09.0000000 +02:00",)
+        ]
+    finally:
+        server.clock.set(None)
+        server.clock.offset_minutes = 0
+
+
+def test_the_client_without_driver(server: StandIn) -> None:
+    run(
+        server,
+        "CREATE TABLE dbo.plain (id int NOT NULL PRIMARY KEY, d decimal(10, 2), s nvarchar(20), b varbinary(9), t datetime2)",
+    )
+    with server.connect(DATABASE, autocommit=False) as connection:
+        cursor = connection.cursor()
+        moment = datetime.fromisoformat("2026-01-02 03:04:05.678901")
+        cursor.execute("INSERT dbo.plain VALUES (?, ?, ?, ?, ?) -- why?", (1, Decimal("1.5"), "it's ?", b"\0", moment))
+        assert cursor.rowcount == 1
+        connection.rollback()
+        cursor.executemany(
+            "INSERT dbo.plain VALUES (?, ?, 'really?', ?, ?)", [(2, 1, None, moment), (3, None, b"x", None)]
+        )
+        connection.commit()
+        assert connection.execute("SELECT * FROM dbo.plain ORDER BY id").fetchall() == [
+            (2, Decimal("1.00"), "really?", None, moment),
+            (3, None, "really?", b"x", None),
+        ]
+        with pytest.raises(SqlError, match="8178"):
+            connection.execute("SELECT ?")
+        with pytest.raises(SqlError, match="8144"):
+            connection.execute("SELECT 1", 2)
+
+
+def test_data_outlive_the_server(tmp_path: Path) -> None:
+    with StandIn(databases=("Kept",), directory=tmp_path) as first:
+        first.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY); INSERT dbo.t VALUES (1)", database="Kept")
+    with StandIn(databases=("Kept",), directory=tmp_path) as second:
+        assert second.execute("SELECT id FROM dbo.t", database="Kept") == [(1,)]
+
+
+def test_a_start_that_fails_leaves_no_server() -> None:
+    before = threading.active_count()
+    with pytest.raises(ValueError, match="database name"):
+        StandIn(databases=("bad]name",)).start()
+    assert threading.active_count() == before
+
+
+def test_sample_and_workload() -> None:
+    stop, out = threading.Event(), io.StringIO()
+    options = Options(sample=True, workload_rate=200, password="Given1234")
+    thread = threading.Thread(target=serve, args=(options, stop, Console(file=out, width=120)))
+    thread.start()
+    port = _port_in(out)
+    try:
+        text = drivers.connection_string("odbc18", "127.0.0.1", port, "sa", "Given1234", sample.DATABASE, "no", None)
+        connection = pyodbc.connect(text, autocommit=True)
+        deadline = time.monotonic() + 20
+        while (
+            connection.execute("SELECT COUNT(*) FROM cdc.dbo_orders_CT").fetchval() < 410
+            and time.monotonic() < deadline
+        ):
+            time.sleep(0.05)
+        assert connection.execute("SELECT COUNT(*) FROM cdc.dbo_orders_CT").fetchval() >= 410
+        connection.close()
+    finally:
+        stop.set()
+        thread.join(20)
+    assert not thread.is_alive()
+
+
+def _port_in(out: io.StringIO) -> int:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        found = re.search(r"127\.0\.0\.1,(\d+)", out.getvalue())
+        if found:
+            return int(found[1])
+        time.sleep(0.05)
+    raise AssertionError("the server did not tell its port")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_stops_cleanly(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "cdc_assets.standin", "--port", "0", "--database", "Some"]
+    environment = {**os.environ, "COLUMNS": "160"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "127.0.0.1," in line:
+                break
+        process.send_signal(number)
+        rest = process.stdout.read()
+        assert process.wait(20) == 0
+    assert "stops" in rest
