@@ -24,7 +24,7 @@ def _float_literal(number: float) -> str:
     """SQLite does not round decimal literals correctly, so only whole numbers are written in digits."""
     if math.isfinite(number) and abs(number) < 2**53 and number == int(number):
         return f"{number:.1f}"
-    return f"tsql('float|{number.hex()}')"
+    return f"tsql_float('{number.hex()}')"
 
 
 def text_literal(text: str) -> str:

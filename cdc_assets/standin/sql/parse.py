@@ -16,7 +16,7 @@ Trees are cached and shared: nobody may change one.
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any, ClassVar, Final
 
 from sqlglot import exp
@@ -346,7 +346,21 @@ def _run(parse: Callable[[_Parser, list[Token], str], list[exp.Expression | None
         raise SqlError(191, "Some part of your SQL statement is nested too deeply.", 15) from error
 
 
-@lru_cache(maxsize=2000)
+_LONGEST_CACHED: Final = 20_000
+"""Longer texts carry data and hardly come again."""
+
+
+def _cached(parse: Callable[[str], exp.Expression]) -> Callable[[str], exp.Expression]:
+    remembered = lru_cache(maxsize=2000)(parse)
+
+    @wraps(parse)
+    def run(text: str) -> exp.Expression:
+        return remembered(text) if len(text) <= _LONGEST_CACHED else parse(text)
+
+    return run
+
+
+@_cached
 def parse_expression_tree(text: str) -> exp.Expression:
     """Parse a scalar expression or a condition.
 
@@ -356,7 +370,7 @@ def parse_expression_tree(text: str) -> exp.Expression:
     return _run(_Parser.parse_condition_text, text)
 
 
-@lru_cache(maxsize=2000)
+@_cached
 def parse_statement(text: str) -> exp.Expression:
     """Parse a query or a data-changing statement (INSERT, UPDATE, DELETE, MERGE) that sqlglot's grammar covers.
 

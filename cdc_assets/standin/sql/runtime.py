@@ -27,6 +27,8 @@ VOLATILE: Final = "tsql_now"
 
 _BUILDERS: Final[dict[str, Builder]] = {}
 _KERNELS: Final[dict[str, Kernel]] = {}
+_MOST_KERNELS: Final = 50_000
+"""Names of ever new temporary tables must not fill the memory."""
 
 
 def builder(kind: str) -> Callable[[Builder], Builder]:
@@ -44,6 +46,8 @@ def kernel(specification: str) -> Kernel:
     found = _KERNELS.get(specification)
     if found is None:
         kind, *arguments = specification.split("|")
+        if len(_KERNELS) >= _MOST_KERNELS:
+            _KERNELS.clear()
         found = _KERNELS[specification] = _BUILDERS[kind](arguments)
     return found
 
@@ -102,12 +106,7 @@ def register_kernels(connection: sqlite3.Connection, context: SessionContext) ->
 
     connection.create_function(DETERMINISTIC, -1, run, deterministic=True)
     connection.create_function(VOLATILE, -1, run)
-
-
-@builder("float")
-def _build_float(arguments: Sequence[str]) -> Kernel:
-    number = float.fromhex(arguments[0])
-    return lambda _: number
+    connection.create_function("tsql_float", 1, float.fromhex, deterministic=True)
 
 
 def strict(function: Callable[..., Any]) -> Kernel:
