@@ -5,7 +5,7 @@ from collections.abc import Callable
 import typer
 
 from cdc_assets import __version__
-from cdc_assets.cli import capture, doctor, properties, status, tail
+from cdc_assets.cli import capture, demo, doctor, properties, status, tail
 from cdc_assets.cli.console import clear_errors, out
 from cdc_assets.standin import __main__ as standin
 
@@ -45,6 +45,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 for _name, _command in COMMANDS.items():
     app.command(_name)(clear_errors(_command))
+app.add_typer(demo.app, name="demo")
 
 if __name__ == "__main__":
     app()
