@@ -336,6 +336,8 @@ def _apply(state: CaptureState, row: Mapping[str, Any]) -> CaptureState:
             )
         case "snapshot-complete":
             remaining = {name: run for name, run in state.snapshots.items() if name != database}
+            if state.pending is not None and state.pending.kind == "snapshot" and state.pending.database == database:
+                state = dataclasses.replace(state, pending=None, written=None)  # the snapshot was given up
             return dataclasses.replace(state, snapshots=remaining)
         case "advance":
             return state.advanced(database, Lsn.parse(row["to_lsn"]))

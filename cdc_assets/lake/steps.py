@@ -19,6 +19,7 @@ STEPS: Final[dict[str, str]] = {
     "history-written": "schema records of the window are committed; no data was read",
     "files-written": "all slices were read and written; no table was committed",
     "table-committed": "one topic table was committed (counts once for each table)",
+    "transactions-committed": "BEGIN and END events of the window are committed, with all its tables",
     "window-complete": "the window is complete in the manifest",
     "snapshot-planned": "ranges and low watermark of a snapshot are fixed; nothing was read",
     "round-planned": "a round of slices is planned",

@@ -13,6 +13,7 @@ for their commit; the retention (days) makes sure of that too.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import timedelta
 
 import pyarrow as pa
@@ -38,11 +39,19 @@ class Upkeep:
         self._tables, self._settings = tables, settings
 
     def tidy(self, directories: Iterable[str]) -> list[str]:
-        """Compact the tables that have too many small files; names of those that were.
+        """Compact the tables that have too many small files and vacuum them; names of those that were.
 
         A failure is left to the next time: the data are complete without it.
         """
-        return [directory for directory in directories if self._due(directory) and self._try_compact(directory)]
+        done = [directory for directory in directories if self._due(directory) and self._try_compact(directory)]
+        for directory in done:
+            self.try_vacuum(directory)
+        return done
+
+    def try_vacuum(self, directory: str) -> None:
+        """Vacuum; a failure is left to the next time."""
+        with suppress(LakeError):
+            self.vacuum(directory)
 
     def _due(self, directory: str) -> bool:
         handle = self._tables.open(directory)

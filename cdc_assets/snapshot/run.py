@@ -29,7 +29,8 @@ a part of a table never changes it.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -58,6 +59,8 @@ from cdc_assets.snapshot.tasks import RoundResult, RoundTask, TableReading, run_
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.instances import before, newest
 from cdc_assets.streaming.progress import OnProgress, Progress, TableProgress, rows_of
+
+log = logging.getLogger(__name__)
 
 _ROUND_SLICES = 4
 """Slices of a round per parallel task: what a crash repeats at most."""
@@ -94,15 +97,43 @@ class Snapshotter:
     def _state(self) -> CaptureState:
         return self._context.manifest.state
 
-    def resume(self, database: str, on_progress: OnProgress) -> bool:
-        """Finish a snapshot that an earlier run left; False if there is none."""
-        if database not in self._state.snapshots:
-            return False
+    def resume(self, database: str, captured: Collection[TableId], on_progress: OnProgress) -> None:
+        """Finish a snapshot that an earlier run left, if its tables are still the ones it was planned for.
+
+        Args:
+            database: where.
+            captured: tables that the filters let through now.
+            on_progress: called after each round.
+
+        Raises:
+            CdcError: as `run`.
+        """
+        run = self._state.snapshots.get(database)
+        if run is None:
+            return
+        problem = self._outdated(run, captured)
+        if problem:
+            log.warning("The unfinished snapshot of %s is given up, for %s. It is planned again.", database, problem)
+            self._context.manifest.finish_snapshot(self._context.clock.now(), database, [])
+            return
         self._carry_out(database, on_progress)
-        return True
+
+    def _outdated(self, run: SnapshotRun, captured: Collection[TableId]) -> str:
+        """Why a planned snapshot no longer fits the server or the settings, or nothing."""
+        instances = self._context.instances(run.database)
+        for entry in run.tables:
+            schema = self._context.source.table_schema(entry.table)
+            if schema is None or schema.object_id != entry.object_id:
+                return f"{entry.table} was dropped or created again"
+            if entry.table not in captured:
+                return f"{entry.table} is no longer captured"
+            names = [instance.name for instance in instances.get(entry.table, [])]
+            if entry.instance is not None and entry.instance not in names:
+                return f"{entry.table} has lost its capture instance {entry.instance}"
+        return ""
 
     def run(self, database: str, requests: Sequence[Request], on_progress: OnProgress) -> None:
-        """Snapshot some tables of a database; an unfinished snapshot of it is finished first.
+        """Snapshot some tables of a database; there must be none in flight (`resume`).
 
         Raises:
             ConfigurationError: a table does not exist.
@@ -111,7 +142,6 @@ class Snapshotter:
             LakeError: the lake cannot be written.
             FencedError: another writer has taken over.
         """
-        self.resume(database, on_progress)
         if requests:
             self._start(database, requests)
             self._carry_out(database, on_progress)

@@ -89,8 +89,7 @@ class Capture:
             CdcError: the server cannot be asked.
         """
         source = self._context.source
-        chosen = [table for tables in self._selected().values() for table in tables]
-        return [schema for table in chosen if (schema := source.table_schema(table)) is not None]
+        return [schema for table in _flat(self._selected()) if (schema := source.table_schema(table)) is not None]
 
     def _selected(self) -> dict[str, list[TableId]]:
         source, config = self._context.source, self._context.config
@@ -136,16 +135,14 @@ class Capture:
         selected = self._selected()
         self.claim()
         done: list[TableId] = []
+        self._recover([*_flat(selected), *(tables or ())], on_progress)
         for database, captured in selected.items():
-            snapshotter = Snapshotter(self._context)
-            self._finish_window(database, on_progress)
-            snapshotter.resume(database, on_progress)
             if tables is None:
                 requests = self._due(captured)
             else:
                 ranges = None if partitions is None else tuple(partitions)
                 requests = [Request(table, ranges) for table in tables if table.database == database]
-            snapshotter.run(database, requests, on_progress)
+            Snapshotter(self._context).run(database, requests, on_progress)
             done += [request.table for request in requests]
         return done
 
@@ -155,18 +152,22 @@ class Capture:
         include = Names("snapshot.include.collection.list", config.snapshot.include)
         requests = []
         for table in captured:
-            decision = decide(config.snapshot.mode, has_position=table in state.tables)
+            known = state.tables.get(table)
+            available = known is None or known.status != "gap"
+            decision = decide(config.snapshot.mode, has_position=known is not None, available=available)
             if decision.schema or decision.data:
                 log.info("%s: %s", table, decision.reason)
                 wanted = not include or include.match(table.within_database, str(table))
                 requests.append(Request(table, data=decision.data and wanted))
         return requests
 
-    def _finish_window(self, database: str, on_progress: OnProgress) -> None:
-        """Carry out a window of the log that an earlier run left."""
+    def _recover(self, captured: Sequence[TableId], on_progress: OnProgress) -> None:
+        """Finish the window or the snapshots that an earlier run left."""
         pending = self._context.manifest.state.pending
-        if pending is not None and pending.kind == "stream" and pending.database == database:
+        if pending is not None and pending.kind == "stream":
             on_progress(WindowExecutor(self._context).execute(pending, repeated=True))
+        for database in list(self._context.manifest.state.snapshots):
+            Snapshotter(self._context).resume(database, captured, on_progress)
 
     def stream(
         self,
@@ -178,7 +179,8 @@ class Capture:
     ) -> StreamSummary:
         """Read windows until nothing is new, time is up, or another run waits.
 
-        Tables that `snapshot.mode` wants to read first, and were not, are left out and named in the summary; with
+        A snapshot that an earlier run left is finished first. Tables that `snapshot.mode` wants to read, and were not,
+        are left out and named in the summary; with
         `no_data` they start here.
 
         Args:
@@ -193,19 +195,17 @@ class Capture:
         selected = self._selected()
         self.claim()
         loop = StreamLoop(self._context, on_progress, self._repair)
+        self._recover(_flat(selected), on_progress)
         for database, captured in selected.items():
-            self._finish_window(database, on_progress)
             starting = [request for request in self._due(captured) if not request.data]
-            snapshotter = Snapshotter(self._context)
-            if starting and database not in self._context.manifest.state.snapshots:
-                snapshotter.run(database, starting, on_progress)
+            Snapshotter(self._context).run(database, starting, on_progress)
         seconds = self._context.config.streaming.max_duration_s
         if deadline is None and seconds:
             deadline = self._context.clock.now() + timedelta(seconds=seconds)
         ended = loop.run(list(selected), until_idle, deadline, should_yield)
         state = self._context.manifest.state
         troubled = tuple(troubled_table(entry) for entry in state.tables.values() if entry.status != "healthy")
-        waiting = tuple(table for captured in selected.values() for table in captured if table not in state.tables)
+        waiting = tuple(table for table in _flat(selected) if table not in state.tables)
         events = self._context.config.events
         touched = [
             directory
@@ -271,6 +271,10 @@ class Capture:
             gap_after=state.gap_after,
             gap_until=state.gap_until,
         )
+
+
+def _flat(selected: Mapping[str, Sequence[TableId]]) -> list[TableId]:
+    return [table for tables in selected.values() for table in tables]
 
 
 def _readable(state: TableState, own: Sequence[CaptureInstance]) -> bool | None:

@@ -15,8 +15,12 @@ sqlserver-cdc §1.4 no. 5). A table whose mark has passed the slice's lower boun
 is reported with its marks, and its rows are not trusted.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal
+
+import pyarrow as pa
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -29,6 +33,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.state import TableRead
 from cdc_assets.streaming.instances import Gap, gap_of
 from cdc_assets.streaming.statements import change_query, low_water_query
+from cdc_assets.transactions import TOPIC_SCHEMA, Stream, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +44,26 @@ class PlannedRead:
         read: instance and bounds.
         plan: of the instance's structure.
         directory: of the topic table's generation that holds this structure.
+        committed: whether an earlier attempt committed it, so that it is read for transaction metadata alone.
     """
 
     read: TableRead
     plan: EventPlan
     directory: str
+    committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionTopic:
+    """Where BEGIN and END events go.
+
+    Args:
+        directory: of the transaction topic's table.
+        known: transactions up to this commit LSN were told by earlier windows.
+    """
+
+    directory: str
+    known: Lsn
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +78,7 @@ class SliceTask:
         bulk: how it reads.
         mode: `data.query.mode`.
         offset_minutes: the server's offset from UTC, for commit times.
+        transactions: the transaction topic, if `provide.transaction.metadata` is on.
     """
 
     window_id: int
@@ -67,6 +88,7 @@ class SliceTask:
     bulk: BulkSource
     mode: Literal["direct", "function"]
     offset_minutes: int
+    transactions: TransactionTopic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +108,13 @@ class SliceResult:
         written: files by read.
         failed: tables whose rows cannot be read or turned into events, with the reason.
         gaps: tables that the clean-up job passed while they were read.
+        transactions: files of the transaction topic.
     """
 
     written: tuple[Written, ...]
     failed: dict[TableId, str] = field(default_factory=dict)
     gaps: dict[TableId, Gap] = field(default_factory=dict)
+    transactions: tuple[DataFile, ...] = ()
 
 
 def run_slice(task: SliceTask) -> SliceResult:
@@ -100,6 +124,8 @@ def run_slice(task: SliceTask) -> SliceResult:
         RetryableError: the server is away or busy; the whole slice may be repeated.
         LakeError: the lake cannot be written.
     """
+    if task.transactions is not None:
+        return _run_with_transactions(task, task.transactions)
     written: list[Written] = []
     failed: dict[TableId, str] = {}
     for planned in task.reads:
@@ -113,16 +139,56 @@ def run_slice(task: SliceTask) -> SliceResult:
         except CdcError as error:
             if error.retryable:
                 raise
-            failed[table] = f"{type(error).__name__}: {error}"
+            failed[table] = _reason(error)
     return SliceResult(tuple(written), failed, _gaps(task))
 
 
-def _write_read(task: SliceTask, planned: PlannedRead) -> Written:
+def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceResult:
+    """All tables side by side, so that their events can be numbered by transaction; one connection per table."""
+    failed: dict[TableId, str] = {}
+
+    def stream(planned: PlannedRead, writer: TopicWriter) -> Stream:
+        table = planned.read.table
+
+        def note(error: CdcError) -> None:
+            failed.setdefault(table, _reason(error))
+
+        return Stream(str(table), _events(task, planned), _forget if planned.committed else writer.write, note)
+
+    with ExitStack() as stack:
+        writers = [stack.enter_context(_writer(task, planned)) for planned in task.reads]
+        told = stack.enter_context(TopicWriter(task.location, topic.directory, TOPIC_SCHEMA, task.window_id))
+        streams = [stream(planned, writer) for planned, writer in zip(task.reads, writers, strict=True)]
+        told.write(number(streams, topic.known, task.window_id))
+    written = tuple(
+        Written(planned.read.table, planned.directory, tuple(writer.files))
+        for planned, writer in zip(task.reads, writers, strict=True)
+        if not planned.committed and planned.read.table not in failed
+    )
+    return SliceResult(written, failed, _gaps(task), tuple(told.files))
+
+
+def _forget(batches: Sequence[pa.RecordBatch]) -> None:
+    """The sink of a table that an earlier attempt committed."""
+
+
+def _reason(error: CdcError) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _events(task: SliceTask, planned: PlannedRead) -> Iterator[pa.RecordBatch]:
     statement, parameters = change_query(planned.plan, planned.read, task.mode)
     rows = iter(task.bulk.read(statement, parameters))
-    events = build_changes(planned.plan, rows, ChangeContext(task.window_id, task.offset_minutes))
-    with TopicWriter(task.location, planned.directory, planned.plan.topic_schema, task.window_id) as writer:
-        writer.write(events)
+    return build_changes(planned.plan, rows, ChangeContext(task.window_id, task.offset_minutes))
+
+
+def _writer(task: SliceTask, planned: PlannedRead) -> TopicWriter:
+    return TopicWriter(task.location, planned.directory, planned.plan.topic_schema, task.window_id)
+
+
+def _write_read(task: SliceTask, planned: PlannedRead) -> Written:
+    with _writer(task, planned) as writer:
+        writer.write(_events(task, planned))
     return Written(planned.read.table, planned.directory, tuple(writer.files))
 
 

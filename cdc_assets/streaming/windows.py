@@ -28,7 +28,8 @@ from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.instances import Gap, clip
 from cdc_assets.streaming.planner import with_gap
 from cdc_assets.streaming.progress import Progress, TableProgress, TroubledTable, rows_of
-from cdc_assets.streaming.tasks import PlannedRead, SliceResult, SliceTask, run_slice
+from cdc_assets.streaming.tasks import PlannedRead, SliceResult, SliceTask, TransactionTopic, run_slice
+from cdc_assets.transactions import TOPIC_SCHEMA, transaction_topic
 
 _COMMIT_THREADS = 8
 """Commits of different tables overlap; a commit is mostly waiting (spec spark §3)."""
@@ -82,6 +83,7 @@ class WindowExecutor:
         changed = self._troubled(window, structures, results)
         files = _files(results, without={state.table for state in changed})
         self._commit(window, files)
+        self._commit_transactions(window, results)
         behind = {state.table for state in changed}
         changed += self._handed_over(window, behind)
         return self._complete(window, files, changed, behind)
@@ -136,13 +138,37 @@ class WindowExecutor:
             if read.table in structures.failed:
                 continue
             plan, directory = self._context.destination(structures.entries[read.table, read.instance])
-            if not repeated or self._context.tables.reached(directory) < window.window_id:
-                planned.append(PlannedRead(read, plan, directory))
+            committed = repeated and self._context.tables.reached(directory) >= window.window_id
+            if not committed or self._context.config.events.transaction_metadata:
+                planned.append(PlannedRead(read, plan, directory, committed))
         return planned
+
+    def _transaction_topic(self, window: Window) -> TransactionTopic | None:
+        """Where BEGIN and END go, and what earlier windows told: a table that only was snapshotted streamed nothing yet."""
+        events = self._context.config.events
+        if not events.transaction_metadata:
+            return None
+        directory = transaction_topic(events)
+        self._context.tables.ensure(directory, TOPIC_SCHEMA)
+        streamed = [
+            state.position
+            for state in self._context.manifest.state.tables.values()
+            if state.table.database == window.database and state.position and state.position != state.snapshot_lsn
+        ]
+        return TransactionTopic(directory, max(streamed, default=window.after))
+
+    def _commit_transactions(self, window: Window, results: Sequence[SliceResult]) -> None:
+        files = [file for result in results for file in result.transactions]
+        if files:
+            metadata = {"from_lsn": str(window.after), "to_lsn": str(window.until), "window_id": str(window.window_id)}
+            directory = transaction_topic(self._context.config.events)
+            self._context.tables.commit(directory, None, files, window.window_id, metadata)
+            step("transactions-committed")
 
     def _tasks(self, window: Window, planned: Sequence[PlannedRead]) -> list[SliceTask]:
         offset = self._context.source.server_time().utcoffset()
         minutes = round(offset.total_seconds() / 60) if offset else 0
+        transactions = self._transaction_topic(window)
         tasks = []
         low = min((entry.read.after for entry in planned), default=window.after)
         for high in window.bounds:
@@ -158,6 +184,7 @@ class WindowExecutor:
                         bulk=self._context.bulk,
                         mode=self._context.config.streaming.query_mode,
                         offset_minutes=minutes,
+                        transactions=transactions,
                     )
                 )
             low = high

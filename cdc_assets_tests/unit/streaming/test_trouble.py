@@ -296,3 +296,25 @@ def test_no_data_streams_from_now_and_marks_the_last_schema_event(tmp_path: Path
     assert [event.op for event in events_of(config, orders)] == ["c"]
     [public] = rows_of_topic(config, "shop")
     assert public["value"]["source"]["snapshot"] == "last"  # type: ignore[index]
+
+
+def test_unfinished_snapshot_of_a_dropped_table_is_given_up_and_planned_again(tmp_path: Path) -> None:
+    server = SimulatedServer()
+    lines, orders = server.create("lines", rows=5), server.create("orders", rows=5)
+    server.idle_tick()
+    config = make_config(str(tmp_path))
+
+    class CutError(BaseException):
+        pass
+
+    def cut(name: str) -> None:
+        if name == "round-written":
+            raise CutError
+
+    with listening(cut), pytest.raises(CutError):
+        make_capture(server, config).snapshot()
+    server.disable("dbo_orders")
+    del server.schemas[orders], server.rows[orders]
+    assert make_capture(server, config).snapshot() == [lines]
+    assert state_of(config).snapshots == {}
+    assert sorted(event.key for event in events_of(config, lines)) == [1, 2, 3, 4, 5]
