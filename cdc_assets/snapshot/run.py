@@ -115,6 +115,7 @@ class Snapshotter:
         if problem:
             log.warning("The unfinished snapshot of %s is given up, for %s. It is planned again.", database, problem)
             self._context.manifest.finish_snapshot(self._context.clock.now(), database, [])
+            self._notify("ABORTED", run)
             return
         self._carry_out(database, on_progress)
 
@@ -166,6 +167,7 @@ class Snapshotter:
             slices += slices_of(request.table, ranges, chosen, rows[request.table], target, len(slices))
         run = SnapshotRun(self._state.next_window, database, tuple(tables), tuple(slices))
         self._context.manifest.start_snapshot(self._context.clock.now(), run)
+        self._notify("STARTED", run)
 
     def _low_watermark(self, database: str, *, captured: bool) -> Lsn:
         if not captured:
@@ -386,6 +388,13 @@ class Snapshotter:
         run = self._state.snapshots[database]
         states = [state for table in run.tables for state in self._final(table)]
         self._context.manifest.finish_snapshot(self._context.clock.now(), database, states)
+        self._notify("COMPLETED", run)
+        now = self._context.clock.now()
+        self._context.heartbeat.beat(now, self._state.watermark(database), forced=True)
+
+    def _notify(self, kind: str, run: SnapshotRun) -> None:
+        tables = ", ".join(str(entry.table) for entry in run.tables)
+        self._context.notify("Initial Snapshot", kind, data_collections=tables)
 
     def _final(self, table: SnapshotTable) -> Iterator[TableState]:
         known = self._state.tables.get(table.table)

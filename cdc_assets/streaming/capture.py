@@ -20,12 +20,14 @@ from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.envelope.naming import check_conflicts, topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
+from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.state import CaptureState, TableState
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.notifications import Notifier
 from cdc_assets.snapshot.modes import decide
 from cdc_assets.snapshot.run import Request, Snapshotter
 from cdc_assets.streaming.context import Context
@@ -55,6 +57,9 @@ class Capture:
         runner: runs tasks.
         clock: time.
         run_id: goes into the context headers of events; made if empty.
+
+    Raises:
+        ConfigurationError: settings contradict one another.
     """
 
     def __init__(
@@ -78,6 +83,8 @@ class Capture:
             manifest=Manifest(tables, config.events.topic_prefix),
             history=SchemaHistory(tables, config.events, config.history, connector),
             connector=connector,
+            heartbeat=Heartbeat(tables, config.heartbeat, config.events),
+            notifier=Notifier(tables, config.notifications, config.events.topic_prefix),
         )
         self._claimed = False
 

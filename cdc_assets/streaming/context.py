@@ -8,10 +8,12 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
+from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.notifications import Aggregate, Notification, Notifier
 
 
 @dataclass
@@ -28,6 +30,8 @@ class Context:
         manifest: window manifest.
         history: schema history.
         connector: who writes events.
+        heartbeat: signs of life.
+        notifier: tells about snapshots and capture instances.
     """
 
     config: CaptureConfig
@@ -39,6 +43,8 @@ class Context:
     manifest: Manifest
     history: SchemaHistory
     connector: ConnectorIdentity
+    heartbeat: Heartbeat
+    notifier: Notifier
     _plans: dict[tuple[object, ...], tuple[EventPlan, str]] = field(default_factory=dict)
 
     def destination(self, entry: HistoryEntry) -> tuple[EventPlan, str]:
@@ -58,6 +64,10 @@ class Context:
             self.tables.ensure(directory, plan.topic_schema)
             known = self._plans[key] = (plan, directory)
         return known
+
+    def notify(self, aggregate: Aggregate, kind: str, **data: str) -> None:
+        """Tell the notification channels."""
+        self.notifier.send(Notification(aggregate, kind, data, self.clock.now()))
 
     def instances(self, database: str) -> dict[TableId, list[CaptureInstance]]:
         """Capture instances by table, without those that the settings leave out."""

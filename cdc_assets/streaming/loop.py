@@ -71,6 +71,7 @@ class StreamLoop:
             self._wait_out(error)
             return True
         self._failures = 0
+        self._context.heartbeat.beat(self._context.clock.now(), self._context.manifest.state.watermark(database))
         if progress is None:
             return False
         self.windows += 1

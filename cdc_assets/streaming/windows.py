@@ -255,9 +255,33 @@ class WindowExecutor:
             for table, written in by_table.items()
         }
         troubled = tuple(troubled_table(state) for state in changed if state.status != "healthy")
+        self._tell_removable(window, before, changed, behind)
         return Progress(
             "stream", window.database, window.window_id, window.after, window.until, tables, troubled, lag_s=lag
         )
+
+    def _tell_removable(
+        self,
+        window: Window,
+        before: Mapping[TableId, TableState],
+        changed: Sequence[TableState],
+        behind: set[TableId],
+    ) -> None:
+        """After a hand-over the older capture instance may be dropped (spec debezium-sqlserver §1.5, §10.1)."""
+        for state in changed:
+            old = before[state.table].instance
+            if state.table in behind or old is None or old == state.instance:
+                continue
+            start = next(read.after for read in window.reads if read.instance == state.instance)
+            self._context.notify(
+                "Capture Instance",
+                "COMPLETED",
+                server=self._context.config.events.topic_prefix,
+                database=window.database,
+                capture_instance=old,
+                stop_lsn=str(start.next()),
+                commit_lsn=str(window.until),
+            )
 
     def _times(
         self, window: Window, files: Mapping[TableId, Sequence[DataFile]]

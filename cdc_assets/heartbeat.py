@@ -1,0 +1,75 @@
+"""Signs of life on a topic of their own (spec debezium-sqlserver §10.2).
+
+A heartbeat says that the capture works though nothing changes; its position is
+the capture's watermark. `heartbeat.interval.ms` 0 sends none.
+"""
+
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+
+from cdc_assets.config.settings import EventSettings, HeartbeatSettings
+from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
+from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
+from cdc_assets.lake.small import append_rows
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.typemap.connect import ConnectType, struct
+
+_KEY = struct(
+    "io.debezium.connector.common.ServerNameKey",
+    [ConnectType("string").required().to_field("serverName")],
+    version=1,
+    optional=False,
+)
+_VALUE = struct(
+    "io.debezium.connector.common.Heartbeat",
+    [ConnectType("int64").required().to_field("ts_ms")],
+    version=1,
+    optional=False,
+)
+SCHEMA = pa.schema([POSITION, _KEY.to_field("key"), _VALUE.to_field("value"), HEADERS, WINDOW])
+
+
+def heartbeat_topic(settings: HeartbeatSettings, events: EventSettings) -> str:
+    """`topic.heartbeat.name`, or prefix, delimiter and topic prefix."""
+    return settings.topic_name or f"{settings.topic_prefix}{events.topic_delimiter}{events.topic_prefix}"
+
+
+class Heartbeat:
+    """Writes heartbeats of one capture.
+
+    Args:
+        tables: the lake's Delta tables.
+        settings: interval and topic.
+        events: topic prefix.
+    """
+
+    def __init__(self, tables: TopicTables, settings: HeartbeatSettings, events: EventSettings) -> None:
+        self._tables, self._settings, self._events = tables, settings, events
+        self._last: datetime | None = None
+
+    def beat(self, now: datetime, watermark: Lsn | None, *, forced: bool = False) -> bool:
+        """Write a heartbeat if one is due.
+
+        Args:
+            now: the time.
+            watermark: every table is complete to here.
+            forced: whether it is due whatever the interval says, as after a snapshot.
+
+        Raises:
+            LakeError: the lake cannot be written.
+        """
+        interval = self._settings.interval_s
+        if not interval or (not forced and self._last and now - self._last < timedelta(seconds=interval)):
+            return False
+        self._last = now
+        millis = int(now.timestamp() * 1000)
+        row = {
+            "position": f"{Position(watermark or ZERO_LSN, 0, ZERO_LSN, 0)}h{millis:013d}",
+            "key": {"serverName": self._events.topic_prefix},
+            "value": {"ts_ms": millis},
+            "headers": None,
+            "window_id": millis,
+        }
+        topic = heartbeat_topic(self._settings, self._events)
+        return append_rows(self._tables, topic, pa.Table.from_pylist([row], SCHEMA), millis)

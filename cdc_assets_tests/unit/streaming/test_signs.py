@@ -1,0 +1,66 @@
+"""Heartbeats and notifications reach the lake, and never stop a capture."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.config.settings import HeartbeatSettings, NotificationSettings
+from cdc_assets.errors import ConfigurationError
+from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+
+
+def test_heartbeats_come_in_their_interval(tmp_path: Path) -> None:
+    server = SimulatedServer()
+    orders = server.create("orders", rows=1)
+    server.idle_tick()
+    config = replace(make_config(str(tmp_path), idle_timeout_s=10.0), heartbeat=HeartbeatSettings(interval_s=4))
+    make_capture(server, config).snapshot()
+    server.commit((orders, "insert", 5, "a"))
+    make_capture(server, config).stream()
+    rows = rows_of_topic(config, "__debezium-heartbeat.shop")
+    times = sorted(row["value"]["ts_ms"] for row in rows)  # type: ignore[index]
+    assert len(times) == 4  # after the snapshot, at the start of the loop, and after 4 and 8 s
+    assert {row["key"]["serverName"] for row in rows} == {"shop"}  # type: ignore[index]
+
+
+def test_no_heartbeat_unless_asked(tmp_path: Path) -> None:
+    server = SimulatedServer()
+    server.create("orders", rows=1)
+    server.idle_tick()
+    config = make_config(str(tmp_path))
+    make_capture(server, config).snapshot()
+    assert not (tmp_path / "__debezium-heartbeat.shop").exists()
+
+
+def test_snapshot_and_hand_over_are_notified(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    server = SimulatedServer()
+    orders = server.create("orders", rows=1)
+    server.idle_tick()
+    channels = NotificationSettings(channels=("log", "sink"), sink_topic="notices")
+    config = replace(make_config(str(tmp_path)), notifications=channels)
+    make_capture(server, config).snapshot()
+    server.add_column(orders, "state")
+    server.enable(orders)
+    server.commit((orders, "insert", 5, "a"))
+    make_capture(server, config).stream()
+    values = [row["value"] for row in rows_of_topic(config, "notices")]
+    told = {(value["aggregate_type"], value["type"]) for value in values}  # type: ignore[index]
+    assert told == {
+        ("Initial Snapshot", "STARTED"),
+        ("Initial Snapshot", "COMPLETED"),
+        ("Capture Instance", "COMPLETED"),
+    }
+    old = next(dict(value["additional_data"]) for value in values if value["aggregate_type"] == "Capture Instance")  # type: ignore[index]
+    assert old["capture_instance"] == "dbo_orders"
+    assert old["connector_name"] == "shop"
+    assert sum("[Notification Service]" in record.message for record in caplog.records) == 3
+
+
+def test_sink_without_topic_is_refused(tmp_path: Path) -> None:
+    config = replace(make_config(str(tmp_path)), notifications=NotificationSettings(channels=("sink",)))
+    with pytest.raises(ConfigurationError, match=r"notification\.sink\.topic\.name"):
+        make_capture(SimulatedServer(), config)
