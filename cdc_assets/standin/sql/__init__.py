@@ -1,1 +1,16 @@
-"""T-SQL text to typed SQLite text: lexer, compiler, functions, conversions."""
+"""T-SQL queries and expressions to typed SQLite text.
+
+| module | what it does |
+|---|---|
+| parse | text to sqlglot trees that keep function names and types |
+| scope, columns | what names mean, what a statement used |
+| query, limits, sources, windows | SELECT, set operations, WITH, TOP, FROM, APPLY, OVER |
+| expressions, conditions, operators, patterns, forms | values and conditions |
+| coercion, convert, kernels | which type comes out, conversions in text and on values |
+| temporal, numbers, textforms, xmltext | the value forms that conversions pass through |
+| collation, literals | comparison of texts, values as SQLite text |
+| runtime, registry, functions/ | how SQLite reaches Python; the function library |
+
+Known differences from SQL Server, never compared with a real one: the order of punctuation in collations, CHECKSUM of anything but
+integers, CONVERT styles 130 and 131 (refused), FORMAT beyond common patterns (refused), SERVERPROPERTY returns nvarchar.
+"""
