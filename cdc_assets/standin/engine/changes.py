@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cdc_assets.standin.contract import Relation, ResultColumn
+from cdc_assets.standin.contract import ResultColumn
 from cdc_assets.standin.engine import constraints, insert, merge, physical, queries, sqlite_errors, tree, update
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.effects import Row, changing, finish
@@ -239,6 +239,3 @@ def select_into(interpreter: "Interpreter", plan: queries.SelectPlan) -> None:
         return _count(session.connection, cursor)
 
     finish(interpreter, None, (), session.editing(work))
-
-
-__all__ = ["Relation", "run", "select_into"]

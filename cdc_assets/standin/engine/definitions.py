@@ -1,7 +1,7 @@
 """Definition statements: which module does which."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from cdc_assets.standin.capture import hooks
 from cdc_assets.standin.catalog import Column, Database, Table, fold
@@ -277,7 +277,3 @@ def truncate(interpreter: "Interpreter", reader: Reader, text: str) -> None:
         session.transaction.lock(table, Mode.X)
     session.connection.execute(f"DELETE FROM {table.sqlite}")
     session.identities.restart(table)
-
-
-Action = Callable[["Interpreter", Reader, str], None]
-NOTHING: Final = nothing

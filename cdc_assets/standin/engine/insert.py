@@ -1,6 +1,6 @@
 """INSERT: one SQLite statement per plan, values converted, defaults, identity and row versions filled in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +10,7 @@ from cdc_assets.standin.engine import identity
 from cdc_assets.standin.engine import output as outputs
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.names import SessionNames
-from cdc_assets.standin.engine.plans import FIRST_TEMPORARY, is_shared
+from cdc_assets.standin.engine.plans import is_shared
 from cdc_assets.standin.engine.queries import Reads
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.targets import (
@@ -28,11 +28,10 @@ from cdc_assets.standin.engine.targets import (
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sql.expressions import compile_scalar
-from cdc_assets.standin.sql.literals import constant, text_literal
+from cdc_assets.standin.sql.literals import text_literal
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
 from cdc_assets.standin.sql.query import compile_query
 from cdc_assets.standin.sql.scope import Scope
-from cdc_assets.standin.sqltypes import INT
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
@@ -313,6 +312,3 @@ def _select_count(given: int, wanted: int, listed: bool) -> SqlError:
         "match the number of INSERT columns.",
         15,
     )
-
-
-__all__ = ["FIRST_TEMPORARY", "INT", "Callable", "ChangePlan", "InsertCompiler", "InsertText", "constant", "read"]

@@ -4,7 +4,7 @@ INSERT and DELETE use SQLite's RETURNING. UPDATE and MERGE also show old values,
 the old rows in a temporary table first and read both sides after the change.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -132,6 +132,3 @@ def _into(session: "EngineSession", frame: Frame, clause: Output, plan: OutputPl
     plan.into = table
     plan.insert = f"INSERT INTO {table.sqlite} ({keys}) VALUES ({', '.join(filled)})"
     plan.relations.append(Relation("", (), table))
-
-
-__all__ = ["OutputPlan", "compile_output", "for_delete", "for_insert", "replace"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cdc_assets.standin.capture import hooks
 from cdc_assets.standin.catalog import Column, Index, Table
-from cdc_assets.standin.contract import RelationColumn, Typed
+from cdc_assets.standin.contract import Typed
 from cdc_assets.standin.engine import constraints
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.plans import FIRST_TEMPORARY
@@ -26,8 +26,6 @@ from cdc_assets.standin.sqltypes import CHARACTER, SqlType
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
-
-__all__ = ["RelationColumn", "create", "create_index", "drop", "drop_index", "rebuild"]
 
 
 def create(session: "EngineSession", table: Table) -> None:

@@ -1,7 +1,7 @@
 """SELECT and scalar expressions: compiled plans and their execution."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -168,33 +168,31 @@ def execute(session: "EngineSession", frame: Frame, plan: SelectPlan) -> Iterato
 def send(session: "EngineSession", frame: Frame, plan: SelectPlan, sink: ResultSink) -> None:
     """Run a SELECT and send its result."""
     plan.reads.prepare(session)
-    if _sent_from_blocks(session, frame, plan, sink):
-        return
+    values = frame.values(plan.query.variables)
+    try:
+        count = _from_blocks(session, plan, values, sink)
+        if count is None:
+            count = _from_cursor(session, plan, values, sink)
+    except sqlite3.Error as error:
+        raise sqlite_errors.translate(session, error, "SELECT") from error
+    session.rowcount = count
+    sink.done(None if session.options.nocount else count)
+
+
+def _from_blocks(session: "EngineSession", plan: SelectPlan, values: dict[str, Value], sink: ResultSink) -> int | None:
+    """Let the wire answer from encoded rows if it can; uncommitted changes are in no block."""
+    blocks = session.engine.blocks
+    if blocks is None or session.transaction.writing or session.options.rowcount:
+        return None
+    return blocks.send(session.connection, plan.query, values, sink)
+
+
+def _from_cursor(session: "EngineSession", plan: SelectPlan, values: dict[str, Value], sink: ResultSink) -> int:
+    """Step through the rows; the cursor is closed whatever happens, so that no snapshot stays pinned."""
     cursor = session.connection.cursor()
     try:
-        cursor.execute(plan.query.sql, frame.values(plan.query.variables))
-        rows: Iterable[Row] = islice(cursor, session.options.rowcount) if session.options.rowcount else cursor
+        cursor.execute(plan.query.sql, values)
         sink.columns(plan.query.columns)
-        count = sink.rows(rows)
-    except sqlite3.Error as error:
-        raise sqlite_errors.translate(session, error, "SELECT") from error
+        return sink.rows(islice(cursor, session.options.rowcount) if session.options.rowcount else cursor)
     finally:
         cursor.close()
-    session.rowcount = count
-    sink.done(None if session.options.nocount else count)
-
-
-def _sent_from_blocks(session: "EngineSession", frame: Frame, plan: SelectPlan, sink: ResultSink) -> bool:
-    """Send a scan of a large table from the wire's encoded blocks, where that can be done."""
-    blocks = session.engine.blocks
-    if blocks is None or session.options.rowcount or session.transaction.writing:
-        return False
-    try:
-        count = blocks.send(session.connection, plan.query, frame.values(plan.query.variables), sink)
-    except sqlite3.Error as error:
-        raise sqlite_errors.translate(session, error, "SELECT") from error
-    if count is None:
-        return False
-    session.rowcount = count
-    sink.done(None if session.options.nocount else count)
-    return True

@@ -10,7 +10,9 @@ from cdc_assets.standin.errors import SqlError
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
 
-_COLUMNS: Final = re.compile(r"(UNIQUE|NOT NULL) constraint failed: (t\d+)\.(c\d+)((?:, t\d+\.c\d+)*)")
+_COLUMNS: Final = re.compile(
+    r"(UNIQUE|NOT NULL) constraint failed: (rebuilt|t)(\d+)\.(c\d+)((?:, (?:rebuilt|t)\d+\.c\d+)*)"
+)
 _INDEX: Final = re.compile(r"UNIQUE constraint failed: index 'i(\d+)_(\d+)(?:_nulls)?'")
 _RAISED: Final = re.compile(r"(check|fk):(\d+):(INSERT|UPDATE|DELETE)( REFERENCE)?")
 
@@ -24,10 +26,10 @@ def translate(session: "EngineSession", error: sqlite3.Error, verb: str = "INSER
         return parked
     found = _COLUMNS.search(text)
     if found:
-        table = _table(session, int(found[2][1:]))
-        columns = [found[3], *re.findall(r"\.(c\d+)", found[4])]
+        table = _table(session, int(found[3]))
+        columns = [found[4], *re.findall(r"\.(c\d+)", found[5])]
         if table and found[1] == "NOT NULL":
-            return _not_null(table, columns[0], verb)
+            return _not_null(table, columns[0], "UPDATE" if found[2] == "rebuilt" else verb)
         if table:
             return _duplicate(table, _index_of(table, columns))
     found = _INDEX.search(text)

@@ -16,7 +16,7 @@ from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sql.expressions import compile_scalar
 from cdc_assets.standin.sql.parse import parse_expression_tree
 from cdc_assets.standin.sql.scope import Scope
-from cdc_assets.standin.sqltypes import CHARACTER, SqlType, parse_type
+from cdc_assets.standin.sqltypes import SqlType, parse_type
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
@@ -440,6 +440,3 @@ def _foreign_key(
         name, new_object_id(), tuple(key for key, _ in constraint.keys), parent.schema, parent.name, tuple(columns),
         constraint.on_delete, constraint.on_update,
     )  # fmt: skip
-
-
-__all__ = ["CHARACTER", "Constraint", "ElementReader", "Elements", "add_constraints", "generated"]

@@ -4,15 +4,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from cdc_assets.standin.catalog import Column, Table, fold
-from cdc_assets.standin.contract import Relation
+from cdc_assets.standin.catalog import Column, Table
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.lexer import Kind
 from cdc_assets.standin.engine.locks import Mode
 from cdc_assets.standin.engine.names import SessionNames
 from cdc_assets.standin.engine.plans import FIRST_TEMPORARY
 from cdc_assets.standin.engine.reader import Reader
-from cdc_assets.standin.errors import SqlError, invalid_object, unsupported
+from cdc_assets.standin.errors import SqlError, unsupported
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
@@ -168,11 +167,3 @@ def column_of(table: Table, name: str) -> Column:
 def full_name(table: Table) -> str:
     """`database.schema.table` for messages."""
     return str(table) if table.database else f"tempdb.dbo.{table.name}"
-
-
-def same_table(first: Relation, table: Table) -> bool:
-    """Whether a relation is that stored table."""
-    return first.table is table
-
-
-__all__ = ["Output", "Target", "fold", "invalid_object"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from cdc_assets.standin.catalog import Column, Table, fold
-from cdc_assets.standin.contract import Query, Relation, ResultColumn, Typed
+from cdc_assets.standin.catalog import Column, fold
+from cdc_assets.standin.contract import Query, Relation, Typed
 from cdc_assets.standin.engine import output
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.frame import Frame
@@ -297,6 +297,3 @@ def _quoted(parts: tuple[str, ...]) -> str:
     return ".".join(
         part if part.startswith(("@", "#")) else f"[{part.replace(']', ']]')}]" if part else "" for part in parts
     )
-
-
-__all__ = ["ResultColumn", "Table", "UpdateCompiler", "read"]

@@ -1,0 +1,1 @@
+"""The engine of the stand-in through its sessions, on real SQLite."""

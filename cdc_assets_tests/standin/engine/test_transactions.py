@@ -1,0 +1,263 @@
+"""Transactions, isolation, locks between sessions."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cdc_assets.standin.contract import Cancelled
+from cdc_assets_tests.standin.engine.collect import Client, Collected
+
+Connect = Callable[[], Client]
+
+
+@pytest.fixture
+def table(client: Client) -> Client:
+    client.do("CREATE TABLE t (id int PRIMARY KEY, v int) INSERT t VALUES (1, 10) CREATE TABLE u (id int PRIMARY KEY)")
+    return client
+
+
+def ids(client: Client) -> list[int]:
+    return [row[0] for row in client.rows("SELECT id FROM t ORDER BY id")]
+
+
+def test_nesting(table: Client) -> None:
+    assert table.value("BEGIN TRAN BEGIN TRAN INSERT t VALUES (2, 0) COMMIT SELECT @@TRANCOUNT") == 1
+    assert table.value("ROLLBACK SELECT @@TRANCOUNT") == 0
+    assert ids(table) == [1]
+    assert table.errors("COMMIT") == [3902]
+    assert table.errors("ROLLBACK") == [3903]
+    assert table.errors("SAVE TRAN a") == [628]
+    assert table.errors("BEGIN TRAN ROLLBACK TRAN nosuch") == [6401]
+
+
+def test_savepoints(table: Client) -> None:
+    table.do("""
+    BEGIN TRAN
+    SAVE TRAN a INSERT t VALUES (2, 0)
+    SAVE TRAN b INSERT t VALUES (3, 0)
+    ROLLBACK TRAN b INSERT t VALUES (4, 0)
+    ROLLBACK TRAN b INSERT t VALUES (5, 0)
+    COMMIT
+    """)
+    assert ids(table) == [1, 2, 5]
+
+
+def test_a_savepoint_before_the_first_write(table: Client) -> None:
+    table.do(
+        "BEGIN TRAN SAVE TRAN a INSERT t VALUES (2, 0) ROLLBACK TRAN a INSERT t VALUES (3, 0) ROLLBACK TRAN a INSERT t VALUES (4, 0) COMMIT"
+    )
+    assert ids(table) == [1, 4]
+
+
+def test_one_savepoint_name_used_twice(table: Client) -> None:
+    table.do("BEGIN TRAN SAVE TRAN a INSERT t VALUES (2, 0) SAVE TRAN a INSERT t VALUES (3, 0) ROLLBACK TRAN a COMMIT")
+    assert ids(table) == [1, 2]
+
+
+def test_implicit_transactions(table: Client, connect: Connect) -> None:
+    table.do("SET IMPLICIT_TRANSACTIONS ON")
+    assert table.value("SELECT 1 SELECT @@TRANCOUNT") == 0
+    assert table.value("SELECT id FROM t SELECT @@TRANCOUNT") == 1
+    table.do("INSERT t VALUES (2, 0)")
+    assert ids(connect()) == [1]
+    table.do("IF @@TRANCOUNT > 0 COMMIT TRAN")
+    assert ids(connect()) == [1, 2]
+    table.do("set implicit_transactions off IF @@TRANCOUNT > 0 COMMIT TRAN ")
+
+
+def test_the_savepoint_text_of_the_jdbc_driver(table: Client) -> None:
+    table.do("IF @@TRANCOUNT = 0 BEGIN BEGIN TRAN IF @@TRANCOUNT = 2 COMMIT TRAN END SAVE TRAN [dbz_schema_snapshot]")
+    table.do("SELECT TOP(0) * FROM [D].[dbo].[t] WITH (TABLOCKX)")
+    assert table.value("IF @@TRANCOUNT > 0 ROLLBACK TRAN [dbz_schema_snapshot] SELECT @@TRANCOUNT") == 1
+
+
+def test_a_failed_statement_keeps_the_transaction_and_a_conversion_error_does_not(table: Client) -> None:
+    assert table.errors("BEGIN TRAN INSERT t VALUES (2, 0) INSERT t VALUES (2, 0) COMMIT") == [2627]
+    assert ids(table) == [1, 2]
+    assert table.errors("BEGIN TRAN INSERT t VALUES (3, 0) SELECT CAST('x' AS int) COMMIT") == [245]
+    assert table.value("SELECT @@TRANCOUNT") == 0
+    assert ids(table) == [1, 2]
+
+
+def test_xact_abort(table: Client) -> None:
+    assert table.errors(
+        "SET XACT_ABORT ON BEGIN TRAN INSERT t VALUES (2, 0) INSERT t VALUES (2, 0) INSERT t VALUES (3, 0) COMMIT"
+    ) == [2627]
+    assert table.value("SELECT @@TRANCOUNT") == 0
+    assert ids(table) == [1]
+
+
+def test_a_doomed_transaction_can_only_be_rolled_back(table: Client) -> None:
+    text = """
+    SET XACT_ABORT ON
+    BEGIN TRAN
+    BEGIN TRY INSERT t VALUES (1, 0) END TRY
+    BEGIN CATCH
+        SELECT XACT_STATE()
+        BEGIN TRY INSERT t VALUES (2, 0) END TRY BEGIN CATCH SELECT ERROR_NUMBER() END CATCH
+        BEGIN TRY COMMIT END TRY BEGIN CATCH SELECT ERROR_NUMBER() END CATCH
+        ROLLBACK
+        SELECT XACT_STATE()
+    END CATCH
+    """
+    assert [result[0][0] for result in table.do(text).results] == [-1, 3930, 3930, 0]
+    assert table.errors(
+        "SET XACT_ABORT ON BEGIN TRAN BEGIN TRY INSERT t VALUES (1, 0) END TRY BEGIN CATCH PRINT 'x' END CATCH"
+    ) == [3998]
+    assert table.value("SELECT @@TRANCOUNT") == 0
+
+
+def test_read_committed_never_pins_a_snapshot(table: Client, connect: Connect) -> None:
+    reader = connect()
+    reader.do("BEGIN TRAN")
+    assert ids(reader) == [1]
+    table.do("INSERT t VALUES (2, 0)")
+    assert ids(reader) == [1, 2]
+
+
+def test_snapshot_isolation_pins_at_the_first_read(table: Client, connect: Connect) -> None:
+    reader = connect()
+    reader.do("SET TRANSACTION ISOLATION LEVEL SNAPSHOT BEGIN TRAN")
+    table.do("INSERT t VALUES (2, 0)")
+    assert ids(reader) == [1, 2]
+    table.do("INSERT t VALUES (3, 0)")
+    assert ids(reader) == [1, 2]
+    assert reader.errors("INSERT t VALUES (4, 0)") == [3960]
+    assert reader.value("SELECT @@TRANCOUNT") == 0
+    assert ids(reader) == [1, 2, 3]
+
+
+def test_snapshot_isolation_may_write_when_nothing_changed(table: Client, connect: Connect) -> None:
+    writer = connect()
+    writer.do("SET TRANSACTION ISOLATION LEVEL SNAPSHOT BEGIN TRAN SELECT * FROM t INSERT t VALUES (2, 0) COMMIT")
+    assert ids(table) == [1, 2]
+
+
+def test_snapshot_isolation_must_be_allowed(table: Client) -> None:
+    table.do("ALTER DATABASE D SET ALLOW_SNAPSHOT_ISOLATION OFF")
+    assert table.errors("SET TRANSACTION ISOLATION LEVEL SNAPSHOT BEGIN TRAN SELECT * FROM t") == [3952]
+
+
+def test_a_savepoint_has_an_lsn_above_all_commits_so_far_and_below_later_ones(table: Client, connect: Connect) -> None:
+    table.do("EXEC sys.sp_cdc_enable_db EXEC sys.sp_cdc_enable_table 'dbo', 't', NULL")
+    table.do("INSERT t VALUES (2, 0)")
+    reader = connect()
+    reader.do("SET TRANSACTION ISOLATION LEVEL SNAPSHOT BEGIN TRAN SELECT COUNT(*) FROM t SAVE TRAN s")
+    table.do("INSERT t VALUES (3, 0)")
+    before, after = (
+        row[0]
+        for row in table.rows("SELECT start_lsn FROM cdc.lsn_time_mapping WHERE tran_id <> 0x00 ORDER BY start_lsn")
+    )
+    assert reader.session.savepoint_lsn is not None
+    savepoint = reader.session.savepoint_lsn.to_bytes(10, "big")
+    assert before < savepoint < after
+
+
+def test_a_second_writer_waits_for_the_first(table: Client, connect: Connect) -> None:
+    other = connect()
+    table.do("BEGIN TRAN INSERT t VALUES (2, 0)")
+    assert other.errors("SET LOCK_TIMEOUT 50 INSERT t VALUES (3, 0)") == [1222]
+    thread = threading.Thread(target=lambda: other.do("SET LOCK_TIMEOUT -1 INSERT t VALUES (4, 0)"))
+    thread.start()
+    time.sleep(0.1)
+    assert thread.is_alive()
+    table.do("COMMIT")
+    thread.join(5)
+    assert ids(table) == [1, 2, 4]
+
+
+@pytest.mark.parametrize(("hint", "reads", "writes"), [("TABLOCKX", [1222], [1222]), ("TABLOCK, HOLDLOCK", [], [1222])])
+def test_table_locks_hold_to_the_end_of_the_transaction(
+    table: Client, connect: Connect, hint: str, reads: list[int], writes: list[int]
+) -> None:
+    other = connect()
+    other.do("SET LOCK_TIMEOUT 50")
+    table.do(f"BEGIN TRAN SELECT TOP (0) * FROM t WITH ({hint})")
+    assert other.errors("SELECT * FROM t") == reads
+    assert other.errors("UPDATE t SET v = 1") == writes
+    other.do("INSERT u VALUES (1) SELECT * FROM t WITH (NOLOCK)")
+    table.do("ROLLBACK")
+    other.do("UPDATE t SET v = 1 SELECT * FROM t")
+
+
+def test_rolling_back_to_a_savepoint_lets_go_of_its_locks(table: Client, connect: Connect) -> None:
+    other = connect()
+    other.do("SET LOCK_TIMEOUT 50")
+    table.do("BEGIN TRAN SAVE TRAN s SELECT TOP (0) * FROM t WITH (TABLOCKX)")
+    assert other.errors("UPDATE t SET v = 1") == [1222]
+    table.do("ROLLBACK TRAN s")
+    other.do("UPDATE t SET v = 1")
+
+
+def test_a_table_lock_waits_for_open_writers(table: Client, connect: Connect) -> None:
+    other = connect()
+    table.do("BEGIN TRAN INSERT t VALUES (2, 0)")
+    assert other.errors("SET LOCK_TIMEOUT 50 SELECT TOP (0) * FROM t WITH (TABLOCK, HOLDLOCK)") == [1222]
+
+
+def test_a_deadlock_has_one_victim(table: Client, connect: Connect) -> None:
+    other = connect()
+    other.do("BEGIN TRAN SELECT TOP (0) * FROM t WITH (TABLOCK, HOLDLOCK)")
+    table.do("BEGIN TRAN INSERT u VALUES (1)")
+    outcome: list[list[int]] = []
+    thread = threading.Thread(target=lambda: outcome.append(table.errors("INSERT t VALUES (2, 0)")))
+    thread.start()
+    time.sleep(0.1)
+    assert other.errors("INSERT u VALUES (2)") == [1205]
+    assert other.value("SELECT @@TRANCOUNT") == 0
+    thread.join(5)
+    assert outcome == [[]]
+    table.do("COMMIT")
+
+
+def test_an_attention_ends_the_wait_for_a_lock(table: Client, connect: Connect) -> None:
+    other = connect()
+    table.do("BEGIN TRAN INSERT t VALUES (2, 0)")
+    begin = time.monotonic()
+    with pytest.raises(Cancelled):
+        other.session.batch("INSERT t VALUES (3, 0)", Collected(stop=Cancelled()))
+    assert time.monotonic() - begin < 1
+    table.do("COMMIT")
+    other.do("INSERT t VALUES (3, 0)")
+
+
+def test_definitions_roll_back_with_their_transaction(table: Client, connect: Connect) -> None:
+    table.do("BEGIN TRAN CREATE TABLE made (id int) INSERT made VALUES (1) ALTER TABLE t ADD w int NULL DROP TABLE u")
+    assert connect().errors("SELECT * FROM made") == [208]
+    table.do("ROLLBACK")
+    assert table.errors("SELECT * FROM made") == [208]
+    assert table.do("SELECT * FROM t").names == [["id", "v"]]
+    table.do("INSERT u VALUES (1)")
+
+
+def test_definitions_roll_back_to_a_savepoint(table: Client) -> None:
+    table.do(
+        "BEGIN TRAN CREATE TABLE a (id int) SAVE TRAN s CREATE TABLE b (id int) ROLLBACK TRAN s INSERT a VALUES (1) COMMIT"
+    )
+    assert table.errors("SELECT * FROM b") == [208]
+    assert table.value("SELECT id FROM a") == 1
+
+
+def test_closing_a_session_rolls_back(table: Client, connect: Connect) -> None:
+    other = connect()
+    other.do("BEGIN TRAN INSERT t VALUES (2, 0)")
+    other.session.close()
+    table.do("INSERT t VALUES (3, 0)")
+    assert ids(table) == [1, 3]
+
+
+def test_transaction_manager_requests(table: Client) -> None:
+    session = table.session
+    first = session.begin()
+    assert session.in_transaction
+    table.do("INSERT t VALUES (2, 0)")
+    session.save("s")
+    table.do("INSERT t VALUES (3, 0)")
+    session.rollback("s")
+    session.commit()
+    session.rollback()
+    assert ids(table) == [1, 2]
+    assert session.begin() != first
+    session.rollback()
