@@ -1,5 +1,6 @@
 """Requests: SQL batches, RPCs and transaction-manager requests."""
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -58,7 +59,7 @@ def read_batch(data: bytes) -> str:
     """The text of a SQL batch."""
     reader = Reader(data)
     _skip_headers(reader)
-    return reader.take(reader.left & ~1).decode("utf-16-le", "surrogatepass")
+    return reader.take(reader.left & ~1).decode("utf-16-le", "replace")
 
 
 def read_calls(data: bytes) -> Iterator[Call]:
@@ -66,11 +67,16 @@ def read_calls(data: bytes) -> Iterator[Call]:
 
     Raises:
         SqlError: a parameter of a type that is not supported.
+        ProtocolError: what cannot be read.
     """
     reader = Reader(data)
     _skip_headers(reader)
     while reader.left:
-        yield _read_call(reader)
+        try:
+            call = _read_call(reader)
+        except (KeyError, ValueError, OverflowError, struct.error) as error:  # a length or a text that cannot be
+            raise ProtocolError(f"a call that cannot be read at {reader.place}: {error}") from error
+        yield call
 
 
 def _read_call(reader: Reader) -> Call:
@@ -126,4 +132,4 @@ def read_transaction_request(data: bytes) -> TransactionRequest:
 
 def _name(reader: Reader) -> str:
     """A name behind its length in bytes."""
-    return reader.take(reader.u8() if reader.left else 0).decode("utf-16-le")
+    return reader.take(reader.u8() if reader.left else 0).decode("utf-16-le", "replace")
