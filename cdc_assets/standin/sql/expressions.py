@@ -92,7 +92,12 @@ class Compiler(Conditions):
         return operators.collated_name(operands, self.names.collation)
 
     def sortable(self, typed: Typed) -> str:
-        """Text for GROUP BY, DISTINCT, ORDER BY, IN and the like: with its collation."""
+        """Text for GROUP BY, DISTINCT, ORDER BY, IN and the like: with its collation.
+
+        Raises:
+            SqlError: 306 and 305 for types without an order.
+        """
+        operators.check_sortable(typed.type)
         if convert.family(typed.type) == "text":
             return f"{typed.sql} COLLATE {self.collation([typed])}"
         return typed.sql

@@ -342,6 +342,15 @@ def not_allowed(source: SqlType, target: SqlType) -> SqlError:
     return SqlError(529, f"Explicit conversion from data type {source.name} to {target.name} is not allowed.")
 
 
+def _refusing(source: SqlType, target: SqlType) -> Convert:
+    """Types that only hold bytes or NULL: whatever else comes is refused when it comes."""
+
+    def refuse(_: Any) -> Value:
+        raise unsupported(f"converting {source.name} to {target.name}")
+
+    return refuse
+
+
 @lru_cache(maxsize=4096)
 def converter(source: SqlType, target: SqlType, style: int | None = None) -> Convert:
     """The function that converts stored values of one type (never NULL) into those of another.
@@ -352,7 +361,7 @@ def converter(source: SqlType, target: SqlType, style: int | None = None) -> Con
     if "xml" in (source.name, target.name) and not {family(source), family(target)} <= {"text", "binary"}:
         raise not_allowed(source, target)
     if target.name in _BYTES_ONLY and family(source) != "binary":
-        raise unsupported(f"converting {source.name} to {target.name}")
+        return _refusing(source, target)
     if family(target) == "binary" and family(source) not in ("text", "binary"):
         if target.name in ("image", "rowversion") and family(source) != "integer":
             raise not_allowed(source, target)

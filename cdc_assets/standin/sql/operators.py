@@ -29,6 +29,7 @@ from cdc_assets.standin.sqltypes import (
     DECIMAL,
     FLOAT,
     INT,
+    LEGACY_LOB,
     MAX,
     MONEY,
     REAL,
@@ -92,6 +93,10 @@ def _numeric_type(sign: str, left: Typed, right: Typed) -> SqlType:
 
 
 def _concatenate(left: Typed, right: Typed) -> Typed:
+    if left.type.name in LEGACY_LOB or right.type.name in LEGACY_LOB:
+        raise SqlError(
+            402, f"The data types {left.type.name} and {right.type.name} are incompatible in the add operator."
+        )
     nullable = left.nullable or right.nullable
     if family(left.type) == "binary":
         length = _sum_length(left.type, right.type, 8000)
@@ -332,11 +337,27 @@ def comparable(typed: Typed) -> str:
     return f"substr({typed.sql}, 1, 8)" if typed.type.name == "datetimeoffset" else typed.sql
 
 
+def check_sortable(sql_type: SqlType) -> None:
+    """Refuse types without an order: 305 for xml, 306 for text, ntext and image."""
+    if sql_type.name == "xml":
+        raise SqlError(305, "The XML data type cannot be compared or sorted, except when using the IS NULL operator.")
+    if sql_type.name in LEGACY_LOB:
+        raise SqlError(
+            306,
+            "The text, ntext, and image data types cannot be compared or sorted, except when using IS NULL or LIKE operator.",
+        )
+
+
 def aligned(left: Typed, right: Typed) -> tuple[Typed, Typed]:
     """Both operands in one representation that SQLite compares rightly."""
     groups = {family(left.type), family(right.type)}
-    if "xml" in (left.type.name, right.type.name):
-        raise SqlError(305, "The XML data type cannot be compared or sorted, except when using the IS NULL operator.")
+    for operand in (left, right):
+        if operand.type.name in LEGACY_LOB:
+            raise SqlError(
+                402,
+                f"The data types {left.type.name} and {right.type.name} are incompatible in the comparison operator.",
+            )
+        check_sortable(operand.type)
     if groups == {"text"} or groups == {"integer"} or groups == {"guid"}:
         return left, right
     if groups == {"binary"}:
