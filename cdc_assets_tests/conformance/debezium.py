@@ -25,6 +25,7 @@ class Debezium:
         self.out = work / "records.jsonl"
         self._stop = work / "stop"
         self._process: subprocess.Popen[bytes] | None = None
+        self._before = 0
         self.properties = {
             "name": "engine",
             "connector.class": "io.debezium.connector.sqlserver.SqlServerConnector",
@@ -43,6 +44,7 @@ class Debezium:
 
     def __enter__(self) -> Self:
         self._stop.unlink(missing_ok=True)
+        self._before = len(self._lines())
         configuration = self.work / "properties.json"
         configuration.write_text(json.dumps(self.properties))
         arguments = ["-m", "cdc_assets_tests.conformance.engine", str(configuration), str(self.out), str(self._stop)]
@@ -62,12 +64,16 @@ class Debezium:
             self._process.wait()
 
     def records(self) -> list[Record]:
-        """All records so far, complete lines only."""
+        """All records so far, those of earlier runs over the same folder included."""
+        return [line for line in self._lines() if "stopped" not in line]
+
+    def _lines(self) -> list[Record]:
+        """Complete lines of the output."""
         if not self.out.exists():
             return []
         text = self.out.read_text()
         complete = text[: text.rfind("\n") + 1]
-        return [json.loads(line) for line in complete.splitlines()]
+        return [json.loads(line) for line in complete.split("\n") if line]
 
     def wait(self, enough: Callable[[list[Record]], bool], seconds: float = 90) -> list[Record]:
         """The records, as soon as they are enough; fails with the engine's last log lines otherwise."""
@@ -77,7 +83,7 @@ class Debezium:
             if enough(records):
                 return records
             assert self._process is not None
-            if self._process.poll() is not None or any("stopped" in record for record in records):
+            if self._process.poll() is not None or any("stopped" in line for line in self._lines()[self._before :]):
                 break
             time.sleep(0.2)
         raise AssertionError(f"only {len(self.records())} records came.\n{self.log_tail()}")

@@ -32,6 +32,11 @@ CASES: dict[str, dict[str, str]] = {
     "default": {},
     "function": {"data.query.mode": "function"},
     "transactions": {"provide.transaction.metadata": "true"},
+    "transactions-and-changed-keys": {
+        "provide.transaction.metadata": "true",
+        "message.key.columns": "dbo.two_keys:amount",
+        "skipped.operations": "c",
+    },
     "connect-string-hex": {
         "time.precision.mode": "connect",
         "decimal.handling.mode": "string",
@@ -112,7 +117,7 @@ def captured_by_both(server: StandIn, work: Path, extra: dict[str, str]) -> Repo
     return compare(theirs, expected, explained)
 
 
-def settled(debezium: Debezium, expected: int, quiet_s: float = 8.0) -> list[Record]:
+def settled(debezium: Debezium, expected: int, quiet_s: float = 16.0) -> list[Record]:
     """Their records, when as many as ours have come and nothing follows, or nothing comes any more.
 
     An END of the last transaction comes only after an idle scan, hence the patience.
