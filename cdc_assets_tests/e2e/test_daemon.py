@@ -60,7 +60,7 @@ def test_run_killed_while_it_streams_loses_and_doubles_nothing(daemon: Daemon, s
     with daemon.shop.server.connect(sample.DATABASE, autocommit=False) as connection:
         connection.execute("INSERT INTO dbo.customers (name) VALUES (?)", f"Killed at {step}")
         connection.execute("UPDATE dbo.products SET stock = stock + 1")
-        connection.execute("UPDATE dbo.orders SET state = 'paid' WHERE id = (SELECT MAX(id) FROM dbo.orders)")
+        connection.execute("UPDATE dbo.orders SET discount = COALESCE(discount, 0) + 1 WHERE id = 1001")
         connection.commit()
     daemon.wait_until(lambda: not daemon.fuse.exists(), f"a run reaches {step} and dies")
     daemon.wait_until(lambda: f"Killed at {step}" in names(daemon) and settled(daemon), "the next run finishes")

@@ -1,0 +1,88 @@
+"""Whatever is wrong outside gives one clear failure that is not retried, and leaves lake and position as they were."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from cdc_assets_tests.shop import Shop, key, open_shop
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, instance: dg.DagsterInstance) -> Iterator[Shop]:
+    """A shop with its snapshot in the lake."""
+    with open_shop(tmp_path_factory.mktemp("bad")) as found:
+        assert found.snapshot(instance).success
+        found.add_customers(2)
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def restored(shop: Shop) -> Iterator[None]:
+    """The good configuration after each test."""
+    yield
+    shop.write({})
+
+
+def failure(result: dg.ExecuteInProcessResult) -> str:
+    """The one failure of a run: class and message."""
+    assert not result.success
+    (event,) = [found for found in result.all_node_events if found.event_type_value == "STEP_FAILURE"]
+    assert not [found for found in result.all_node_events if found.event_type_value == "STEP_UP_FOR_RETRY"]
+    data: Any = event.event_specific_data
+    metadata = data.user_failure_data.metadata
+    return f"{metadata['error'].value}: {data.user_failure_data.description}"
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"database.password": "wrong"}, "LoginError: .*18456|LoginError: .*[Ll]ogin"),
+        ({"database.names": "master"}, "PreflightError: .*|ConfigurationError: .*"),
+        ({"table.include.list": "dbo.nothing", "table.exclude.list": ""}, "ConfigurationError: .*dbo.nothing"),
+        ({"lake.path": "/proc/no/lake"}, "LakeError: .*/proc/no/lake"),
+    ],
+)
+def test_one_clear_failure(shop: Shop, instance: dg.DagsterInstance, properties: dict[str, str], message: str) -> None:
+    before, state = len(shop.events("customers")), shop.view().state()
+    shop.definitions()  # so that the tables are known while the configuration is wrong
+    shop.write(properties)
+    found = failure(shop.changes(instance))
+    assert pytest.importorskip("re").search(message, found), found
+    assert "Next:" in found
+    assert shop.server.password not in found
+    shop.write({})
+    assert len(shop.events("customers")) == before
+    assert shop.view().state() == state
+
+
+def test_server_away_is_retryable(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.definitions()
+    shop.write({"database.port": "1", "connection.validation.timeout.ms": "1000", "errors.max.retries": "0"})
+    result = shop.changes(instance)
+    assert not result.success
+    retried = [found for found in result.all_node_events if found.event_type_value == "STEP_UP_FOR_RETRY"]
+    assert len(retried) == 3
+
+
+def test_changes_removed_before_they_were_read_fail_the_check(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.changes(instance)
+    shop.add_customers(3)
+    captured = shop.execute("SELECT sys.fn_cdc_get_max_lsn()")[0][0]
+    shop.server.agent.cleanup("SalesDb", "dbo_customers", captured)
+    (headroom,) = shop.run("shop_headroom", instance).get_asset_check_evaluations()
+    assert not headroom.passed
+    evaluations = shop.changes(instance).get_asset_check_evaluations()
+    verdicts = {found.asset_key: found for found in evaluations}
+    lost = verdicts.pop(key("customers", "changes"))
+    assert not lost.passed
+    assert lost.blocking
+    assert {"missing_after", "missing_until"} <= lost.metadata.keys()
+    assert all(found.passed for found in verdicts.values())
+    assert shop.snapshot(instance, due_only=False, assets=[key("customers", "snapshot")]).success
+    evaluations = shop.changes(instance).get_asset_check_evaluations()
+    assert all(found.passed for found in evaluations)
+    assert shop.differences() == {}

@@ -1,0 +1,230 @@
+"""What a code location shows: keys, dependencies, groups, kinds, descriptions; with the server there and away."""
+
+import os
+import warnings
+from pathlib import Path
+from unittest.mock import patch
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+
+from cdc_assets.config.settings import EventSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.defs.build import build_definitions
+from cdc_assets.defs.captures import configured_captures
+from cdc_assets.defs.discovery import discover, recall, remember
+from cdc_assets.defs.partitions import all_ranges, range_numbers, range_partitions
+from cdc_assets.defs.translator import CdcTranslator, declared_type, word
+from cdc_assets.envelope.naming import topic_name
+from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets_tests.shop import TABLES, Shop, key
+from resources.spark import SparkResource
+
+ORDERS = TableSchema(TableId("Db", "dbo", "orders"), 7, (Column("id", "int", 1, nullable=False),), ("id",))
+
+
+@pytest.fixture(scope="module")
+def graph(shop: Shop) -> AssetGraph:
+    """Assets of the shop."""
+    return shop.definitions().resolve_asset_graph()
+
+
+def test_everything_can_be_loaded(shop: Shop) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dg.Definitions.validate_loadable(shop.definitions())
+
+
+def test_keys_and_dependencies(graph: AssetGraph) -> None:
+    system = {dg.AssetKey(["shop", "windows"]), dg.AssetKey(["shop", "schema_history"])}
+    roles = ("source", "snapshot", "changes")
+    assert graph.get_all_asset_keys() == {key(table, role) for table in TABLES for role in roles} | system
+    for table in TABLES:
+        assert graph.get(key(table, "changes")).parent_keys == {key(table, "source")}
+        assert graph.get(key(table, "snapshot")).parent_keys == {key(table, "source")}
+        assert not graph.get(key(table, "source")).is_materializable
+
+
+def test_groups_kinds_owners_and_descriptions(graph: AssetGraph) -> None:
+    groups = {node.group_name for node in graph.asset_nodes}
+    assert groups == {"shop/SalesDb", "shop/system"}
+    for node in graph.asset_nodes:
+        assert node.description
+        assert node.owners == ["team:cdc"]
+        assert node.kinds
+        assert node.tags["cdc/capture"] == "shop"
+
+
+def test_tables_show_their_columns_and_where_they_lie(shop: Shop, graph: AssetGraph) -> None:
+    metadata = graph.get(key("products", "changes")).metadata
+    columns = metadata["dagster/column_schema"].columns
+    types = {column.name: column.type for column in columns}
+    assert types["price"] == "decimal(10, 2)"
+    assert types["title"] == "nvarchar(100)"
+    assert types["picture"] == "varbinary(max)"
+    assert types["available_from"] == "time(3)"
+    uri = metadata["dagster/uri"]
+    assert getattr(uri, "value", uri) == f"{shop.folder}/lake/shop.SalesDb.dbo.products"
+
+
+def test_snapshots_are_partitioned_by_range_and_changes_are_not(graph: AssetGraph) -> None:
+    partitions = graph.get(key("orders", "snapshot")).partitions_def
+    assert partitions is not None
+    assert partitions.get_partition_keys()[0] == "range_01_of_08"
+    assert graph.get(key("orders", "changes")).partitions_def is None
+
+
+def test_sensors_checks_jobs_and_schedules_are_described(shop: Shop) -> None:
+    definitions = shop.definitions()
+    repository = definitions.get_repository_def()
+    (sensor,) = repository.sensor_defs
+    assert sensor.name == "shop_lsn"
+    assert sensor.minimum_interval_seconds == 1
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+    described = [sensor, *repository.schedule_defs, *(repository.get_job(name) for name in JOBS)]
+    assert all(thing.description for thing in described)
+    checks = definitions.resolve_asset_graph().asset_check_keys
+    assert {check.name for check in checks} == {"lsn_continuity", "retention_headroom"}
+    assert len(checks) == len(TABLES) + 1
+
+
+JOBS = ("shop_changes", "shop_snapshot", "shop_headroom")
+
+
+def test_all_runs_are_in_one_process_and_share_one_pool(shop: Shop) -> None:
+    definitions = shop.definitions()
+    for name in JOBS:
+        assert definitions.resolve_job_def(name).executor_def is dg.in_process_executor
+    pools = {node.definition.pool for name in JOBS[:2] for node in definitions.resolve_job_def(name).nodes}  # type: ignore[union-attr]
+    assert pools == {"cdc_shop"}
+
+
+def test_no_secret_is_in_what_the_pages_show(shop: Shop) -> None:
+    repository = shop.definitions().get_repository_def()
+    resources = repository.get_top_level_resources()
+    assert {"cdc_shop", "shop_envelope_io", "spark"} <= resources.keys()
+    shown = "".join(repr(vars(resource)) + repr(resource.config_schema.as_field()) for resource in resources.values())
+    assert str(shop.file) in shown
+    assert shop.server.password not in shown
+
+
+def test_server_away_shows_the_tables_known_last(shop: Shop) -> None:
+    shop.definitions()
+    shop.write({"database.port": "1", "connection.validation.timeout.ms": "1000"})
+    try:
+        graph = shop.definitions().resolve_asset_graph()
+        assert key("orders", "changes") in graph.get_all_asset_keys()
+        assert "could not be asked" in (graph.get(dg.AssetKey(["shop", "windows"])).description or "")
+    finally:
+        shop.write({})
+
+
+def test_server_away_and_nothing_known_still_loads(shop: Shop, tmp_path: Path) -> None:
+    shop.write({"database.port": "1", "connection.validation.timeout.ms": "1000"})
+    try:
+        with patch.dict(os.environ, shop.environment | {"CDC_STATE_DIR": str(tmp_path)}):
+            definitions = build_definitions([shop.file], SparkResource(), CdcTranslator())
+        dg.Definitions.validate_loadable(definitions)
+        assert len(definitions.resolve_asset_graph().get_all_asset_keys()) == 2
+    finally:
+        shop.write({})
+
+
+def test_wrong_configuration_is_one_clear_error(shop: Shop) -> None:
+    shop.write({"tabel.include.list": "dbo.orders"})
+    try:
+        with pytest.raises(ConfigurationError, match=r"tabel\.include\.list.*table\.include\.list"):
+            shop.definitions()
+    finally:
+        shop.write({})
+
+
+def test_several_captures_live_side_by_side(shop: Shop) -> None:
+    other = shop.file.with_name("second.json")
+    other.write_text(shop.file.read_text().replace('"shop"', '"second"'))
+    try:
+        with shop.in_environment():
+            files = [shop.file, other]
+            definitions = build_definitions(files, SparkResource(), CdcTranslator())
+        dg.Definitions.validate_loadable(definitions)
+        prefixes = {found.path[0] for found in definitions.resolve_asset_graph().get_all_asset_keys()}
+        assert prefixes == {"shop", "second"}
+    finally:
+        other.unlink()
+
+
+def test_users_name_assets_their_way(shop: Shop) -> None:
+    class Mine(CdcTranslator):
+        def asset_key(self, prefix: str, table: TableId, role: str) -> dg.AssetKey:  # type: ignore[override]
+            return dg.AssetKey(["raw", table.table, role])
+
+    with shop.in_environment():
+        definitions = build_definitions([shop.file], SparkResource(), Mine())
+    assert dg.AssetKey(["raw", "orders", "changes"]) in definitions.resolve_asset_graph().get_all_asset_keys()
+
+
+# ---- pieces ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def remembered(tmp_path: Path) -> Path:
+    """A file for discovered tables."""
+    return tmp_path / "deep" / "tables.json"
+
+
+def test_discovery_is_remembered_and_recalled(remembered: Path) -> None:
+    assert discover(lambda: [ORDERS], remembered).tables == (ORDERS,)
+
+    def away() -> list[TableSchema]:
+        raise ConnectionLostError("no answer")
+
+    found = discover(away, remembered)
+    assert found.tables == (ORDERS,)
+    assert "ConnectionLostError: no answer" in found.problem
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '[{"table": 3}]'])
+def test_damaged_memory_counts_as_none(remembered: Path, text: str) -> None:
+    remember(remembered, [ORDERS])
+    remembered.write_text(text)
+    assert recall(remembered) == ()
+
+
+def test_place_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert discover(lambda: [ORDERS], tmp_path / "file" / "tables.json").tables == (ORDERS,)
+
+
+def test_no_configuration_is_a_clear_error(tmp_path: Path) -> None:
+    with (
+        patch.dict(os.environ, {"CDC_CONFIG": str(tmp_path)}),
+        pytest.raises(ConfigurationError, match=r"CDC_CONFIG"),
+    ):
+        configured_captures()
+
+
+def test_range_numbers_follow_the_keys() -> None:
+    partitions = range_partitions(3)
+    assert range_numbers(partitions, ["range_03_of_03", "range_01_of_03"]) == (0, 2)
+    assert set(all_ranges(partitions).values()) == {"range_01_of_03", "range_03_of_03"}
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (Column("c", "nvarchar", 1, length=-1), "nvarchar(max)"),
+        (Column("c", "binary", 1, length=8), "binary(8)"),
+        (Column("c", "numeric", 1, precision=38, scale=0), "numeric(38, 0)"),
+        (Column("c", "datetime2", 1, scale=7), "datetime2(7)"),
+        (Column("c", "int", 1), "int"),
+    ],
+)
+def test_types_read_as_declared(column: Column, expected: str) -> None:
+    assert declared_type(column) == expected
+
+
+def test_words_and_topics() -> None:
+    assert word("shop.eu-1 [x]") == "shop_eu_1_x_"
+    assert topic_name(ORDERS.table, EventSettings("p")) == "p.Db.dbo.orders"

@@ -1,0 +1,115 @@
+"""What the sensor asks for: never twice, never beside a run at work, never in a rush after a failure."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster import DagsterRunStatus
+
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.sensors import FIRST_PAUSE, LONGEST_PAUSE, failures_in_a_row, pause_ends
+from cdc_assets_tests.shop import TABLES, Shop, key
+from resources.spark import SparkResource
+
+
+def tick(shop: Shop, instance: dg.DagsterInstance) -> Any:
+    """Evaluate the sensor once: its request or its reason."""
+    definitions = shop.definitions()
+    (sensor,) = definitions.get_repository_def().sensor_defs
+    resources = {"cdc_shop": CaptureResource(config_file=str(shop.file), spark=SparkResource())}
+    context = dg.build_sensor_context(
+        instance=instance, resources=resources, repository_def=definitions.get_repository_def()
+    )
+    with shop.in_environment(), context:
+        data = sensor.evaluate_tick(context)
+    return data.run_requests[0] if data.run_requests else data
+
+
+def test_first_tick_asks_for_the_snapshot_of_all_tables(shop: Shop, instance: dg.DagsterInstance) -> None:
+    request = tick(shop, instance)
+    assert request.job_name == "shop_snapshot"
+    assert set(request.asset_selection) == {key(table, "snapshot") for table in TABLES}
+    assert request.run_config["ops"]["shop_read_tables"]["config"]["due_only"] is True
+    assert request.tags["dagster/asset_partition_range_end"] == "range_08_of_08"
+    assert request.run_key == "shop:first:snapshot"
+
+
+def test_repeated_tick_asks_with_the_same_key(shop: Shop, instance: dg.DagsterInstance) -> None:
+    assert tick(shop, instance).run_key == tick(shop, instance).run_key
+
+
+def test_run_at_work_is_left_alone(shop: Shop, instance: dg.DagsterInstance) -> None:
+    job = shop.definitions().resolve_job_def("shop_changes")
+    run = instance.create_run_for_job(job, status=DagsterRunStatus.STARTED)
+    try:
+        assert "is at work" in tick(shop, instance).skip_message
+    finally:
+        instance.delete_run(run.run_id)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark_resource")
+def test_after_the_snapshot_only_news_start_a_run(shop: Shop, instance: dg.DagsterInstance) -> None:
+    assert shop.snapshot(instance).success
+    assert tick(shop, instance).skip_message == "Nothing new."
+    shop.add_customers(1)
+    request = tick(shop, instance)
+    assert request.job_name == "shop_changes"
+    assert request.run_key.endswith(request.tags["cdc/lsn"])
+    assert request.run_key.startswith("shop:")
+    assert shop.changes(instance).success
+    assert tick(shop, instance).skip_message == "Nothing new."
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark_resource")
+def test_same_news_after_another_run_have_another_key(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.add_customers(1)
+    first = tick(shop, instance).run_key
+    job = shop.definitions().resolve_job_def("shop_changes")
+    run = instance.create_run_for_job(job, status=DagsterRunStatus.FAILURE)
+    try:
+        assert tick(shop, instance).run_key != first
+    finally:
+        instance.delete_run(run.run_id)
+
+
+def test_server_away_is_a_reason_not_a_failure(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.write({"database.port": "1", "connection.validation.timeout.ms": "1000"})
+    try:
+        assert "ConnectionLostError" in tick(shop, instance).skip_message
+    finally:
+        shop.write({})
+
+
+# ---- after failures --------------------------------------------------------------------------------------------
+
+
+def record(status: DagsterRunStatus, reason: str | None = None, ended: float | None = None) -> Any:
+    """As much of a run record as the rules read."""
+    tags = {"dagster/failure_reason": reason} if reason else {}
+    return SimpleNamespace(dagster_run=SimpleNamespace(status=status, tags=tags, run_id="0" * 36), end_time=ended)
+
+
+FAILED = record(DagsterRunStatus.FAILURE, "STEP_FAILURE", 1000.0)
+KILLED = record(DagsterRunStatus.FAILURE, None, 1000.0)
+GOOD = record(DagsterRunStatus.SUCCESS)
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [([], 0), ([GOOD, FAILED], 0), ([FAILED], 1), ([FAILED, FAILED, GOOD, FAILED], 2), ([KILLED, KILLED], 0)],
+)
+def test_failures_count_back_to_the_last_good_run(records: list[Any], expected: int) -> None:
+    assert failures_in_a_row(records) == expected
+
+
+def test_pause_doubles_up_to_its_limit_and_a_killed_run_needs_none() -> None:
+    ended = datetime.fromtimestamp(1000.0, UTC)
+    assert pause_ends([FAILED]) == ended + FIRST_PAUSE
+    assert pause_ends([FAILED] * 3) == ended + 4 * FIRST_PAUSE
+    assert pause_ends([FAILED] * 10) == ended + LONGEST_PAUSE
+    assert pause_ends([KILLED]) is None
+    assert timedelta(seconds=1) < FIRST_PAUSE < LONGEST_PAUSE
