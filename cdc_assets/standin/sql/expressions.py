@@ -136,7 +136,9 @@ class Compiler(Conditions):
             if number < 2**31:
                 return constant(number, INT)
             return _decimal_constant(text, 0)
-        whole, fraction = text.split(".")
+        whole, fraction, *rest = text.split(".")
+        if rest:
+            raise syntax_error(text)
         return _decimal_constant(whole + fraction, len(fraction))
 
     def _national(self, node: Any, _: Scope) -> Typed:

@@ -1,5 +1,6 @@
 """Laws of conversions, arithmetic, dates and collations, over generated values."""
 
+import contextlib
 from datetime import date, datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from typing import Any
@@ -297,3 +298,75 @@ def test_xml_is_stored_normalized(written: str, stored: str) -> None:
 def test_bad_xml_is_refused(text: str, number: int) -> None:
     with pytest.raises(SqlError, match=str(number)):
         convert_value(text, NVARCHAR_MAX, SqlType("xml"))
+
+
+WORDS = [
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "a",
+    "b",
+    "t",
+    "id",
+    "name",
+    "(",
+    ")",
+    ",",
+    ".",
+    "*",
+    "+",
+    "-",
+    "=",
+    "<>",
+    "'x'",
+    "1",
+    "2.5",
+    "NULL",
+    "AND",
+    "OR",
+    "NOT",
+    "IN",
+    "EXISTS",
+    "CASE",
+    "WHEN",
+    "THEN",
+    "ELSE",
+    "END",
+    "GROUP",
+    "BY",
+    "ORDER",
+    "TOP",
+    "DISTINCT",
+    "AS",
+    "JOIN",
+    "ON",
+    "LEFT",
+    "CROSS",
+    "APPLY",
+    "UNION",
+    "ALL",
+    "COUNT(",
+    "SUM(",
+    "CAST(",
+    "LIKE",
+    "BETWEEN",
+    "IS",
+    "OVER(",
+    "VALUES",
+    "@p",
+    "[x]",
+    "0x01",
+    "N'y'",
+    "WITH",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=10), st.booleans())
+def test_nonsense_gives_an_error_of_sql_server_or_a_result(words: list[str], source: bool) -> None:
+    with contextlib.suppress(SqlError):
+        NONSENSE.rows(f"SELECT {' '.join(words)}{' FROM t' if source else ''}")
+
+
+NONSENSE = Bench()
+NONSENSE.table("t", "id int; name nvarchar(10); a datetime; b xml", (1, "x", "2020-01-01", "<a/>"))
+NONSENSE.set("@p", "int", "1")
