@@ -8,7 +8,7 @@ import pytest
 from cdc_assets.config.settings import ConnectionSettings, IsolationMode
 from cdc_assets.errors import ConnectionLostError, LoginError, QueryError, ServerBusyError
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.contract.source.conftest import DATABASE, connection
+from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection
 from resources.bulk import MssqlBulkSource
 
 pytestmark = pytest.mark.contract
@@ -18,7 +18,7 @@ WIDE = "SELECT id, REPLICATE(N'x', 200) AS padding FROM dbo.t"
 
 
 @pytest.fixture
-def reader(server: StandIn) -> MssqlBulkSource:
+def reader(server: Server) -> MssqlBulkSource:
     server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, v nvarchar(40))", database=DATABASE)
     for start in range(0, ROWS, 500):
         values = ", ".join(f"({number}, N'v{number}')" for number in range(start, start + 500))
@@ -62,7 +62,7 @@ def test_wrong_statement(reader: MssqlBulkSource) -> None:
     assert error.value.number == 208
 
 
-def test_wrong_password(server: StandIn) -> None:
+def test_wrong_password(server: Server) -> None:
     with pytest.raises(LoginError) as error:
         list(MssqlBulkSource(connection(server, DATABASE, password="wr0ng")).read("SELECT 1"))
     assert "wr0ng" not in str(error.value)
@@ -76,39 +76,39 @@ def test_host_down() -> None:
         list(MssqlBulkSource(settings).read("SELECT 1"))
 
 
-def test_an_error_before_the_first_batch_is_repeated(server: StandIn, reader: MssqlBulkSource) -> None:
-    server.faults.deadlock(matching="FROM dbo.t", times=2)
+def test_an_error_before_the_first_batch_is_repeated(standin: StandIn, reader: MssqlBulkSource) -> None:
+    standin.faults.deadlock(matching="FROM dbo.t", times=2)
     assert sum(batch.num_rows for batch in reader.read("SELECT id FROM dbo.t")) == ROWS
-    assert len(server.faults.struck) == 2
+    assert len(standin.faults.struck) == 2
 
 
-def test_a_lost_connection_before_the_first_batch_is_repeated(server: StandIn, reader: MssqlBulkSource) -> None:
+def test_a_lost_connection_before_the_first_batch_is_repeated(standin: StandIn, reader: MssqlBulkSource) -> None:
     list(reader.read("SELECT 1 AS one"))
-    server.drop_connections()
+    standin.drop_connections()
     assert sum(batch.num_rows for batch in reader.read("SELECT id FROM dbo.t")) == ROWS
 
 
-def test_an_error_in_mid_stream_is_not_repeated(server: StandIn, reader: MssqlBulkSource) -> None:
-    server.faults.deadlock(matching="FROM dbo.t", after_rows=700)
+def test_an_error_in_mid_stream_is_not_repeated(standin: StandIn, reader: MssqlBulkSource) -> None:
+    standin.faults.deadlock(matching="FROM dbo.t", after_rows=700)
     seen: list[int] = []
     with pytest.raises(ServerBusyError, match="deadlock"):
         seen.extend(batch.num_rows for batch in reader.read(WIDE))
     assert 0 < sum(seen) <= 700
-    assert len(server.faults.struck) == 1
+    assert len(standin.faults.struck) == 1
 
 
-def test_a_connection_that_breaks_in_mid_stream(server: StandIn, reader: MssqlBulkSource) -> None:
-    server.faults.drop(matching="FROM dbo.t", after_rows=700)
+def test_a_connection_that_breaks_in_mid_stream(standin: StandIn, reader: MssqlBulkSource) -> None:
+    standin.faults.drop(matching="FROM dbo.t", after_rows=700)
     seen: list[int] = []
     with pytest.raises(ConnectionLostError):
         seen.extend(batch.num_rows for batch in reader.read(WIDE))
     assert 0 < sum(seen) <= 700
 
 
-def test_leaving_early_frees_the_connection(server: StandIn, reader: MssqlBulkSource) -> None:
+def test_leaving_early_frees_the_connection(standin: StandIn, reader: MssqlBulkSource) -> None:
     for _ in range(30):
         next(iter(reader.read("SELECT id FROM dbo.t")))
-    assert server.connections <= 16
+    assert standin.connections <= 16
     assert next(iter(reader.read("SELECT 2 AS two"))).to_pydict() == {"two": [2]}
 
 
@@ -124,7 +124,7 @@ LEVEL = "SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE sess
 @pytest.mark.parametrize(
     ("mode", "expected"), [("read_uncommitted", 1), ("read_committed", 2), ("repeatable_read", 3), ("snapshot", 5)]
 )
-def test_isolation_is_for_source_tables_only(server: StandIn, mode: IsolationMode, expected: int) -> None:
+def test_isolation_is_for_source_tables_only(server: Server, mode: IsolationMode, expected: int) -> None:
     server.execute(f"ALTER DATABASE {DATABASE} SET ALLOW_SNAPSHOT_ISOLATION ON")
     reader = MssqlBulkSource(connection(server, DATABASE), isolation=mode)
     assert level(reader, f"/* cdc-assets: rows */ {LEVEL}") == expected

@@ -10,14 +10,14 @@ from cdc_assets.cli.main import app
 from cdc_assets.config.build import build_config
 from cdc_assets.errors import PreflightError
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.contract.source.conftest import DATABASE
+from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection, drain, remake
 from resources.sqlserver_preflight import Finding, ensure, inspect
 from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
 
 
-def texts(server: StandIn, database: str, **changes: str) -> dict[str, str]:
+def texts(server: Server, database: str, **changes: str) -> dict[str, str]:
     return {
         "topic.prefix": "shop",
         "database.hostname": server.host,
@@ -25,38 +25,39 @@ def texts(server: StandIn, database: str, **changes: str) -> dict[str, str]:
         "database.user": server.user,
         "database.password": server.password,
         "database.names": database,
-        "driver.encrypt": "no",
+        "driver.encrypt": connection(server).encrypt,
+        "driver.trustServerCertificate": "true",
     } | {name.replace("__", "."): text for name, text in changes.items()}
 
 
-def look(server: StandIn, database: str, **changes: str) -> dict[str, Finding]:
+def look(server: Server, database: str, **changes: str) -> dict[str, Finding]:
     config = build_config(texts(server, database, **changes))
     with SqlServerSource(config.connection, require_cdc=False) as source:
         found = inspect(source, config)
     return {f"{finding.check} {finding.subject.removeprefix(database)}".strip(): finding for finding in found}
 
 
-def run_remedy(server: StandIn, finding: Finding) -> None:
+def run_remedy(server: Server, finding: Finding) -> None:
     """What a DBA would do: run the text as it is."""
     database, _, statement = finding.remedy.partition("; ")
     server.execute(statement.rstrip(";"), database=database.removeprefix("USE [").rstrip("]"))
 
 
-def test_a_ready_database(server: StandIn) -> None:
+def test_a_ready_database(server: Server) -> None:
     server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
     server.execute(
         "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL",
         database=DATABASE,
     )
     server.execute("INSERT INTO dbo.t VALUES (1)", database=DATABASE)
-    server.agent.drain()
+    drain(server)
     found = look(server, DATABASE)
     assert [finding for finding in found.values() if not finding.ok] == []
     ensure(found.values())
 
 
-def test_remedies_make_a_database_ready(server: StandIn) -> None:
-    server.execute("CREATE DATABASE Plain")
+def test_remedies_make_a_database_ready(server: Server) -> None:
+    remake(server, "Plain", cdc=False)
     server.execute("CREATE TABLE dbo.[it's] (id int NOT NULL PRIMARY KEY)", database="Plain")
     found = look(server, "Plain")
     off = found["change data capture"]
@@ -70,21 +71,21 @@ def test_remedies_make_a_database_ready(server: StandIn) -> None:
     assert look(server, "Plain")["capture instance .dbo.it's"].ok
 
 
-def test_stopped_agent(server: StandIn) -> None:
-    server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
-    server.agent.stop()
-    finding = look(server, DATABASE)["SQL Server Agent"]
-    server.agent.start()
+def test_stopped_agent(standin: StandIn) -> None:
+    standin.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
+    standin.agent.stop()
+    finding = look(standin, DATABASE)["SQL Server Agent"]
+    standin.agent.start()
     assert (finding.ok, finding.actual, finding.blocking) == (False, "stopped", False)
 
 
-def test_filters_that_match_nothing(server: StandIn) -> None:
+def test_filters_that_match_nothing(server: Server) -> None:
     server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
     finding = look(server, DATABASE, table__include__list="dbo.x")["table filters"]
     assert (finding.ok, finding.blocking) == (False, True)
 
 
-def test_snapshot_isolation(server: StandIn) -> None:
+def test_snapshot_isolation(server: Server) -> None:
     server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
     finding = look(server, DATABASE, snapshot__isolation__mode="snapshot")["snapshot isolation"]
     assert finding.ok is False
@@ -92,7 +93,7 @@ def test_snapshot_isolation(server: StandIn) -> None:
     assert look(server, DATABASE, snapshot__isolation__mode="snapshot")["snapshot isolation"].ok
 
 
-def test_doctor(server: StandIn, tmp_path: Path) -> None:
+def test_doctor(server: Server, tmp_path: Path) -> None:
     server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
     path = tmp_path / "shop.json"
     path.write_text(json.dumps(texts(server, DATABASE, lake__path=str(tmp_path / "lake"))))

@@ -6,8 +6,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.ranges import where
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.contract.source.conftest import DATABASE
+from cdc_assets_tests.contract.source.conftest import DATABASE, Server
 from resources import sqlserver_ranges
 from resources.sqlserver_source import SqlServerSource
 
@@ -46,7 +45,7 @@ KEYS = {
 }
 
 
-def fill(server: StandIn, declared: str, expression: str) -> None:
+def fill(server: Server, declared: str, expression: str) -> None:
     server.execute(f"CREATE TABLE dbo.k (k {declared} NOT NULL PRIMARY KEY, n int)", database=DATABASE)
     for number in range(1, ROWS + 1):
         server.execute(f"INSERT INTO dbo.k VALUES ({expression.format(n=number)}, {number})", database=DATABASE)
@@ -75,7 +74,7 @@ def sizes(source: SqlServerSource, schema: TableSchema, ranges: list[KeyRange]) 
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_ranges_cover_the_table(server: StandIn, source: SqlServerSource, kind: str) -> None:
+def test_ranges_cover_the_table(server: Server, source: SqlServerSource, kind: str) -> None:
     fill(server, *KEYS[kind])
     schema, ranges = plan(source, 4)
     assert len(ranges) == 4
@@ -83,7 +82,7 @@ def test_ranges_cover_the_table(server: StandIn, source: SqlServerSource, kind: 
     assert sizes(source, schema, ranges) == [15, 15, 15, 15]
 
 
-def test_few_values_of_a_leading_column(server: StandIn, source: SqlServerSource) -> None:
+def test_few_values_of_a_leading_column(server: Server, source: SqlServerSource) -> None:
     server.execute("CREATE TABLE dbo.k (a varchar(3) NOT NULL, n int NOT NULL, PRIMARY KEY (a, n))", database=DATABASE)
     for number in range(40):
         server.execute(
@@ -95,7 +94,7 @@ def test_few_values_of_a_leading_column(server: StandIn, source: SqlServerSource
     assert len(ranges) <= 4
 
 
-def test_nullable_key(server: StandIn, source: SqlServerSource) -> None:
+def test_nullable_key(server: Server, source: SqlServerSource) -> None:
     server.execute("CREATE TABLE dbo.k (k varchar(9) NULL, n int)", database=DATABASE)
     server.execute("CREATE UNIQUE INDEX u ON dbo.k (k)", database=DATABASE)
     server.execute("INSERT INTO dbo.k VALUES (NULL, 0)", database=DATABASE)
@@ -106,7 +105,7 @@ def test_nullable_key(server: StandIn, source: SqlServerSource) -> None:
     assert sum(sizes(source, schema, ranges)) == 21
 
 
-def test_no_key_small_or_empty_table(server: StandIn, source: SqlServerSource) -> None:
+def test_no_key_small_or_empty_table(server: Server, source: SqlServerSource) -> None:
     server.execute("CREATE TABLE dbo.k (n int)", database=DATABASE)
     assert plan(source, 4)[1] == [KeyRange(None, None, None)]
     server.execute("DROP TABLE dbo.k; CREATE TABLE dbo.k (n int NOT NULL PRIMARY KEY)", database=DATABASE)

@@ -10,7 +10,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import ConnectionLostError, LoginError, PreflightError, QueryError, ServerBusyError
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.contract.source.conftest import DATABASE, connection
+from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection, drain, remake
 from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
@@ -21,7 +21,7 @@ def table(name: str, schema: str = "dbo") -> TableId:
 
 
 @pytest.fixture
-def shop(server: StandIn) -> StandIn:
+def shop(server: Server) -> Server:
     """Two captured tables with one transaction each, and one table that is not captured."""
     for name in ("a", "b"):
         server.execute(f"CREATE TABLE dbo.{name} (id int NOT NULL PRIMARY KEY, v nvarchar(20))", database=DATABASE)
@@ -29,11 +29,11 @@ def shop(server: StandIn) -> StandIn:
     server.execute("CREATE TABLE dbo.plain (id int NOT NULL PRIMARY KEY)", database=DATABASE)
     for name in ("a", "b"):
         server.execute(f"INSERT INTO dbo.{name} VALUES (1, N'x'), (2, N'y')", database=DATABASE)
-    server.agent.drain()
+    drain(server)
     return server
 
 
-def enable(server: StandIn, name: str, instance: str | None = None) -> None:
+def enable(server: Server, name: str, instance: str | None = None) -> None:
     server.execute(
         "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = ?, @role_name = NULL, "
         "@capture_instance = ?",
@@ -43,18 +43,18 @@ def enable(server: StandIn, name: str, instance: str | None = None) -> None:
     )
 
 
-def insert(server: StandIn, name: str, first: int, count: int = 1) -> None:
+def insert(server: Server, name: str, first: int, count: int = 1) -> None:
     """One transaction of so many rows."""
     values = ", ".join(f"({number}, N'v')" for number in range(first, first + count))
     server.execute(f"INSERT INTO dbo.{name} VALUES {values}", database=DATABASE)
 
 
-def test_databases_in_the_servers_letter_case(server: StandIn) -> None:
+def test_databases_in_the_servers_letter_case(server: Server) -> None:
     with SqlServerSource(connection(server, DATABASE.upper())) as source:
         assert source.databases() == (DATABASE,)
 
 
-def test_database_that_is_not_there(server: StandIn) -> None:
+def test_database_that_is_not_there(server: Server) -> None:
     with SqlServerSource(connection(server, "Nowhere")) as source, pytest.raises(LoginError, match="Nowhere"):
         source.databases()
     with SqlServerSource(connection(server, DATABASE, "Nowhere")) as source, pytest.raises(LoginError, match="Nowhere"):
@@ -67,7 +67,7 @@ def test_server_time(source: SqlServerSource) -> None:
     assert abs(now - datetime.now(UTC)) < timedelta(minutes=1)
 
 
-def test_user_tables(shop: StandIn, source: SqlServerSource) -> None:
+def test_user_tables(shop: Server, source: SqlServerSource) -> None:
     assert source.user_tables(DATABASE) == [table("a"), table("b"), table("plain")]
 
 
@@ -91,7 +91,7 @@ CREATE TABLE dbo.[odd ]]name] (
 
 
 @pytest.fixture
-def odd(server: StandIn, source: SqlServerSource) -> TableSchema:
+def odd(server: Server, source: SqlServerSource) -> TableSchema:
     server.execute(DDL, database=DATABASE)
     schema = source.table_schema(table("odd ]name"))
     assert schema is not None
@@ -113,7 +113,7 @@ def test_structure(odd: TableSchema) -> None:
     assert facts["code"].collation
 
 
-def test_key_is_the_first_unique_index_without_primary_key(server: StandIn, source: SqlServerSource) -> None:
+def test_key_is_the_first_unique_index_without_primary_key(server: Server, source: SqlServerSource) -> None:
     server.execute("CREATE TABLE dbo.u (a int NOT NULL, b int NOT NULL, c int)", database=DATABASE)
     assert source.table_schema(table("u")).key == ()  # type: ignore[union-attr]
     server.execute("CREATE UNIQUE INDEX z ON dbo.u (a)", database=DATABASE)
@@ -125,7 +125,7 @@ def test_table_that_is_not_there(source: SqlServerSource) -> None:
     assert source.table_schema(table("nope")) is None
 
 
-def test_capture_instances(shop: StandIn, source: SqlServerSource) -> None:
+def test_capture_instances(shop: Server, source: SqlServerSource) -> None:
     a, b = source.capture_instances(DATABASE)
     assert (a.table, a.name, a.columns) == (table("a"), "dbo_a", ("id", "v"))
     assert (b.table, b.name) == (table("b"), "dbo_b")
@@ -135,14 +135,14 @@ def test_capture_instances(shop: StandIn, source: SqlServerSource) -> None:
     assert source.low_water_marks(DATABASE) == {"dbo_a": a.start_lsn, "dbo_b": b.start_lsn}
 
 
-def test_second_instance_sorts_behind_the_first(shop: StandIn, source: SqlServerSource) -> None:
+def test_second_instance_sorts_behind_the_first(shop: Server, source: SqlServerSource) -> None:
     shop.execute("ALTER TABLE dbo.a ADD w int NULL", database=DATABASE)
     enable(shop, "a", "dbo_a_2")
     names = [(instance.name, instance.columns) for instance in source.capture_instances(DATABASE)]
     assert names == [("dbo_a", ("id", "v")), ("dbo_a_2", ("id", "v", "w")), ("dbo_b", ("id", "v"))]
 
 
-def test_upper_bounds(shop: StandIn, source: SqlServerSource) -> None:
+def test_upper_bounds(shop: Server, source: SqlServerSource) -> None:
     newest = source.max_transaction_lsn(DATABASE, None, 0)
     captured = source.max_captured_lsn(DATABASE)
     assert newest is not None
@@ -151,7 +151,7 @@ def test_upper_bounds(shop: StandIn, source: SqlServerSource) -> None:
     assert source.max_transaction_lsn(DATABASE, newest, 0) is None
     for number in range(10, 15):
         insert(shop, "a", number)
-    shop.agent.drain()
+    drain(shop)
     third = source.max_transaction_lsn(DATABASE, newest, 3)
     last = source.max_transaction_lsn(DATABASE, newest, 0)
     assert third is not None
@@ -161,11 +161,11 @@ def test_upper_bounds(shop: StandIn, source: SqlServerSource) -> None:
     assert source.max_transaction_lsn(DATABASE, third, 50) == last
 
 
-def test_active_instances(shop: StandIn, source: SqlServerSource) -> None:
+def test_active_instances(shop: Server, source: SqlServerSource) -> None:
     start = source.max_transaction_lsn(DATABASE, None, 0)
     assert start is not None
     insert(shop, "b", 10)
-    shop.agent.drain()
+    drain(shop)
     until = source.max_transaction_lsn(DATABASE, None, 0)
     assert until is not None
     assert source.active_instances(DATABASE, {"dbo_a": start, "dbo_b": start}, until) == {"dbo_b"}
@@ -174,20 +174,20 @@ def test_active_instances(shop: StandIn, source: SqlServerSource) -> None:
     assert source.active_instances(DATABASE, {}, until) == frozenset()
 
 
-def test_an_instance_that_vanished_counts_as_active(shop: StandIn, source: SqlServerSource) -> None:
+def test_an_instance_that_vanished_counts_as_active(shop: Server, source: SqlServerSource) -> None:
     until = source.max_transaction_lsn(DATABASE, None, 0)
     assert until is not None
     bounds = {"dbo_a": until.from_int(int(until) - 1), "gone": ZERO_LSN, "dbo_b": ZERO_LSN}
     assert source.active_instances(DATABASE, bounds, until) == {"gone", "dbo_b"}
 
 
-def test_slices_are_balanced_and_cut_at_commits(shop: StandIn, source: SqlServerSource) -> None:
+def test_slices_are_balanced_and_cut_at_commits(shop: Server, source: SqlServerSource) -> None:
     start = source.max_transaction_lsn(DATABASE, None, 0)
     assert start is not None
     commits: list[Lsn] = []
     for number in range(20):
         insert(shop, "ab"[number % 2], 100 + 10 * number, 5)
-        shop.agent.drain()
+        drain(shop)
         commits.append(source.max_transaction_lsn(DATABASE, None, 0) or ZERO_LSN)
     bounds = source.slice_bounds(DATABASE, ["dbo_a", "dbo_b"], start, commits[-1], 4)
     assert list(bounds) == [commits[4], commits[9], commits[14], commits[19]]
@@ -195,7 +195,7 @@ def test_slices_are_balanced_and_cut_at_commits(shop: StandIn, source: SqlServer
     assert source.slice_bounds(DATABASE, ["dbo_a"], commits[-1], commits[-1], 4) == [commits[-1]]
 
 
-def test_commit_times(shop: StandIn, source: SqlServerSource) -> None:
+def test_commit_times(shop: Server, source: SqlServerSource) -> None:
     lsn = source.max_transaction_lsn(DATABASE, None, 0)
     assert lsn is not None
     times = source.commit_times(DATABASE, [lsn, lsn, Lsn.from_int(7)])
@@ -203,21 +203,21 @@ def test_commit_times(shop: StandIn, source: SqlServerSource) -> None:
     assert abs(times[lsn] - datetime.now(UTC)) < timedelta(minutes=1)
 
 
-def test_row_count(shop: StandIn, source: SqlServerSource) -> None:
+def test_row_count(shop: Server, source: SqlServerSource) -> None:
     assert source.row_count(table("a")) == 2
     with pytest.raises(QueryError, match="nope") as error:
         source.row_count(table("nope"))
     assert error.value.number == 208
 
 
-def test_agent(shop: StandIn, source: SqlServerSource) -> None:
+def test_agent(shop: Server, standin: StandIn, source: SqlServerSource) -> None:
     assert source.agent_running(DATABASE) is True
-    shop.agent.stop()
+    standin.agent.stop()
     assert source.agent_running(DATABASE) is False
-    shop.agent.start()
+    standin.agent.start()
 
 
-def test_agent_by_query_of_the_user(shop: StandIn) -> None:
+def test_agent_by_query_of_the_user(shop: Server) -> None:
     settings = connection(shop, DATABASE)
     with SqlServerSource(settings, "SELECT CASE WHEN DB_ID(N'#db') IS NULL THEN 0 ELSE 1 END") as source:
         assert source.agent_running(DATABASE) is True
@@ -225,8 +225,8 @@ def test_agent_by_query_of_the_user(shop: StandIn) -> None:
         assert source.agent_running(DATABASE) is None
 
 
-def test_database_without_cdc(server: StandIn) -> None:
-    server.execute("CREATE DATABASE Plain")
+def test_database_without_cdc(server: Server) -> None:
+    remake(server, "Plain", cdc=False)
     with SqlServerSource(connection(server, "Plain")) as source:
         for ask in (
             source.databases,
@@ -238,7 +238,7 @@ def test_database_without_cdc(server: StandIn) -> None:
                 ask()
 
 
-def test_wrong_password(server: StandIn) -> None:
+def test_wrong_password(server: Server) -> None:
     settings = connection(server, DATABASE)
     wrong = ConnectionSettings(host=settings.host, port=settings.port, user=settings.user, password="wr0ng",
                                databases=settings.databases, encrypt=settings.encrypt)  # fmt: skip
@@ -247,32 +247,32 @@ def test_wrong_password(server: StandIn) -> None:
     assert "wr0ng" not in str(error.value)
 
 
-def test_a_broken_connection_heals(server: StandIn, source: SqlServerSource) -> None:
+def test_a_broken_connection_heals(standin: StandIn, source: SqlServerSource) -> None:
     source.server_time()
-    server.drop_connections()
+    standin.drop_connections()
     assert source.server_time()
 
 
-def test_a_server_that_restarts_heals(server: StandIn, source: SqlServerSource) -> None:
+def test_a_server_that_restarts_heals(standin: StandIn, source: SqlServerSource) -> None:
     source.server_time()
-    server.restart()
+    standin.restart()
     assert source.server_time()
 
 
 @pytest.mark.parametrize("number", [1205, 1222, 40613])
-def test_transient_errors_are_repeated(server: StandIn, source: SqlServerSource, number: int) -> None:
+def test_transient_errors_are_repeated(standin: StandIn, source: SqlServerSource, number: int) -> None:
     source.databases()
-    server.faults.error(number, matching="server_time", times=2)
+    standin.faults.error(number, matching="server_time", times=2)
     assert source.server_time()
-    assert len(server.faults.struck) == 2
+    assert len(standin.faults.struck) == 2
 
 
-def test_repetition_is_bounded(server: StandIn, source: SqlServerSource) -> None:
+def test_repetition_is_bounded(standin: StandIn, source: SqlServerSource) -> None:
     source.databases()
-    server.faults.error(1222, matching="server_time", times=100)
+    standin.faults.error(1222, matching="server_time", times=100)
     with pytest.raises(ServerBusyError, match="Lock request"):
         source.server_time()
-    assert len(server.faults.struck) == 4
+    assert len(standin.faults.struck) == 4
 
 
 def test_host_down_is_told_at_once() -> None:
@@ -283,7 +283,7 @@ def test_host_down_is_told_at_once() -> None:
         source.databases()
 
 
-def test_query_timeout(server: StandIn) -> None:
+def test_query_timeout(server: Server) -> None:
     settings = connection(server, DATABASE, query_timeout_s=1)
     with SqlServerSource(settings) as source:
         source.databases()
@@ -291,9 +291,9 @@ def test_query_timeout(server: StandIn) -> None:
             source.session.rows("WAITFOR DELAY '00:00:30'")
 
 
-def test_half_open_connection(server: StandIn) -> None:
+def test_half_open_connection(standin: StandIn) -> None:
     """The server takes a statement and never answers: the time-out ends the wait, the next attempt is on a new line."""
-    with SqlServerSource(connection(server, DATABASE, query_timeout_s=1)) as source:
+    with SqlServerSource(connection(standin, DATABASE, query_timeout_s=1)) as source:
         source.databases()
-        server.faults.hang(matching="server_time")
+        standin.faults.hang(matching="server_time")
         assert source.server_time()
