@@ -28,6 +28,7 @@ from typing import Final
 
 from cdc_assets.standin.contract import Query, ResultSink
 from cdc_assets.standin.engine.locks import WRITER, Mode
+from cdc_assets.standin.engine.plans import FIRST_TEMPORARY
 from cdc_assets.standin.engine.storage import Storage
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import Value
@@ -39,7 +40,7 @@ BLOCK: Final = 4096
 """Rowids of a block."""
 WORTHWHILE: Final = 2 * BLOCK
 """Rows below which the ordinary way is as good."""
-LIMIT_BYTES: Final = 768 * 1024 * 1024
+LIMIT_BYTES: Final = 512 * 1024 * 1024
 _PATIENCE: Final = 3
 """Fruitless looks at a statement before the next ones are skipped."""
 
@@ -85,8 +86,8 @@ class RowBlocks:
         """Send a query's whole result from blocks; None if that cannot be done, nothing is sent then."""
         if not isinstance(sink, Response) or sink.fault is not None or self._skip(query.sql):
             return None
-        scan = recognise(query)
-        if scan is None or not self._large(connection, scan) or not self._watched(connection, scan):
+        scan = recognise(query) if self._large(connection, query) else None
+        if scan is None or not self._watched(connection, scan):
             self._fruitless[query.sql] = self._fruitless.get(query.sql, 0) + 1
             return None
         with _Snapshot(connection):
@@ -113,8 +114,12 @@ class RowBlocks:
         return misses & (misses - 1) != 0
 
     @staticmethod
-    def _large(connection: sqlite3.Connection, scan: Scan) -> bool:
-        highest = connection.execute(f"SELECT max(rowid) FROM {scan.table}").fetchone()[0]
+    def _large(connection: sqlite3.Connection, query: Query) -> bool:
+        """Whether the first table is worth it; temporary tables are one session's own and never watched."""
+        tables = [relation.table for relation in query.relations if relation.table is not None]
+        if not tables or any(table.object_id >= FIRST_TEMPORARY for table in tables):
+            return False
+        highest = connection.execute(f"SELECT max(rowid) FROM t{tables[0].object_id}").fetchone()[0]
         return highest is not None and highest >= WORTHWHILE
 
     def _job(
@@ -164,6 +169,8 @@ class RowBlocks:
         writer = self._storage.connect()
         try:
             self._watch(writer, scan)
+        except sqlite3.Error:  # the table is gone, or its definition changes: the ordinary way will tell
+            return False
         finally:
             writer.close()
             self._storage.locks.release_all(owner)

@@ -97,6 +97,16 @@ def test_rows_inserted_out_of_order_are_still_sorted(server: StandIn, connection
     assert same(server, connection, "SELECT * FROM dbo.t") == 80
 
 
+def test_temporary_tables_are_left_alone(server: StandIn, connection: Any, table: str) -> None:
+    fill(server, 40)
+    connection.execute("SELECT * INTO #copy FROM dbo.t")
+    for _ in range(2):
+        assert len(connection.execute("SELECT * FROM #copy").fetchall()) == 40
+        assert (
+            len(connection.execute("SELECT t.id FROM dbo.t AS t LEFT JOIN #copy AS c ON c.id = t.id").fetchall()) == 40
+        )
+
+
 def test_a_value_that_does_not_depend_on_the_row_alone_is_not_kept(
     server: StandIn, connection: Any, table: str
 ) -> None:
