@@ -23,6 +23,14 @@ _FILE = "file://"
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 
 
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+
+
+def plain(error: Exception) -> str:
+    """An error's text in one line, without the colours and line breaks of the store's client."""
+    return " ".join(_COLOUR.sub("", str(error)).split()).rstrip(".")
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """The directory that holds one Delta table per topic.
@@ -82,6 +90,6 @@ class Location:
                 Path(self.uri("__probe")).rmdir()
         except (OSError, ValueError, pa.ArrowException, DeltaError) as error:
             raise LakeError(
-                f"The lake at {self.root} cannot be written: {error}. "
+                f"The lake at {self.root} cannot be written: {plain(error)}. "
                 "Next: check the path, its owner and the storage options (lake.path, lake.storage.options)."
             ) from error

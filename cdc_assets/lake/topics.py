@@ -28,7 +28,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from cdc_assets.errors import LakeConflictError, LakeError
 from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
 from cdc_assets.lake.files import DataFile
-from cdc_assets.lake.location import Location
+from cdc_assets.lake.location import Location, plain
 
 _ATTEMPTS = 5
 """Repetitions of a commit that lost against another writer of the same table, such as a compaction."""
@@ -237,5 +237,5 @@ def _arrow(handle: DeltaTable) -> pa.Schema:
 
 def _unreadable(uri: str, error: Exception) -> LakeError:
     return LakeError(
-        f"The Delta table {uri} cannot be read or written: {error}. Next: check the path, its rights and free space."
+        f"The Delta table {uri} cannot be read or written: {plain(error)}. Next: check the path, its rights and free space."
     )

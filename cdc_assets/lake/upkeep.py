@@ -21,6 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeError
+from cdc_assets.lake.location import plain
 from cdc_assets.lake.topics import TopicTables
 
 _SMALL = 0.75
@@ -80,7 +81,9 @@ class Upkeep:
         try:
             handle.optimize.compact(target_size=self._settings.target_file_bytes)
         except DeltaError as error:
-            raise LakeError(f"{directory} cannot be compacted: {error}. Next: check free space and rights.") from error
+            raise LakeError(
+                f"{directory} cannot be compacted: {plain(error)}. Next: check free space and rights."
+            ) from error
         finally:
             self._tables.forget(directory)
 
@@ -104,6 +107,8 @@ class Upkeep:
                 )
             )
         except DeltaError as error:
-            raise LakeError(f"{directory} cannot be vacuumed: {error}. Next: check the rights to delete.") from error
+            raise LakeError(
+                f"{directory} cannot be vacuumed: {plain(error)}. Next: check the rights to delete."
+            ) from error
         finally:
             self._tables.forget(directory)

@@ -6,7 +6,7 @@ import pytest
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeError
-from cdc_assets.lake.location import Location
+from cdc_assets.lake.location import Location, plain
 
 
 def test_local_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +28,7 @@ def test_probe_leaves_nothing(tmp_path: Path) -> None:
 def test_unknown_scheme_is_a_lake_error() -> None:
     with pytest.raises(LakeError, match="foo://"):
         Location("foo://bucket").check_writable()
+
+
+def test_errors_are_told_in_one_plain_line() -> None:
+    assert plain(OSError("Generic error\n  \x1b[31m↳\x1b[0m refused.")) == "Generic error ↳ refused"

@@ -69,6 +69,8 @@ class SimulatedServer:
     now: datetime = START
     before_read: Callable[[str], None] = lambda statement: None
     batch_rows: int = 3
+    kinds: dict[str, pa.DataType] = field(default_factory=lambda: {"id": pa.int32()})
+    """Arrow types of columns that are not text."""
     _tick: int = 0
 
     # what happens on the server
@@ -269,9 +271,8 @@ class SimulatedBulk:
 
     def _data(self, select: str, rows: Sequence[Row]) -> dict[str, pa.Array]:
         names = [name for name in re.findall(r"AS \[([^\]]+)\]", select) if not name.startswith("__$")]
-        kinds = {"id": pa.int32()}
         return {
-            name: pa.array([row.get(name) for row in rows], kinds.get(name, pa.string()))
+            name: pa.array([row.get(name) for row in rows], self.server.kinds.get(name, pa.string()))
             for name in names
             if name != "tran_end_time"
         }

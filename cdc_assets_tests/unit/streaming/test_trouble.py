@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from cdc_assets.core.lsn import Lsn
@@ -318,3 +319,22 @@ def test_unfinished_snapshot_of_a_dropped_table_is_given_up_and_planned_again(tm
     assert make_capture(server, config).snapshot() == [lines]
     assert state_of(config).snapshots == {}
     assert sorted(event.key for event in events_of(config, lines)) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("transactions", [False, True])
+def test_column_altered_in_place_fails_the_table_until_its_snapshot(tmp_path: Path, transactions: bool) -> None:
+    server, config, lines, orders = two_tables(tmp_path, transaction_metadata=transactions)
+    server.kinds["id"] = pa.int64()
+    schema = server.schemas[orders]
+    wide = [replace(column, type_name="bigint") if column.name == "id" else column for column in schema.columns]
+    server.schemas[orders] = replace(schema, columns=tuple(wide))
+    server.commit((orders, "insert", 2**40, "wide"), (lines, "insert", 50, "a"))
+    summary = make_capture(server, config).stream()
+    assert [(trouble.table, trouble.status) for trouble in summary.troubled] == [(orders, "failed")]
+    assert "arrived as int64" in summary.troubled[0].reason
+    assert events_of(config, lines)[-1].key == 50
+
+    make_capture(server, config).snapshot([orders])
+    server.commit((orders, "insert", 2**41, "wider"))
+    assert make_capture(server, config).stream().troubled == ()
+    assert events_of(config, orders)[-1].key == 2**41
