@@ -1,0 +1,64 @@
+"""Dagster's pages in a headless browser: the asset graph and one asset's page, as pictures and as text."""
+
+import shutil
+import struct
+import subprocess
+import zlib
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.standin import sample
+from cdc_assets_tests.e2e.conftest import Daemon
+
+WIDTH, HEIGHT = 1600, 1000
+_ASSET = f"assets/shop/{sample.DATABASE}/dbo/customers/changes"
+_PAGES = {
+    "graph": ("asset-groups~%22shop/SalesDb%22", ["customers", "orders", "snapshot", "changes", "source"]),
+    "asset": (f"{_ASSET}?view=overview", ["lsn_continuity", "rows_creates", "to_lsn", "nvarchar(80)", "customers"]),
+}
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no headless browser on this machine")
+
+
+def browse(url: str, folder: Path, *options: str) -> str:
+    """Let the browser run a page for a while; returns what it prints."""
+    command = [
+        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder}",
+        f"--window-size={WIDTH},{HEIGHT}", "--virtual-time-budget=25000", "--timeout=40000", *options, url,
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def png_size_and_colours(picture: Path) -> tuple[int, int, int]:
+    """Width, height and number of different byte values in the picture's data: a blank page has very few."""
+    data = picture.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", data[16:24])
+    body, place = b"", 8
+    while place < len(data):
+        (length,) = struct.unpack(">I", data[place : place + 4])
+        if data[place + 4 : place + 8] == b"IDAT":
+            body += data[place + 8 : place + 8 + length]
+        place += length + 12
+    return width, height, len(set(zlib.decompress(body)))
+
+
+@pytest.mark.parametrize("name", _PAGES)
+def test_page_shows_what_it_should(daemon: Daemon, tmp_path: Path, name: str) -> None:
+    daemon.shop.add_customers(1)
+    daemon.wait_until(
+        lambda: any(event["value"]["op"] == "c" for event in daemon.shop.events("customers")), "a change is captured"
+    )
+    path, expected = _PAGES[name]
+    address = f"{daemon.url}/{path}"
+    text = browse(address, tmp_path / "text", "--dump-dom")
+    missing = [part for part in expected if part not in text]
+    assert not missing, text[-3000:]
+    picture = tmp_path / f"{name}.png"
+    browse(address, tmp_path / "picture", f"--screenshot={picture}")
+    width, height, colours = png_size_and_colours(picture)
+    assert (width, height) == (WIDTH, HEIGHT)
+    assert colours > 100, "the page is blank"
+    assert picture.stat().st_size > 30_000

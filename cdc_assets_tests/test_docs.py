@@ -1,0 +1,88 @@
+"""What the documents say is so: commands, links, properties, steps, metadata, variables."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.cli.main import app
+from cdc_assets.config.properties import property_of
+from cdc_assets.defs.build import STATE_VARIABLE
+from cdc_assets.defs.captures import CONFIGURATION_VARIABLE
+from cdc_assets.defs.checks import CONTINUITY, HEADROOM
+from cdc_assets.defs.reporting import OPERATIONS
+from cdc_assets.lake.steps import STEPS, VARIABLE
+from resources.envelope_io import FROM_LSN, TO_LSN
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "benchmarks" / "README.md",
+]
+OPERATIONS_PAGE = (ROOT / "docs" / "operations.md").read_text()
+TARGETS = set(re.findall(r"^([a-z-]+):.*?## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+
+
+def cells(text: str, heading: str) -> list[str]:
+    """Code in the first column of the table below a heading."""
+    section = text.split(f"## {heading}")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
+    return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+
+
+@documents
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)", document.read_text()):
+        assert (document.parent / target).exists(), target
+
+
+@documents
+def test_make_targets_exist(document: Path) -> None:
+    used = set(re.findall(r"`make ([a-z-]+)`|^make ([a-z-]+)", document.read_text(), re.MULTILINE))
+    assert {name for pair in used for name in pair if name} <= TARGETS | {"help"}
+
+
+def test_every_target_is_declared_and_explained() -> None:
+    text = (ROOT / "Makefile").read_text()
+    phony = set(re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE).group(1).split())  # type: ignore[union-attr]
+    rules = set(re.findall(r"^([a-z-]+):", text, re.MULTILINE))
+    assert rules == phony == TARGETS
+
+
+@documents
+def test_commands_exist(document: Path) -> None:
+    known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
+    used = set(re.findall(r"cdc-assets ([a-z]+)", document.read_text()))
+    assert used <= known | {"properties"}
+
+
+@documents
+def test_properties_exist(document: Path) -> None:
+    if document.name == "configuration.md":
+        return  # generated from the table itself
+    for name in re.findall(r'"((?:[a-z]+\.)+[a-z]+)":', document.read_text()):
+        assert property_of(name)
+
+
+def test_steps_are_all_there() -> None:
+    assert set(cells(OPERATIONS_PAGE, "Steps at which a run may die")) == set(STEPS)
+
+
+def test_variables_are_all_there() -> None:
+    assert {CONFIGURATION_VARIABLE, STATE_VARIABLE, VARIABLE} < set(cells(OPERATIONS_PAGE, "Environment"))
+
+
+def test_metadata_is_all_there() -> None:
+    told = set(cells(OPERATIONS_PAGE, "Metadata of a materialization"))
+    fixed = {"rows", "bytes", "windows", "from_lsn", "to_lsn", "last_commit", "lag_seconds"}
+    assert {f"rows_{name}" for name in OPERATIONS.values()} | fixed <= told
+
+
+def test_checks_and_input_metadata_are_named() -> None:
+    assert {CONTINUITY, HEADROOM} <= set(re.findall(r"`([a-z_]+)`", OPERATIONS_PAGE))
+    architecture = (ROOT / "docs" / "architecture.md").read_text()
+    assert all(f"`{name}`" in architecture for name in (FROM_LSN, TO_LSN))
