@@ -33,6 +33,7 @@ _TYPED_DRIVER_OPTIONS = {
     row.name.lower(): row.name for row in PROPERTIES if row.name.startswith("driver.") and not row.patterned
 }
 _HASH_ALGORITHMS = ("MD2", "MD5", "SHA-1", "SHA-224", "SHA-256", "SHA-384", "SHA-512", "SHA3-256", "SHA3-512")
+_CHANNELS = ("sink", "log")
 
 
 def build_config(given: Given) -> CaptureConfig:
@@ -64,7 +65,7 @@ def build_config(given: Given) -> CaptureConfig:
         lake=LakeSettings(**{"path": "lake"} | values["lake"], storage_options=_storage_options(found)),
         history=HistorySettings(**values["history"]),
         heartbeat=HeartbeatSettings(**values["heartbeat"]),
-        notifications=NotificationSettings(**values["notifications"]),
+        notifications=_notifications(values["notifications"]),
         ignored=(*_ignored(found), *ignored_options),
     )
 
@@ -218,3 +219,17 @@ def _column_rule(name: str, row: Property, text: str) -> ColumnRule:
         raise ConfigurationError(row.name, holes["length"], "a whole number of at least 0", f"correct {name}")
     kind = "mask" if ".mask." in row.name else "truncate"
     return ColumnRule(cast(Any, kind), columns, length=int(holes["length"]))
+
+
+def _notifications(values: dict[str, Any]) -> NotificationSettings:
+    settings = NotificationSettings(**values)
+    for channel in settings.channels:
+        if channel not in _CHANNELS:
+            raise ConfigurationError(
+                "notification.enabled.channels", channel, "one of " + ", ".join(_CHANNELS), "remove the channel"
+            )
+    if "sink" in settings.channels and not settings.sink_topic:
+        raise ConfigurationError(
+            "notification.sink.topic.name", "", "a topic name, since the channel sink is enabled", "add it"
+        )
+    return settings

@@ -214,8 +214,6 @@ SIGNS = (
         "0",
         "Time between heartbeats; 0 sends none.",
         "heartbeat.interval_s",
-        status=Status.REFUSED,
-        reason="heartbeat events are not supported yet",
     ),
     Property(
         "topic.heartbeat.prefix",
@@ -223,8 +221,6 @@ SIGNS = (
         "__debezium-heartbeat",
         "First part of the heartbeat topic.",
         "heartbeat.topic_prefix",
-        status=Status.IGNORED,
-        reason="heartbeat events are not supported yet",
     ),
     Property(
         "topic.heartbeat.name",
@@ -232,8 +228,6 @@ SIGNS = (
         "",
         "Complete name of the heartbeat topic.",
         "heartbeat.topic_name",
-        status=Status.IGNORED,
-        reason="heartbeat events are not supported yet",
     ),
     Property(
         "heartbeat.action.query",
@@ -249,8 +243,6 @@ SIGNS = (
         "",
         "Where notifications go: `sink`, `log`.",
         "notifications.channels",
-        status=Status.REFUSED,
-        reason="notifications are not supported yet",
     ),
     Property(
         "notification.sink.topic.name",
@@ -258,7 +250,5 @@ SIGNS = (
         "",
         "Topic of the `sink` channel.",
         "notifications.sink_topic",
-        status=Status.IGNORED,
-        reason="notifications are not supported yet",
     ),
 )
