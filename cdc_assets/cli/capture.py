@@ -56,7 +56,7 @@ def capture(
         done = (
             facade.snapshot(_chosen(facade, table), on_progress=_tell) if table else facade.snapshot(on_progress=_tell)
         )
-        out.print(f"Snapshot: {len(done)} tables." if done else "Snapshot: nothing to read.")
+        out.print(f"Snapshot: {_count(len(done), 'table')}." if done else "Snapshot: nothing to read.")
         if snapshot_only or settings.snapshot.mode == "initial_only":
             return
         summary = facade.stream(on_progress=_tell)
@@ -114,7 +114,7 @@ def _tell(progress: Progress) -> None:
     what = f"round {progress.slices_done}/{progress.slices}" if progress.kind == "snapshot" else "window"
     lag = f", lag {progress.lag_s:.1f} s" if progress.lag_s is not None else ""
     out.print(
-        f"{progress.database} {progress.kind} {what}: {rows:,} events of {len(progress.tables)} tables "
+        f"{progress.database} {progress.kind} {what}: {_count(rows, 'event')} of {_count(len(progress.tables), 'table')} "
         f"to {progress.to_lsn}{lag}",
         soft_wrap=True,
     )
@@ -124,8 +124,12 @@ def _tell(progress: Progress) -> None:
 
 def _end(summary: StreamSummary) -> None:
     events = sum(sum(rows.values()) for rows in summary.rows.values())
-    out.print(f"{ENDED[summary.ended]} {summary.windows} windows, {events:,} events.")
+    out.print(f"{ENDED[summary.ended]} {_count(summary.windows, 'window')}, {_count(events, 'event')}.")
     for trouble in summary.troubled:
         out.print(Text.assemble((f"{trouble.table} {trouble.status}: ", "bold red"), trouble.reason), soft_wrap=True)
     if summary.troubled:
         raise typer.Exit(FAILED)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -6,12 +6,20 @@ from cdc_assets.config.property import Property, Status
 SNAPSHOT = (
     Property(
         "snapshot.mode",
-        kinds.choice("always", "initial", "initial_only", "no_data", aliases={"schema_only": "no_data"}),
+        kinds.choice(
+            "always",
+            "initial",
+            "initial_only",
+            "no_data",
+            "recovery",
+            "when_needed",
+            "when_needed_no_data",
+            aliases={"schema_only": "no_data", "schema_only_recovery": "recovery"},
+        ),
         "initial",
         "When tables are read as a whole. `schema_only` is the older name of `no_data`.",
         "snapshot.mode",
-        note="`recovery`, `when_needed`, `when_needed_no_data`, `configuration_based` and `custom` are not supported yet; "
-        "`gap.policy=resnapshot` does table by table what `when_needed` does.",
+        note="`configuration_based` and `custom` are not supported yet.",
     ),
     Property(
         "snapshot.isolation.mode",

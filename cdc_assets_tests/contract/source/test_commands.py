@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def test_capture_from_start_to_end(shop: Shop) -> None:
 def test_capture_of_chosen_tables_again(shop: Shop) -> None:
     shop.run("capture", "--local")
     again = shop.run("capture", "--local", "--table", "DBO.lines", "--snapshot-only")
-    assert "Snapshot: 1 tables." in again.output
+    assert "Snapshot: 1 table." in again.output
     events = [json.loads(line)["value"]["op"] for line in shop.run("tail", "lines", "-n", "9").output.splitlines()]
     assert events == ["r"] * 4
     wrong = shop.run("capture", "--local", "--table", "dbo.nope")
@@ -173,3 +174,27 @@ def test_interrupted_command(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Non
     assert result.exit_code == 130
     assert "interrupted" in result.output
     assert os.environ.get("CDC_TRACEBACK") is None
+
+
+def test_modes_after_a_lost_history_and_a_gap(shop: Shop) -> None:
+    """`recovery` rebuilds the history and keeps the position; `when_needed` reads again what was cleaned up unread."""
+    if not isinstance(shop.server, StandIn):
+        pytest.skip("the test cleans up change tables as the job does")
+    shop.run("capture", "--local")
+    shutil.rmtree(shop.folder / "lake" / "shop.__schema_history")
+    assert shop.run("capture", "--local", snapshot__mode="recovery").exit_code == 0
+    change(shop, "INSERT INTO dbo.orders VALUES (3, N'c')")
+    assert "1 event." in shop.run("capture", "--local").output
+
+    change(shop, "INSERT INTO dbo.orders VALUES (4, N'd')")
+    change(shop, "INSERT INTO dbo.orders VALUES (5, N'e')")
+    [(newest,)] = shop.server.execute("SELECT sys.fn_cdc_get_max_lsn()", database=DATABASE)
+    shop.server.agent.cleanup(DATABASE, "dbo_orders", newest)
+    stopped = shop.run("capture", "--local")
+    assert stopped.exit_code == 1
+    assert "removed by the clean-up job" in stopped.output
+    repaired = shop.run("capture", "--local", snapshot__mode="when_needed")
+    assert repaired.exit_code == 0, repaired.output
+    assert "Snapshot: 1 table." in repaired.output
+    keys = [json.loads(line)["key"]["id"] for line in shop.run("tail", "orders", "-n", "5").output.splitlines()]
+    assert keys == [1, 2, 3, 4, 5]
