@@ -10,7 +10,8 @@ from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.effects import Row, changing, finish
 from cdc_assets.standin.engine.insert import ChangePlan
 from cdc_assets.standin.engine.plans import planned
-from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.sql.convert import convert_value
 from cdc_assets.standin.sqltypes import Value
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 def run(interpreter: "Interpreter", statement: tree.Change) -> None:
     """Run a change and send what it sends."""
     session, frame = interpreter.session, interpreter.frame
+    if session.options.rowcount:
+        raise unsupported("a change under SET ROWCOUNT; use TOP")
     if statement.verb == "MERGE":
         merge.run(interpreter, statement)
         return
@@ -33,7 +36,18 @@ def run(interpreter: "Interpreter", statement: tree.Change) -> None:
     private = plan.target.variable and (plan.output is None or plan.output.into is None)
     with changing(interpreter, private):
         count, output_rows = execute(interpreter, plan, rows)
-    finish(interpreter, plan.output.columns if plan.output and plan.output.into is None else None, output_rows, count)
+    if plan.assigned:
+        assign_variables(interpreter, plan, output_rows)
+    shown = plan.output is not None and plan.output.into is None and not plan.assigned
+    finish(interpreter, plan.output.columns if plan.output and shown else None, output_rows, count)
+
+
+def assign_variables(interpreter: "Interpreter", plan: ChangePlan, rows: list[Row]) -> None:
+    """UPDATE … SET @v = …: the last row's values."""
+    if rows and plan.output is not None:
+        for name, value, column in zip(plan.assigned, rows[-1], plan.output.columns, strict=True):
+            variable = interpreter.frame.variable(name)
+            variable.value = convert_value(value, column.type, variable.type)
 
 
 def compile_change(interpreter: "Interpreter", statement: tree.Change) -> ChangePlan:
@@ -199,7 +213,6 @@ def executed_rows(interpreter: "Interpreter", plan: ChangePlan) -> Iterator[Row]
     """Rows of the EXEC, converted to the columns' types."""
     from cdc_assets.standin.engine.batch import parse_batch
     from cdc_assets.standin.engine.interpreter import Interpreter
-    from cdc_assets.standin.sql.convert import convert_value
 
     sink = CollectingSink(interpreter)
     inner = Interpreter(interpreter.session, interpreter.frame, sink)

@@ -26,12 +26,13 @@ from cdc_assets.standin.engine.targets import (
     resolve,
 )
 from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.sql.convert import assign
+from cdc_assets.standin.sql.convert import assign, implicit
 from cdc_assets.standin.sql.expressions import compile_scalar
 from cdc_assets.standin.sql.literals import text_literal
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
 from cdc_assets.standin.sql.query import compile_query
 from cdc_assets.standin.sql.scope import Scope
+from cdc_assets.standin.sqltypes import BIGINT
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
@@ -75,6 +76,8 @@ class ChangePlan:
     execute: str = ""
     """INSERT … EXEC: the EXEC statement; `sql` then takes one row as ?1 …"""
     sources: list[Column] = field(default_factory=list)
+    assigned: list[str] = field(default_factory=list)
+    """UPDATE … SET @v = …: the variables, in the order of the output columns."""
 
 
 def read(text: str) -> InsertText:
@@ -150,6 +153,8 @@ class InsertCompiler:
 
     def compile(self) -> ChangePlan:
         """The plan."""
+        if self.text.top and not self.text.query:
+            raise unsupported("INSERT TOP (n) without a SELECT")
         if self.text.defaults:
             self.listed = []
             source = f"VALUES ({', '.join(self.filled({}))})" if self.written() else ""
@@ -218,12 +223,16 @@ class InsertCompiler:
 
     def _selected(self) -> str:
         text = f"{self.with_clause} {self.text.query}"
-        if self.text.top:
-            raise unsupported("INSERT TOP (n); put TOP into the SELECT")
         query = compile_query(parse_select(text), self.names, self.scope)
         if len(query.columns) != len(self.listed):
             raise _select_count(len(query.columns), len(self.listed), self.text.columns is not None)
         return self.from_query(query.sql, query.columns)
+
+    def _limit(self) -> str:
+        if not self.text.top:
+            return ""
+        typed = compile_scalar(parse_expression_tree(self.text.top), self.names, self.scope)
+        return f" LIMIT {implicit(typed, BIGINT).sql}"
 
     def from_query(self, sql: str, columns: Sequence[ResultColumn]) -> str:
         """SELECT text that converts a query's columns and fills in the rest."""
@@ -234,7 +243,7 @@ class InsertCompiler:
             for place, (column, given) in enumerate(zip(self.listed, columns, strict=True), start=1)
         }
         keys = ", ".join(f"v{place}" for place in range(1, len(columns) + 1))
-        return f"SELECT {', '.join(self.filled(values))} FROM (WITH source({keys}) AS ({sql}) SELECT * FROM source) AS source WHERE true"
+        return f"SELECT {', '.join(self.filled(values))} FROM (WITH source({keys}) AS ({sql}) SELECT * FROM source{self._limit()}) AS source WHERE true"
 
 
 def identity_insert(session: "EngineSession", table: Table) -> bool:

@@ -6,7 +6,7 @@ transaction of the definition statement, so after a crash rows and definitions a
 
 import json
 import sqlite3
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
@@ -19,14 +19,25 @@ SCHEMA: Final = (
 )
 
 
-def documents(catalog: Catalog) -> dict[str, str]:
-    """Key → JSON text of everything in the catalogue."""
-    found = {"": json.dumps({"next_object_id": catalog.next_object_id})}
-    for database in catalog.databases.values():
-        found[f"d{database.database_id}"] = _text(database, tables=None)
-        for table in database.tables.values():
-            found[f"t{table.object_id}"] = _text(table)
-    return found
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What the rows say: a catalogue nobody changes any more, and its texts."""
+
+    catalog: Catalog
+    texts: dict[str, str]
+
+
+def _documents(catalog: Catalog, saved: Saved) -> dict[str, str]:
+    """Key → JSON text of everything in the catalogue; what equals the saved definition keeps its text."""
+    texts = {"": json.dumps({"next_object_id": catalog.next_object_id})}
+    for name, database in catalog.databases.items():
+        texts[f"d{database.database_id}"] = _text(database, tables=None)
+        before = saved.catalog.databases.get(name)
+        for place, table in database.tables.items():
+            key = f"t{table.object_id}"
+            same = before is not None and key in saved.texts and before.tables.get(place) == table
+            texts[key] = saved.texts[key] if same else _text(table)
+    return texts
 
 
 def _text(thing: Database | Table, **without: None) -> str:
@@ -38,19 +49,19 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else asdict(value)
 
 
-def save(connection: sqlite3.Connection, catalog: Catalog, saved: dict[str, str]) -> dict[str, str]:
+def save(connection: sqlite3.Connection, catalog: Catalog, saved: Saved) -> Saved:
     """Write what differs from `saved`; returns what is saved now."""
-    wanted = documents(catalog)
-    for key in saved.keys() - wanted.keys():
+    wanted = _documents(catalog, saved)
+    for key in saved.texts.keys() - wanted.keys():
         connection.execute("DELETE FROM engine_catalog WHERE key = ?", (key,))
     for key, document in wanted.items():
-        if saved.get(key) != document:
+        if saved.texts.get(key) != document:
             connection.execute("INSERT OR REPLACE INTO engine_catalog VALUES (?, ?)", (key, document))
-    return wanted
+    return Saved(catalog, wanted)
 
 
-def load(connection: sqlite3.Connection) -> tuple[Catalog, dict[str, str]]:
-    """The saved catalogue, empty in a new file, and its documents."""
+def load(connection: sqlite3.Connection) -> Saved:
+    """The saved catalogue, empty in a new file."""
     saved = dict(connection.execute("SELECT key, document FROM engine_catalog"))
     catalog = Catalog()
     if "" in saved:
@@ -61,7 +72,7 @@ def load(connection: sqlite3.Connection) -> tuple[Catalog, dict[str, str]]:
     for key in sorted(key for key in saved if key.startswith("t")):
         table = _table(json.loads(saved[key]))
         catalog.databases[fold(table.database)].tables[fold(table.schema), fold(table.name)] = table
-    return catalog, saved
+    return Saved(catalog, saved)
 
 
 def _database(values: dict[str, Any]) -> Database:

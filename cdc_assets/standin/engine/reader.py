@@ -19,7 +19,8 @@ STARTERS: Final = frozenset(
 CHANGES: Final = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
 # what may follow which word inside a statement although it could begin another one
 _AFTER: Final[dict[str, frozenset[str]]] = {
-    "SELECT": frozenset({"UNION", "ALL", "EXCEPT", "INTERSECT", "AS", "FOR"}),
+    "SELECT": frozenset({"UNION", "ALL", "EXCEPT", "INTERSECT", "AS", "FOR", "GRANT", "DENY", "REVOKE", ","}),
+    "ROLLBACK": frozenset({"WITH"}),
     "SET": frozenset({"DELETE", "UPDATE"}),
     "DELETE": frozenset({"ON", "THEN", "GRANT", "DENY", "REVOKE", ","}),
     "UPDATE": frozenset({"ON", "THEN", "FOR", "GRANT", "DENY", "REVOKE", ","}),

@@ -84,7 +84,7 @@ class Engine:
         catalog.version = self.storage.next_version()
         with contextlib.closing(self.storage.connect()) as connection, self.storage.writing(connection, self):
             saved = self.storage.save_catalog(connection, catalog)
-        self.storage.publish(catalog, saved)
+        self.storage.publish(saved)
 
     def open(self, login: Login) -> EngineSession:
         """Log in.

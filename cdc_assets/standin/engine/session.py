@@ -96,6 +96,7 @@ class EngineSession:
         self.cancelled: BaseException | None = None
         self.frames: list[Frame] = []
         self.transaction = Transaction(engine.storage, self)
+        self._closed = False
         self._procedure: ExitStack | None = None
         self._procedure_catalog: Catalog | None = None
         self.located: SqlError | None = None
@@ -288,7 +289,10 @@ class EngineSession:
         self.caught.clear()
 
     def close(self) -> None:
-        """Roll back and let go of everything."""
+        """Roll back and let go of everything; closing twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
         self.transaction.abandon()
         hooks.closed(self)
         self.engine.closed(self)

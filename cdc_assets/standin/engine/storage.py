@@ -42,7 +42,8 @@ class Storage:
         self._home.execute("PRAGMA journal_mode = WAL")
         for statement in persist.SCHEMA:
             self._home.execute(statement)
-        self.catalog, self._saved = persist.load(self._home)
+        self._saved = persist.load(self._home)
+        self.catalog = self._saved.catalog
         self._versions = itertools.count(self.catalog.version + 1)
         self.counters: dict[str, int] = dict(self._home.execute("SELECT name, value FROM engine_counters"))
         """Identity values and row versions, last used; changed only by the holder of the writer lock."""
@@ -83,14 +84,14 @@ class Storage:
 
     # ---- at commit, by the holder of the writer lock -----------------------------------------------------------
 
-    def save_catalog(self, connection: sqlite3.Connection, catalog: Catalog) -> dict[str, str]:
+    def save_catalog(self, connection: sqlite3.Connection, catalog: Catalog) -> persist.Saved:
         """Write the changed definitions; pass the result to `publish` after the commit."""
         return persist.save(connection, catalog, self._saved)
 
-    def publish(self, catalog: Catalog, saved: dict[str, str]) -> None:
+    def publish(self, saved: persist.Saved) -> None:
         """Make a catalogue, whose rows are committed, the one that all sessions see."""
         self._saved = saved
-        self.catalog = catalog
+        self.catalog = saved.catalog
 
     def count(self, name: str, value: int) -> None:
         """Set a counter."""

@@ -25,6 +25,7 @@ from typing import Final, Protocol
 
 from cdc_assets.standin.catalog import Catalog, Table, fold
 from cdc_assets.standin.engine.locks import WRITER, Mode
+from cdc_assets.standin.engine.persist import Saved
 from cdc_assets.standin.engine.storage import Storage
 from cdc_assets.standin.errors import SqlError
 
@@ -349,7 +350,7 @@ class Transaction:
         if not self.writing:
             self.abandon_quietly()
             return
-        saved: dict[str, str] | None = None
+        saved: Saved | None = None
         edited = self.edited
         try:
             owner.before_commit()
@@ -360,8 +361,8 @@ class Transaction:
         except BaseException:
             self.abandon()
             raise
-        if edited is not None and saved is not None:
-            self._storage.publish(edited, saved)
+        if saved is not None:
+            self._storage.publish(saved)
         self._storage.locks.release_all(owner)
         self._reset()
         owner.after_commit()

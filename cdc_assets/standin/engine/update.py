@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 
 from cdc_assets.standin.catalog import Column, fold
-from cdc_assets.standin.contract import Query, Relation, Typed
+from cdc_assets.standin.contract import Query, Relation, ResultColumn, Typed
 from cdc_assets.standin.engine import output
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.frame import Frame
@@ -63,6 +63,8 @@ class UpdateText:
     output: Output | None = None
     source: str = ""
     where: str = ""
+    variables: list[tuple[str, str, str]] = field(default_factory=list)
+    """SET @v = column = expression, or SET @v = expression: (variable, column or empty, expression)."""
 
 
 def read(text: str) -> UpdateText:
@@ -75,9 +77,11 @@ def read(text: str) -> UpdateText:
     result = UpdateText(verb, read_name(reader), read_hints(reader), top)
     if verb == "UPDATE":
         reader.expect("SET")
-        result.assignments.append(read_assignment(reader, _AFTER_SET))
+        _setting(reader, result)
         while reader.accept(","):
-            result.assignments.append(read_assignment(reader, _AFTER_SET))
+            _setting(reader, result)
+    if verb == "UPDATE" and not result.assignments:
+        raise unsupported("an UPDATE that sets only variables")
     result.output = read_output(reader, _AFTER_OUTPUT)
     if reader.accept("FROM"):
         result.source = read_until(reader, _CLAUSES)
@@ -90,11 +94,27 @@ def read(text: str) -> UpdateText:
     return result
 
 
+def _setting(reader: Reader, result: UpdateText) -> None:
+    """One item of SET: a column, a variable, or both."""
+    token = reader.token()
+    if token is None or token.kind is not Kind.VARIABLE:
+        result.assignments.append(read_assignment(reader, _AFTER_SET))
+        return
+    name = reader.take().text
+    reader.expect("=")
+    if reader.word(1) == "=":
+        column, text = read_assignment(reader, _AFTER_SET)
+        result.assignments.append((column, text))
+        result.variables.append((name, column, ""))
+    else:
+        result.variables.append((name, "", read_until(reader, _AFTER_SET, ",")))
+
+
 def read_assignment(reader: Reader, ends: frozenset[str]) -> tuple[str, str]:
     """`column = expression` up to a comma or one of the words in `ends`; compound operators are written out."""
     token = reader.token()
     if token is not None and token.kind is Kind.VARIABLE:
-        raise unsupported("assigning a variable in UPDATE … SET")
+        raise unsupported("assigning a variable in MERGE … SET")
     parts = read_name(reader)
     if parts[-1].upper() == "WRITE" and reader.word() == "(":
         raise unsupported("UPDATE … SET column.WRITE")
@@ -220,7 +240,9 @@ class UpdateCompiler:
         table = self.table.sqlite
         sql = f"DELETE FROM {table}{rest}" if self.text.verb == "DELETE" else f"UPDATE {table} SET {settings}{rest}"
         before, wanted = "", None
-        if self.text.output is not None:
+        if self.text.variables and self.text.output is not None:
+            raise unsupported("UPDATE … SET @variable together with OUTPUT")
+        if self.text.output is not None or self.text.variables:
             if self.text.verb == "DELETE":
                 wanted = output.for_delete(self.session, self.frame, self.table, self.text.output, self.scope)
                 sql += f" RETURNING {certain(wanted, 'an OUTPUT clause').sql}"
@@ -230,19 +252,39 @@ class UpdateCompiler:
         relations = [*used.relations, Relation("", (), self.table), *(wanted.relations if wanted else [])]
         reads = Reads.of([r for r in used.relations if r.table is not self.table], used.hints)
         return ChangePlan(
-            self.text.verb, sql, self.target, used.variables, reads, is_shared(relations), wanted, before=before
+            self.text.verb,
+            sql,
+            self.target,
+            used.variables,
+            reads,
+            is_shared(relations),
+            wanted,
+            before=before,
+            assigned=[name for name, _, _ in self.text.variables],
         )
 
     def _staged_output(self, settings: str, rest: str, rowids: str) -> tuple[str, str, output.OutputPlan]:
         """Note old rows in temp.engine_stage, update, read both sides."""
-        clause = certain(self.text.output, "an OUTPUT clause")
         columns = ", ".join(f"{self.table.sqlite}.{c.sqlite} AS {c.sqlite}" for c in self.table.columns)
         where = rest if not rowids else f" WHERE rowid IN ({rowids})"
         before = f"CREATE TEMP TABLE engine_stage AS SELECT {self.table.sqlite}.rowid AS r, {columns} FROM {self.table.sqlite}{where}"
-        sides = {"inserted": (self.table, "fresh"), "deleted": (self.table, "stale")}
-        wanted = output.compile_output(self.session, self.frame, clause, sides, self.scope)
+        if self.text.output is not None:
+            sides = {"inserted": (self.table, "fresh"), "deleted": (self.table, "stale")}
+            wanted = output.compile_output(self.session, self.frame, self.text.output, sides, self.scope)
+        else:
+            wanted = self._variables()
         wanted.sql = f"SELECT {wanted.sql} FROM temp.engine_stage AS stale JOIN {self.table.sqlite} AS fresh ON fresh.rowid = stale.r ORDER BY stale.r"
         return before, f"UPDATE {self.table.sqlite} SET {settings}{rest}", wanted
+
+    def _variables(self) -> output.OutputPlan:
+        """Values of SET @v = …: of the new row for a column, else of an expression over the old row."""
+        fresh, stale = (self.names.of_row(self.table, row) for row in ("fresh", "stale"))
+        pieces = []
+        for _, column, text in self.text.variables:
+            scope = Scope(used=self.scope.used).add(fresh if column else stale, self.alias, "")
+            pieces.append(compile_scalar(parse_expression_tree(f"[{column}]" if column else text), self.names, scope))
+        columns = [ResultColumn("", typed.type) for typed in pieces]
+        return output.OutputPlan(", ".join(typed.sql for typed in pieces), columns)
 
     # ---- with FROM -------------------------------------------------------------------------------------------------
 

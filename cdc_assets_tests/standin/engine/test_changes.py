@@ -224,3 +224,30 @@ def test_temporary_tables_are_private_and_end_with_their_frame(client: Client, c
 def test_table_variables_survive_a_rollback(client: Client) -> None:
     text = "DECLARE @t TABLE (id int) INSERT @t VALUES (1) BEGIN TRAN INSERT @t VALUES (2) ROLLBACK SELECT id FROM @t"
     assert client.rows(text) == [(1,), (2,)]
+
+
+def test_update_assigns_variables(client: Client) -> None:
+    client.do("CREATE TABLE seq (name varchar(5), value int) INSERT seq VALUES ('a', 41)")
+    text = "DECLARE @next int, @old int UPDATE seq SET @next = value = value + 1, @old = value WHERE name = 'a' SELECT @next, @old"
+    assert client.rows(text) == [(42, 41)]
+
+
+def test_insert_top(client: Client) -> None:
+    client.do("CREATE TABLE t (id int) INSERT TOP (2) INTO t SELECT v FROM (VALUES (3), (1), (2)) AS s (v) ORDER BY v")
+    assert client.rows("SELECT id FROM t ORDER BY id") == [(1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SET ROWCOUNT 1 DELETE t",
+        "UPDATE t SET @a = 1",
+        "UPDATE t SET id.WRITE('x', 0, 1)",
+        "DELETE t WHERE CURRENT OF c",
+        "MERGE TOP (1) t USING t AS s ON 1 = 0 WHEN MATCHED THEN DELETE;",
+        "DELETE TOP (5) PERCENT FROM t",
+    ],
+)
+def test_what_is_not_supported_says_so(client: Client, text: str) -> None:
+    client.do("CREATE TABLE t (id int)")
+    assert client.errors(f"DECLARE @a int {text}") == [40510]
