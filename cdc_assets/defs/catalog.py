@@ -144,7 +144,7 @@ class CaptureCatalog:
             dg.AssetSpec(
                 key,
                 description=text,
-                group_name=f"{word(self.prefix)}/system",
+                group_name=f"{word(self.prefix)}_system",
                 kinds={"delta"},
                 owners=["team:cdc"],
                 tags={"cdc/capture": word(self.prefix)},

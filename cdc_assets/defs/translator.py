@@ -35,7 +35,7 @@ class CdcTranslator:
 
     def group_name(self, prefix: str, table: TableId) -> str:
         """One group per database of a capture."""
-        return f"{word(prefix)}/{word(table.database)}"
+        return f"{word(prefix)}_{word(table.database)}"
 
     def kinds(self, role: Role) -> Set[str]:
         """At most three are shown."""

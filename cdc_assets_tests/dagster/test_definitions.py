@@ -49,7 +49,7 @@ def test_keys_and_dependencies(graph: AssetGraph) -> None:
 
 def test_groups_kinds_owners_and_descriptions(graph: AssetGraph) -> None:
     groups = {node.group_name for node in graph.asset_nodes}
-    assert groups == {"shop/SalesDb", "shop/system"}
+    assert groups == {"shop_SalesDb", "shop_system"}
     for node in graph.asset_nodes:
         assert node.description
         assert node.owners == ["team:cdc"]

@@ -91,13 +91,15 @@ def dagster_dev(shop: Shop) -> Iterator[Daemon]:
         port = int(free.getsockname()[1])
     environment = os.environ | shop.environment | {"DAGSTER_HOME": str(home), "CDC_CRASH_AT": f"@{fuse}"}
     command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
-    with (shop.folder / "dagster.log").open("w") as log:
+    with (
+        dg.DagsterInstance.from_config(str(home)) as instance,  # before the others, who would make its tables too
+        (shop.folder / "dagster.log").open("w") as log,
+    ):
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            with dg.DagsterInstance.from_config(str(home)) as instance:
-                yield Daemon(shop, port, fuse, instance)
+            yield Daemon(shop, port, fuse, instance)
         finally:
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):

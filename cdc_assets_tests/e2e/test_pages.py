@@ -14,8 +14,12 @@ from cdc_assets_tests.e2e.conftest import Daemon
 WIDTH, HEIGHT = 1600, 1000
 _ASSET = f"assets/shop/{sample.DATABASE}/dbo/customers/changes"
 _PAGES = {
-    "graph": ("asset-groups~%22shop/SalesDb%22", ["customers", "orders", "snapshot", "changes", "source"]),
-    "asset": (f"{_ASSET}?view=overview", ["lsn_continuity", "rows_creates", "to_lsn", "nvarchar(80)", "customers"]),
+    "graph": (
+        f"{_ASSET}?view=lineage&lineageScope=neighbors",
+        ["customers", "changes", "source", "Microsoft SQL Server"],
+    ),
+    "asset": (f"{_ASSET}?view=overview", ["rows_creates", "to_lsn", "nvarchar(80)", "customers"]),
+    "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "blocking asset check"]),
 }
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
