@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
+from rich.console import Console
 from rich.json import JSON
 from rich.table import Table
 from rich.text import Text
@@ -84,7 +85,7 @@ def print_summary(config: CaptureConfig, comparisons: list[Comparison], transact
     """Print it; returns whether the lake agrees with the server for every table."""
     view = LakeView(config)
     out.print("\n[bold]Events of this run[/], by topic and operation")
-    out.print(_table(comparisons), width=max(out.width, _LEAST_WIDTH))
+    Console(width=max(out.width, _LEAST_WIDTH)).print(_table(comparisons))
     for name, mark in view.watermarks().items():
         out.print(f"{name} is complete to LSN [bold]{mark or 'none yet'}[/]")
     out.print(f"The workload committed {transactions:,} transactions.")

@@ -1,0 +1,76 @@
+"""Topic tables through the IO managers: what Spark loads, what it appends, once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame
+
+from cdc_assets_tests.shop import Shop, key, open_shop
+from resources.envelope_io import EnvelopeIOManager
+from resources.schema_history_io import SchemaHistoryIOManager
+from resources.spark import SparkResource
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, spark_resource: SparkResource) -> Iterator[Shop]:
+    """A shop with 40 customers read, one added and one changed."""
+    with open_shop(tmp_path_factory.mktemp("io")) as found, dg.DagsterInstance.ephemeral() as instance:
+        assert found.snapshot(instance).success
+        found.execute("INSERT INTO dbo.customers (name) VALUES (N'new')")
+        assert found.changes(instance).success
+        found.execute("UPDATE dbo.customers SET name = N'changed' WHERE id = 41")
+        assert found.changes(instance).success
+        yield found
+
+
+def load(shop: Shop, spark: SparkResource, asset: dg.AssetKey, **metadata: str) -> DataFrame:
+    """What an asset that depends on another gets."""
+    manager = EnvelopeIOManager(lake=str(shop.folder / "lake"), spark=spark)
+    context = dg.build_input_context(asset_key=asset, definition_metadata=metadata)
+    return manager.load_input(context)
+
+
+def test_roles_are_told_apart(shop: Shop, spark_resource: SparkResource) -> None:
+    assert load(shop, spark_resource, key("customers", "snapshot")).count() == 40
+    operations = load(shop, spark_resource, key("customers", "changes")).orderBy("position").select("value.op")
+    assert [row.op for row in operations.collect()] == ["c", "u"]
+
+
+def test_lsn_range_bounds_what_is_loaded(shop: Shop, spark_resource: SparkResource) -> None:
+    first, second = (event["position"][:22] for event in shop.events("customers")[-2:])
+    asset = key("customers", "changes")
+    after = load(shop, spark_resource, asset, **{"cdc/from_lsn": first})
+    assert [row.position[:22] for row in after.collect()] == [second]
+    until = load(shop, spark_resource, asset, **{"cdc/to_lsn": first})
+    assert [row.position[:22] for row in until.collect()] == [first]
+
+
+def test_returned_frame_is_appended_and_any_reader_sees_it(
+    shop: Shop, spark_resource: SparkResource, tmp_path: Path
+) -> None:
+    manager = EnvelopeIOManager(lake=str(tmp_path), spark=spark_resource)
+    frame = load(shop, spark_resource, key("customers", "changes"))
+
+    @dg.asset(key=["copy", "customers"], io_manager_key="envelope_io")
+    def copy() -> DataFrame:
+        return frame
+
+    for rows in (2, 4):
+        assert dg.materialize([copy], resources={"envelope_io": manager}).success
+        assert DeltaTable(str(tmp_path / "copy.customers")).to_pyarrow_table().num_rows == rows
+
+
+def test_schema_history_of_one_table(shop: Shop, spark_resource: SparkResource) -> None:
+    manager = SchemaHistoryIOManager(lake=str(shop.folder / "lake"), spark=spark_resource)
+    context = dg.build_input_context(asset_key=key("customers", "changes"), definition_metadata={})
+    (entry,) = manager.load_input(context).collect()
+    assert entry.table == "customers"
+    assert "name" in entry.columns
