@@ -80,6 +80,8 @@ _unary("SIGN", _kept, lambda s, k: ((s > 0) - (s < 0), 0), _sign)
 
 
 def _round(call: Call, value: Any, places: int, cut: int = 0) -> Value:
+    places = max(-400, min(places, 300))  # beyond that nothing changes, and powers of ten would fill the memory
+
     def exact(scaled: int, scale: int) -> tuple[int, int]:
         if places >= scale:
             return scaled, scale
@@ -91,8 +93,12 @@ def _round(call: Call, value: Any, places: int, cut: int = 0) -> Value:
         return (rounded if scaled >= 0 else -rounded), scale
 
     def approximate(number: float) -> float:
+        if places < -300:
+            return 0.0
         factor = 10.0**places
         moved = abs(number) * factor
+        if not math.isfinite(moved):
+            return number
         whole = math.floor(moved) if cut else math.floor(moved + 0.5)
         return math.copysign(whole / factor, number)
 

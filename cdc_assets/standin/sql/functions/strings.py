@@ -235,7 +235,9 @@ def _unicode(text: str) -> Value:
 
 
 def _str(_: Call, number: float, length: int = 10, decimals: int = 0) -> str:
-    decimals = min(decimals, 16)
+    decimals, length = max(0, min(decimals, 16)), min(length, 8000)
+    if length < 0:
+        return ""
     scaled = numbers.float_to_scaled(number, decimals, SqlType("decimal", precision=38))
     text = numbers.exact_text(scaled, decimals)
     if len(text) > length:
