@@ -9,10 +9,10 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## System packages (only if missing), .venv, locked Python packages
-	@scripts/setup.sh run
+	@.ci/setup.sh run
 
 setup-dev: ## The same, with what the tests need
-	@scripts/setup.sh dev
+	@.ci/setup.sh dev
 
 run: setup ## The whole story once: stand-in server, live workload, capture through Dagster, summary
 	@$(PY) -m cdc_assets.cli.demo run
@@ -37,9 +37,9 @@ lint: setup-dev ## ruff, ruff format, mypy
 bench: setup-dev ## Snapshot and backlog drain: rows/s, raw rate, memory
 	$(PY) -m benchmarks.main_job
 
-lock: ## Write requirements/*.txt anew from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q -o requirements/run.txt
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra dev --extra conformance -o requirements/dev.txt
+lock: ## Write requirements*.txt anew from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q -o requirements.txt
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra dev --extra conformance -o requirements-dev.txt
 
 clean: ## Remove the lake, Dagster's state and the stand-in's data (var/)
 	rm -rf var

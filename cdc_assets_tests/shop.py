@@ -59,7 +59,7 @@ class Shop:
 
     def write(self, properties: Mapping[str, str]) -> None:
         """(Re)write the configuration file with some properties changed or added."""
-        self.properties = json.loads((ROOT / "captures" / "shop.json").read_text()) | {
+        self.properties = json.loads((ROOT / "resources" / "captures" / "shop.json").read_text()) | {
             "database.port": str(self.server.port),
             "lake.path": str(self.folder / "lake"),
             "poll.interval.ms": "50",

@@ -57,7 +57,7 @@ def test_foreign_resources_package_is_refused(tmp_path: Path) -> None:
 
 
 def test_locks_have_hashes_for_everything_and_no_index() -> None:
-    for lock in sorted((ROOT / "requirements").glob("*.txt")):
+    for lock in sorted(ROOT.glob("requirements*.txt")):
         text = lock.read_text()
         entries = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
         assert entries
@@ -73,8 +73,8 @@ def test_locks_satisfy_the_project() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [text for texts in project["optional-dependencies"].values() for text in texts]
-    for lock, wanted in (("run.txt", project["dependencies"]), ("dev.txt", project["dependencies"] + extras)):
-        lines = (ROOT / "requirements" / lock).read_text().splitlines()
+    for lock, wanted in (("requirements.txt", project["dependencies"]), ("requirements-dev.txt", project["dependencies"] + extras)):
+        lines = (ROOT / lock).read_text().splitlines()
         pins = dict(line.split(" ")[0].split("==") for line in lines if line and not line.startswith((" ", "#")))
         locked = {canonicalize_name(name): Version(version) for name, version in pins.items()}
         for text in wanted:

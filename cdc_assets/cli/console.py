@@ -35,7 +35,7 @@ ConfigOption = Annotated[
         show_default=True,
     ),
 ]
-DEFAULT_CONFIG = Path("captures")
+DEFAULT_CONFIG = Path("resources/captures")
 
 
 def clear_errors(command: Callable[P, None]) -> Callable[P, None]:

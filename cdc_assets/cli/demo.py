@@ -27,7 +27,7 @@ from cdc_assets.standin import sample
 from cdc_assets.standin.control import StandIn
 from cdc_assets.standin.workload import Workload
 
-CONFIGURATION = Path("captures/shop.json")
+CONFIGURATION = Path("resources/captures/shop.json")
 STATE = Path("var")
 LOG = STATE / "demo.log"
 SNAPSHOT_DONE = "snapshot done"

@@ -26,13 +26,13 @@ R = TypeVar("R")
 
 CONFIGURATION_VARIABLE = "CDC_CONFIG"
 """Names a configuration file, or a folder with one file per capture."""
-DEFAULT_CONFIGURATION = "captures"
+DEFAULT_CONFIGURATION = "resources/captures"
 _QUICK_LOGIN_S, _QUICK_QUERY_S = 5, 20
 """Seconds that loading the code location or a sensor tick may wait for a login, for an answer."""
 
 
 def configured_captures() -> list[Path]:
-    """The configuration files of all captures: those of `CDC_CONFIG`, or of the folder `captures`.
+    """The configuration files of all captures: those of `CDC_CONFIG`, or of the folder `resources/captures`.
 
     Raises:
         ConfigurationError: the place is missing or holds no configuration file.

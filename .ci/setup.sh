@@ -1,9 +1,12 @@
 #!/bin/sh
 # Makes this clone ready to run: system packages (only those that are missing), a virtual environment, the locked
-# Python packages. Repeatable; a second run takes a second. Usage: scripts/setup.sh run|dev
+# Python packages. Repeatable; a second run takes a second. Usage: .ci/setup.sh run|dev
 set -eu
 cd "$(dirname "$0")/.."
-lock="requirements/${1:-run}.txt"
+case "${1:-run}" in
+    dev) lock=requirements-dev.txt ;;
+    *) lock=requirements.txt ;;
+esac
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -34,7 +37,7 @@ missing_packages() {
     has_library libkrb5.so.3 || echo libkrb5-3
     python=$(find_python) || echo python3 python3-venv
     [ -z "${python:-}" ] || "$python" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
-    if [ "$lock" = requirements/dev.txt ]; then
+    if [ "$lock" = requirements-dev.txt ]; then
         find /usr/lib /usr/local/lib -name libtdsodbc.so 2>/dev/null | grep -q . || echo tdsodbc
     fi
 }
