@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run dev test test-daemon conformance lint bench lock clean
+.PHONY: help setup setup-dev run dev test test-daemon conformance conformance-short lint bench lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -26,8 +26,11 @@ test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in pro
 test-daemon: setup-dev ## The real Dagster daemon, killed runs, web pages in a headless browser
 	$(PYTEST) -q -m daemon
 
-conformance: setup-dev ## The real Debezium connector against the stand-in, and against us
+conformance: setup-dev ## The real Debezium connector against the stand-in, and against us (CDC_CONFORMANCE_SEED, _TRANSACTIONS)
 	$(PYTEST) -q -m conformance
+
+conformance-short: setup-dev ## The same over few transactions and two configurations; a minute and a half
+	CDC_CONFORMANCE_TRANSACTIONS=200 $(PYTEST) -q -m conformance -k "test_standin or default or transactions-and"
 
 lint: setup-dev ## ruff, ruff format, mypy
 	.venv/bin/ruff check .
