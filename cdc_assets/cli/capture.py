@@ -44,7 +44,7 @@ def capture(
         bool, typer.Option("--follow", "-f", help="Never end for want of changes; end with Ctrl+C.")
     ] = False,
     idle: Annotated[
-        float | None, typer.Option(min=0.1, help="End after so many seconds without a change [stream.idle.timeout.ms].")
+        float | None, typer.Option(min=0.1, help="End after so many seconds without a change (stream.idle.timeout.ms).")
     ] = None,
 ) -> None:
     """Capture into the lake: the snapshot that the mode wants, then changes until nothing is new.

@@ -13,7 +13,7 @@ from rich.text import Text
 from cdc_assets.cli.console import out
 from cdc_assets.cli.lake_view import OPERATIONS, LakeView, TopicView
 from cdc_assets.cli.tail import lines
-from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.config.settings import CaptureConfig, TextSettings
 from cdc_assets.standin.control import StandIn
 
 Totals = dict[str, Counter[str]]
@@ -113,6 +113,6 @@ def _print_samples(view: LakeView, comparisons: list[Comparison]) -> None:
     busy = sorted((entry for entry in comparisons if entry.new.total()), key=lambda entry: -entry.new.total())
     out.print(f"\n[bold]The newest event[/] of {min(len(busy), _SAMPLES)} topics (more: cdc-assets tail)")
     for entry in busy[:_SAMPLES]:
-        for _, line in lines(view.newest(entry.view.directories[-1], 1)):
+        for line in lines([view.newest(entry.view.directories[-1], 1)], TextSettings()):
             out.print(Text(entry.view.topic, "cyan"))
             out.print(JSON(line, indent=None, ensure_ascii=False), soft_wrap=True)

@@ -1,15 +1,19 @@
-"""`cdc-assets tail`: events of a topic as Debezium would print them."""
+"""`cdc-assets tail`: events of a topic as Debezium, or FlinkX, would print them."""
 
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from time import sleep
+from typing import Annotated
 
 import pyarrow as pa
 import typer
 
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, read_config
 from cdc_assets.cli.lake_view import LakeView
-from cdc_assets.envelope.json import to_json
+from cdc_assets.config.settings import TextFormat, TextSettings
+from cdc_assets.envelope.flat import flat_json, flat_records
+from cdc_assets.envelope.json import event_text, headers_text
 from cdc_assets.errors import ConfigurationError
 
 FOLLOW_INTERVAL_S = 1.0
@@ -19,23 +23,56 @@ def tail(
     topic: str = typer.Argument(help="Topic, or its end: `orders` finds `shop.SalesDb.dbo.orders`."),
     config: ConfigOption = DEFAULT_CONFIG,
     number: int = typer.Option(10, "--number", "-n", min=0, help="How many of the last events."),
-    schemas: bool = typer.Option(False, "--schemas", help="Print each message with its schema."),
+    form: Annotated[
+        TextFormat | None, typer.Option("--format", help="What is printed of an event (value.format).")
+    ] = None,
+    schemas: bool = typer.Option(
+        False, "--schemas", help="Print keys and values with their schemas (*.converter.schemas.enable)."
+    ),
     headers: bool = typer.Option(False, "--headers", help="Print headers too."),
     follow: bool = typer.Option(False, "--follow", "-f", help="Wait for further events."),
 ) -> None:
-    """Print the last events of a topic, one JSON object a line: key, value (null is a tombstone) and position."""
-    view = LakeView(read_config(config))
-    directory = find_topic(view, topic)
-    events = view.newest(directory, number)
-    last = ""
-    while True:
-        for position, line in lines(events, schemas, headers):
-            typer.echo(line)
-            last = position
-        if not follow:
-            return
-        time.sleep(FOLLOW_INTERVAL_S)
+    """Print the last events of a topic, one JSON object a line: key, value (null is a tombstone) and position.
+
+    In the format flinkx each line is a flat FlinkX record.
+    """
+    settings = read_config(config)
+    text = _text(settings.text, form, schemas, headers)
+    view = LakeView(settings)
+    tables = _tables(view, find_topic(view, topic), number, follow)
+    for line in lines(tables, text, headers=headers):
+        typer.echo(line)
+
+
+def _tables(view: LakeView, directory: str, number: int, follow: bool) -> Iterator[pa.Table]:
+    """The last events, then without end those that come."""
+    newest = view.newest(directory, max(number, 1))  # one at least, behind which to follow
+    yield newest.slice(newest.num_rows - min(number, newest.num_rows))
+    last = _last_position(newest, "")
+    while follow:
+        sleep(FOLLOW_INTERVAL_S)
         events = view.after(directory, last)
+        last = _last_position(events, last)
+        yield events
+
+
+def _text(given: TextSettings, form: TextFormat | None, schemas: bool, headers: bool) -> TextSettings:
+    """The settings with what the command line says.
+
+    Raises:
+        ConfigurationError: it asks for what the format does not have.
+    """
+    text = replace(given, format=form or given.format)
+    if text.format == "flinkx" and (schemas or headers):
+        option = "--schemas" if schemas else "--headers"
+        raise ConfigurationError(
+            "option", option, "the format debezium: flat records have neither schema nor headers", "leave it out"
+        )
+    return replace(text, key_schema=True, value_schema=True) if schemas else text
+
+
+def _last_position(events: pa.Table, before: str) -> str:
+    return str(events["position"][-1]) if events.num_rows else before
 
 
 def find_topic(view: LakeView, wanted: str) -> str:
@@ -51,14 +88,36 @@ def find_topic(view: LakeView, wanted: str) -> str:
     return names[found[0]].directories[-1]
 
 
-def lines(events: pa.Table, schemas: bool = False, headers: bool = False) -> Iterator[tuple[str, str]]:
-    """Position and JSON line of each event."""
-    for batch in events.to_batches():
-        keys, values, header_texts = to_json(events.schema, batch, schemas=schemas)
-        positions = batch.column("position").to_pylist()
-        for place, position in enumerate(positions):
-            parts = {"key": keys[place].as_py(), "value": values[place].as_py()}
-            if headers:
-                parts["headers"] = header_texts[place].as_py()
-            fields = [f'"{name}":{text or "null"}' for name, text in parts.items()]
-            yield position, "{" + ",".join([*fields, f'"position":{json.dumps(position)}']) + "}"
+def lines(tables: Iterable[pa.Table], text: TextSettings, *, headers: bool = False) -> Iterator[str]:
+    """JSON lines of events in the format that the settings choose.
+
+    Args:
+        tables: rows of a topic table in position order.
+        text: the format and its options.
+        headers: whether lines have the headers; Debezium's format only.
+    """
+    batches = (batch for table in tables for batch in table.to_batches())
+    return _flat_lines(batches, text) if text.format == "flinkx" else _debezium_lines(batches, text, headers)
+
+
+def _debezium_lines(batches: Iterable[pa.RecordBatch], text: TextSettings, headers: bool) -> Iterator[str]:
+    for batch in batches:
+        key, value = batch.schema.field("key"), batch.schema.field("value")
+        parts = {
+            "key": event_text(key, batch.column("key"), schema=text.key_schema, defaults=text.key_defaults),
+            "value": event_text(value, batch.column("value"), schema=text.value_schema, defaults=text.value_defaults),
+        }
+        if headers:
+            parts["headers"] = headers_text(key, batch.column("headers"), schemas=text.value_schema)
+        for place, position in enumerate(batch.column("position").to_pylist()):
+            fields = [f'"{name}":{texts[place].as_py() or "null"}' for name, texts in parts.items()]
+            yield "{" + ",".join([*fields, f'"position":{json.dumps(position)}']) + "}"
+
+
+def _flat_lines(batches: Iterable[pa.RecordBatch], text: TextSettings) -> Iterator[str]:
+    last = -1
+    for batch in batches:
+        records = flat_records(batch, paved=text.paved, split=text.split, last_number=last)
+        if len(records):
+            last = records.column("ts")[-1].as_py()
+        yield from flat_json(records).to_pylist()

@@ -19,6 +19,7 @@ from cdc_assets.config.settings import (
     NotificationSettings,
     SnapshotSettings,
     StreamingSettings,
+    TextSettings,
 )
 from cdc_assets.config.table.connection import DRIVER_OPTIONS, EXCLUSIVE, JDBC_ONLY
 from cdc_assets.config.table.events import COLUMN_RULES
@@ -60,6 +61,7 @@ def build_config(given: Given) -> CaptureConfig:
         connection=_connection(values["connection"], options),
         filters=filters,
         events=events,
+        text=TextSettings(**values["text"]),
         snapshot=SnapshotSettings(**values["snapshot"], overrides=_overrides(found)),
         streaming=StreamingSettings(**values["streaming"]),
         lake=LakeSettings(**{"path": "lake"} | values["lake"], storage_options=_storage_options(found)),

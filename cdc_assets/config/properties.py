@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 from cdc_assets.config.property import Property, find
-from cdc_assets.config.table import connection, elsewhere, events, reading
+from cdc_assets.config.table import connection, elsewhere, events, reading, text
 
 _GROUPS: tuple[tuple[str, tuple[Property, ...]], ...] = (
     ("Connection", connection.CONNECTION),
     ("What is captured", connection.FILTERS),
     ("Events", events.EVENTS),
+    ("Events as text", text.TEXT),
     ("Schema history", events.HISTORY),
     ("Heartbeats and notifications", events.SIGNS),
     ("Snapshot", reading.SNAPSHOT + reading.CONFIGURED_SNAPSHOT),

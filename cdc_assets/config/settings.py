@@ -13,6 +13,7 @@ SnapshotMode = Literal["always", "initial", "initial_only", "no_data", "recovery
 IsolationMode = Literal["read_uncommitted", "read_committed", "repeatable_read", "exclusive", "snapshot"]
 FailureMode = Literal["fail", "warn", "skip"]
 GapPolicy = Literal["fail", "resnapshot", "ignore"]
+TextFormat = Literal["debezium", "flinkx"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,29 @@ class EventSettings:
     transaction_topic: str = "transaction"
     conversion_failure: FailureMode = "warn"
     sanitize_pattern: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TextSettings:
+    """How events are printed; what the lake holds does not depend on it.
+
+    Args:
+        format: `value.format`: Debezium's JSON, or flat FlinkX records (spec debezium-sqlserver §12.2).
+        paved: `flinkx.paving`: fields `before_x` and `after_x` in place of objects.
+        split: `flinkx.split`: an update gives two records.
+        key_schema: `key.converter.schemas.enable`.
+        value_schema: `value.converter.schemas.enable`.
+        key_defaults: `key.converter.replace.null.with.default`.
+        value_defaults: `value.converter.replace.null.with.default`.
+    """
+
+    format: TextFormat = "debezium"
+    paved: bool = True
+    split: bool = False
+    key_schema: bool = False
+    value_schema: bool = False
+    key_defaults: bool = True
+    value_defaults: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +291,7 @@ class CaptureConfig:
     events: EventSettings
     lake: LakeSettings
     filters: FilterSettings = field(default_factory=FilterSettings)
+    text: TextSettings = field(default_factory=TextSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
     streaming: StreamingSettings = field(default_factory=StreamingSettings)
     history: HistorySettings = field(default_factory=HistorySettings)

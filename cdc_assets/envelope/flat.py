@@ -9,7 +9,7 @@
 An insert has only the new image, a delete only the old one. A READ of a
 snapshot, which FlinkX does not have, is an insert; tombstones are left out.
 `lsn` is the commit LSN. `ts` is not a time but a growing number whose upper
-bits are milliseconds, as FlinkX's: milliseconds × 2²² plus a running number.
+bits are milliseconds of the processing time, as FlinkX's.
 Values stand as the event settings have them (time, decimal, binary modes).
 """
 
@@ -38,7 +38,7 @@ def flat_schema(topic_schema: pa.Schema, *, paved: bool = True) -> pa.Schema:
 
 
 def flat_records(
-    batch: pa.RecordBatch, *, paved: bool = True, split: bool = False, first_number: int = 0
+    batch: pa.RecordBatch, *, paved: bool = True, split: bool = False, last_number: int = -1
 ) -> pa.RecordBatch:
     """Records of a batch of a topic table.
 
@@ -46,7 +46,7 @@ def flat_records(
         batch: events.
         paved: whether images are columns of their own, `before_x` and `after_x`.
         split: whether an update gives two records.
-        first_number: running number of the first record; keeps `ts` apart between batches of one millisecond.
+        last_number: `ts` of the record before these; theirs are greater.
     """
     value = batch.column("value").filter(batch.column("value").is_valid())
     types = pc.if_else(pc.equal(value.field("op"), "r"), "c", value.field("op"))
@@ -62,7 +62,7 @@ def flat_records(
         source.field("schema"),
         source.field("table"),
         source.field("commit_lsn"),
-        _numbers(value, first_number),
+        _numbers(value, last_number),
     ]
     images = [*before.flatten(), *after.flatten()] if paved else [before, after]
     return pa.RecordBatch.from_arrays([*head, *images], schema=flat_schema(batch.schema, paved=paved))
@@ -97,9 +97,10 @@ def _only(image: pa.Array, kept: Numbers) -> pa.Array:
     return image.take(pa.array(np.arange(len(image)), mask=~kept))
 
 
-def _numbers(value: pa.Array, first: int) -> pa.Array:
-    millis = value.field("ts_ms").to_numpy(zero_copy_only=False)
-    return pa.array((millis << _SEQUENCE_BITS) + first + np.arange(len(millis)))
+def _numbers(value: pa.Array, last: int) -> pa.Array:
+    """Growing numbers, also where slices built at once have processing times that do not grow with the position."""
+    start = value.field("ts_ms").to_numpy(zero_copy_only=False).astype(np.int64) << _SEQUENCE_BITS
+    return pa.array(np.maximum.accumulate(np.maximum(start, last + 1)) + np.arange(len(start)))
 
 
 def flat_json(records: pa.RecordBatch) -> pa.Array:

@@ -35,21 +35,22 @@ def to_json(
     Returns:
         Key and value texts, null where the event has none (`large_string` with schemas); headers, a JSON object each.
     """
-    target = pa.large_string() if schemas else pa.string()
     key, value = (
-        _column_text(schema.field(name), batch.column(name), schemas, replace_null_with_default, target)
+        event_text(schema.field(name), batch.column(name), schema=schemas, defaults=replace_null_with_default)
         for name in ("key", "value")
     )
     return key, value, headers_text(schema.field("key"), batch.column("headers"), schemas=schemas)
 
 
-def _column_text(field: pa.Field, array: pa.Array, schemas: bool, defaults: bool, target: pa.DataType) -> pa.Array:
+def event_text(field: pa.Field, array: pa.Array, *, schema: bool, defaults: bool) -> pa.Array:
+    """Keys or values as JSON text: `to_json` for one of the two columns."""
+    target = pa.large_string() if schema else pa.string()
     if array.null_count == len(array):
         return pa.nulls(len(array), target)
 
     def pieces(present: pa.Array) -> Pieces:
         payload = struct_pieces(list(field.type), present, defaults=defaults)
-        return ['{"schema":', schema_text(field), ',"payload":', *payload, "}"] if schemas else payload
+        return ['{"schema":', schema_text(field), ',"payload":', *payload, "}"] if schema else payload
 
     if array.null_count == 0:
         return joined(pieces(array), len(array), target)

@@ -5,10 +5,12 @@ import os
 import shutil
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from cdc_assets.cli import tail
 from cdc_assets.cli.main import app
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection, drain, remake
@@ -96,6 +98,96 @@ def test_capture_from_start_to_end(shop: Shop) -> None:
     assert f"{DATABASE} is complete to" in status
     row = next(line for line in shop.run("summary").output.splitlines() if "dbo.orders" in line)
     assert row.split()[1:] == ["2", "0", "1", "1", "1", "5"]
+
+
+@pytest.fixture
+def defaults(shop: Shop) -> Shop:
+    """A captured table with a default: a row of a snapshot, then an update, a delete and an insert."""
+    shop.server.execute(
+        "CREATE TABLE dbo.stock (id int NOT NULL PRIMARY KEY, n decimal(9, 2) NULL DEFAULT 1.25)", database=DATABASE
+    )
+    shop.server.execute("INSERT INTO dbo.stock VALUES (1, 2)", database=DATABASE)
+    shop.server.execute(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'stock', @role_name = NULL",
+        database=DATABASE,
+    )
+    drain(shop.server)
+    shop.texts |= {"table.include.list": "dbo.stock", "decimal.handling.mode": "string"}
+    assert shop.run("capture", "--local").exit_code == 0
+    change(shop, "UPDATE dbo.stock SET n = NULL; DELETE FROM dbo.stock; INSERT INTO dbo.stock VALUES (2, 3)")
+    assert shop.run("capture", "--local").exit_code == 0
+    return shop
+
+
+def records(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.output.splitlines()]
+
+
+def test_tail_prints_flat_records(defaults: Shop) -> None:
+    lake = defaults.lake()
+    flat = records(defaults.run("tail", "stock", value__format="flinkx"))
+    numbers = [record.pop("ts") for record in flat]
+    assert numbers == sorted(set(numbers))
+    positions = [record.pop("lsn") for record in flat]
+    assert positions == sorted(positions)
+    head = {"schema": "dbo", "table": "stock"}
+    assert flat == [
+        {"type": "insert", **head, "after_id": 1, "after_n": "2.00"},
+        {"type": "update", **head, "before_id": 1, "before_n": "2.00", "after_id": 1, "after_n": None},
+        {"type": "delete", **head, "before_id": 1, "before_n": None},
+        {"type": "insert", **head, "after_id": 2, "after_n": "3.00"},
+    ]
+    split = records(defaults.run("tail", "stock", "--format", "flinkx", flinkx__paving="false", flinkx__split="true"))
+    assert [record["type"] for record in split] == ["insert", "update_before", "update_after", "delete", "insert"]
+    assert split[2]["after"] == {"id": 1, "n": None}
+    assert "before" not in split[2]
+    assert (
+        "op"
+        in records(defaults.run("tail", "stock", "-n", "1", "--format", "debezium", value__format="flinkx"))[0]["value"]
+    )
+    assert defaults.lake() == lake
+
+
+def test_flat_records_have_no_schema(defaults: Shop) -> None:
+    result = defaults.run("tail", "stock", "--format", "flinkx", "--schemas")
+    assert result.exit_code == 2
+    assert "--schemas" in result.output
+
+
+def test_converter_properties_steer_the_text(defaults: Shop) -> None:
+    def update(**changes: str) -> dict[str, Any]:
+        (found,) = [
+            event for event in records(defaults.run("tail", "stock", **changes)) if '"op": "u"' in json.dumps(event)
+        ]
+        return found
+
+    assert update()["value"]["after"] == {"id": 1, "n": "1.25"}
+    assert update(value__converter__replace__null__with__default="false")["value"]["after"]["n"] is None
+    assert update(key__converter__replace__null__with__default="false")["value"]["after"]["n"] == "1.25"
+    only_key = update(key__converter__schemas__enable="true")
+    assert only_key["key"]["payload"] == {"id": 1}
+    assert only_key["value"]["op"] == "u"
+    only_value = update(value__converter__schemas__enable="true")
+    assert only_value["key"] == {"id": 1}
+    assert only_value["value"]["schema"]["type"] == "struct"
+
+
+def test_tail_follows_behind_the_last_event(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shop.run("capture", "--local").exit_code == 0
+
+    def capture_once(_: float) -> None:
+        if shop.lake() != begun:
+            raise KeyboardInterrupt
+        change(shop, "INSERT INTO dbo.orders VALUES (3, N'c')")
+        assert Shop(shop.server, shop.folder).run("capture", "--local").exit_code == 0
+
+    begun = shop.lake()
+    monkeypatch.setattr(tail, "sleep", capture_once)
+    result = shop.run("tail", "orders", "-n", "0", "--follow")
+    assert result.exit_code == 130
+    followed = [line for line in result.output.splitlines() if line.startswith("{")]
+    assert [json.loads(line)["key"]["id"] for line in followed] == [3]
 
 
 def test_capture_of_chosen_tables_again(shop: Shop) -> None:

@@ -14,6 +14,7 @@ SECTIONS = {
     "connection": settings.ConnectionSettings,
     "filters": settings.FilterSettings,
     "events": settings.EventSettings,
+    "text": settings.TextSettings,
     "snapshot": settings.SnapshotSettings,
     "streaming": settings.StreamingSettings,
     "lake": settings.LakeSettings,

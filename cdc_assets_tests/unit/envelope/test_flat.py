@@ -68,10 +68,15 @@ def test_numbers_carry_milliseconds() -> None:
     (batch,) = build_changes(
         PLAN, iter([change_batch(PLAN, ROWS)]), ChangeContext(1, 0, lambda: 1_611_834_861_198_000_000)
     )
-    numbers = flat_records(batch, first_number=5).column("ts").to_pylist()
+    numbers = flat_records(batch, last_number=(1_611_834_861_198 << 22) + 4).column("ts").to_pylist()
     assert [number >> 22 for number in numbers] == [1_611_834_861_198] * 3
     assert numbers == sorted(set(numbers))
     assert numbers[0] & 0x3FFFFF == 5
+
+
+def test_numbers_grow_where_processing_times_do_not() -> None:
+    (batch,) = changed(PLAN, change_batch(PLAN, ROWS)).combine_chunks().to_batches()
+    assert flat_records(batch, split=True, last_number=40).column("ts").to_pylist() == [41, 42, 43, 44]
 
 
 def test_no_events() -> None:

@@ -1,0 +1,53 @@
+"""Properties of events as text, which `cdc-assets tail` prints; the topic tables of the lake do not depend on them."""
+
+from cdc_assets.config import kinds
+from cdc_assets.config.property import Property
+
+TEXT = (
+    Property(
+        "value.format",
+        kinds.choice("debezium", "flinkx"),
+        "debezium",
+        "Records that `tail` prints: Debezium's key and value, or flat FlinkX (ChunJun) records. "
+        "The lake holds the same typed envelopes either way.",
+        "text.format",
+        note="Ours.",
+    ),
+    Property(
+        "flinkx.paving",
+        kinds.BOOLEAN,
+        "true",
+        "Whether a FlinkX record has a field `before_x` and `after_x` for each column, not objects `before` and `after`.",
+        "text.paved",
+        note="Ours; FlinkX calls it pavingData.",
+    ),
+    Property(
+        "flinkx.split",
+        kinds.BOOLEAN,
+        "false",
+        "Whether an update gives two FlinkX records, `update_before` and `update_after`.",
+        "text.split",
+        note="Ours; FlinkX calls it split.",
+    ),
+    *(
+        Property(
+            f"{part}.converter.schemas.enable",
+            kinds.BOOLEAN,
+            "false",
+            f"Whether `tail` prints the {part} with its schema.",
+            f"text.{part}_schema",
+            note="Kafka Connect's own default is true; `tail --schemas` asks for both.",
+        )
+        for part in ("key", "value")
+    ),
+    *(
+        Property(
+            f"{part}.converter.replace.null.with.default",
+            kinds.BOOLEAN,
+            "true",
+            f"Whether `tail` prints the column's default in place of a null of the {part}, as Kafka Connect does.",
+            f"text.{part}_defaults",
+        )
+        for part in ("key", "value")
+    ),
+)
