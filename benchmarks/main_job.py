@@ -1,13 +1,19 @@
 """How fast a table and a backlog come into the lake: `python -m benchmarks.main_job [--rows N] [--updates N]`.
 
 One eight-column table (int, varchar, datetime2(7), decimal, int, nvarchar, bit, bigint) on a stand-in in a process of its
-own. Each phase is measured beside the *raw rate*: the same rows read as Arrow by the same number of Spark tasks and thrown
-away. Memory is the resident set of this process and all its Python workers together, sampled ten times a second; the JVM
-is told apart. Rows of a backlog are change rows: an update is two of them and becomes one event.
+own. Each phase is measured beside the *raw rate*: the very statements of the phase, divided among as many Spark tasks in
+the same way, read as Arrow and thrown away. A first pass warms the server, the JVM and the Python workers up; then raw read
+and job take turns, and medians are printed. The jobs of a phase all begin at the same lake: an empty one for the snapshot,
+a copy of a snapshotted one for a backlog.
+
+Memory is the greatest resident set of this process and its Python workers together, sampled ten times a second; the JVM is
+told apart. Rows of a backlog are change rows: an update is two of them and becomes one event.
 """
 
 import argparse
 import multiprocessing as mp
+import os
+import shutil
 import tempfile
 import threading
 import time
@@ -16,17 +22,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
+from typing import TypeVar
 
 import psutil
 
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.snapshot.tasks import RoundTask
 from cdc_assets.standin.control import StandIn
 from cdc_assets.streaming.capture import Capture
+from cdc_assets.streaming.statements import Statement, change_query, rows_query
+from cdc_assets.streaming.tasks import SliceTask
 from resources.bulk import MssqlBulkSource
 from resources.clock import SystemClock
 from resources.spark import SparkResource, SparkTaskRunner, stop_spark
 from resources.sqlserver_source import SqlServerSource
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 DATABASE, TABLE = "Bench", "measurements"
 _CREATE = f"""
@@ -131,19 +145,43 @@ class Memory:
             self.python, self.jvm = max(self.python, python), max(self.jvm, jvm)
 
 
-def count_rows(task: tuple[MssqlBulkSource, str]) -> int:
-    """Read a query as Arrow and keep nothing."""
-    bulk, statement = task
-    return sum(batch.num_rows for batch in bulk.read(statement))
+class Recorder:
+    """A task runner that remembers what it ran.
+
+    Args:
+        runner: does the work.
+    """
+
+    def __init__(self, runner: SparkTaskRunner) -> None:
+        self._runner, self.parallelism = runner, runner.parallelism
+        self.jobs: list[list[Sequence[Statement]]] = []
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """Run `function` on every task and remember the statements."""
+        self.jobs.append([_statements(task) for task in tasks])
+        return self._runner.run(function, tasks)
 
 
-def raw_read(runner: SparkTaskRunner, bulk: MssqlBulkSource, statements: Sequence[str], rows: int) -> float:
-    """Seconds for reading the same rows with as many tasks."""
-    started = time.perf_counter()
-    found = sum(runner.run(count_rows, [(bulk, statement) for statement in statements]))
-    seconds = time.perf_counter() - started
-    assert found == rows, f"{found} rows instead of {rows}"
-    return seconds
+def _statements(task: object) -> Sequence[Statement]:
+    """What a task of a snapshot or a window reads its rows with."""
+    if isinstance(task, RoundTask):
+        tables = task.tables
+        return [
+            rows_query(tables[entry.table].plan, tables[entry.table].schema, entry.range, None) for entry in task.slices
+        ]
+    assert isinstance(task, SliceTask), task
+    return [change_query(planned.plan, planned.read, task.mode) for planned in task.reads]
+
+
+def count_rows(task: tuple[MssqlBulkSource, Sequence[Statement]]) -> int:
+    """Read some statements as Arrow and keep nothing."""
+    bulk, statements = task
+    return sum(batch.num_rows for text, parameters in statements for batch in bulk.read(text, parameters))
+
+
+def raw_read(runner: SparkTaskRunner, bulk: MssqlBulkSource, jobs: Sequence[Sequence[Sequence[Statement]]]) -> int:
+    """Read what some jobs read, with as many tasks; returns the number of rows."""
+    return sum(sum(runner.run(count_rows, [(bulk, statements) for statements in job])) for job in jobs)
 
 
 def settings(port: int, password: str, lake: Path) -> CaptureConfig:
@@ -164,50 +202,79 @@ def settings(port: int, password: str, lake: Path) -> CaptureConfig:
     )
 
 
-def measured(server: int, work: Callable[[], object]) -> tuple[float, Memory]:
-    """Seconds and memory of a piece of work."""
-    with Memory(server) as memory:
-        started = time.perf_counter()
-        work()
-        seconds = time.perf_counter() - started
-    return seconds, memory
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What all phases share.
+
+    Args:
+        runner: of tasks.
+        folder: for lakes.
+        port: of the server.
+        password: of its `sa`.
+        server: its process id.
+        repeats: measured passes of each phase.
+    """
+
+    runner: SparkTaskRunner
+    folder: Path
+    port: int
+    password: str
+    server: int
+    repeats: int
+
+    def phase(self, name: str, rows: int, start: Path | None, work: Callable[[Capture], object]) -> Result:
+        """Raw read and job in turn, after one pass to warm up."""
+        recorder = Recorder(self.runner)
+        self._job(recorder, start, work)
+        bulk = self.bulk(self.folder)
+        raw, seconds, python, jvm = [], [], [], []
+        for _ in range(self.repeats):
+            started = time.perf_counter()
+            found = raw_read(self.runner, bulk, recorder.jobs)
+            raw.append(time.perf_counter() - started)
+            assert found == rows, f"{found} rows instead of {rows}"
+            with Memory(self.server) as memory:
+                seconds.append(self._job(self.runner, start, work))
+            python.append(memory.python)
+            jvm.append(memory.jvm)
+        return Result(name, rows, median(seconds), median(raw), max(python), max(jvm))
+
+    def _job(self, runner: SparkTaskRunner | Recorder, start: Path | None, work: Callable[[Capture], object]) -> float:
+        """Seconds of one job on a lake of its own."""
+        lake = Path(tempfile.mkdtemp(dir=self.folder))
+        if start is not None:
+            shutil.copytree(start, lake, dirs_exist_ok=True)
+        seconds = self.run(runner, lake, work)
+        shutil.rmtree(lake)
+        return seconds
+
+    def run(self, runner: SparkTaskRunner | Recorder, lake: Path, work: Callable[[Capture], object]) -> float:
+        """Seconds of one job on a lake."""
+        config = settings(self.port, self.password, lake)
+        with SqlServerSource(config.connection) as source:
+            capture = Capture(config, source, self.bulk(lake), runner, SystemClock())
+            started = time.perf_counter()
+            work(capture)
+            return time.perf_counter() - started
+
+    def bulk(self, lake: Path) -> MssqlBulkSource:
+        """How rows are read."""
+        config = settings(self.port, self.password, lake)
+        return MssqlBulkSource(config.connection, config.streaming.fetch_size)
 
 
-def run(rows: int, updates: int, per_transaction: int, lake: Path) -> Iterator[Result]:
+def run(rows: int, updates: int, per_transaction: int, repeats: int, folder: Path) -> Iterator[Result]:
     """Snapshot, then two backlogs, the second twice as large: memory must not follow it."""
     with server_process() as (port, password, load):
-        config = settings(port, password, lake)
-        runner = SparkResource().runner()
-        runner.run(len, ["warm"] * runner.parallelism)
-        bulk = MssqlBulkSource(config.connection, config.streaming.fetch_size)
         server = next(child.pid for child in mp.active_children() if child.pid)
+        bench = Bench(SparkResource().runner(), folder, port, password, server, repeats)
         load("table", rows)
-        with SqlServerSource(config.connection) as source:
-            capture = Capture(config, source, bulk, runner, SystemClock())
-            step = rows // runner.parallelism + 1
-            parts = [
-                f"SELECT * FROM {DATABASE}.dbo.{TABLE} WHERE id >= {low} AND id < {low + step}"
-                for low in range(0, rows + 1, step)
-            ]
-            raw = raw_read(runner, bulk, parts, rows)
-            seconds, memory = measured(server, capture.snapshot)
-            yield Result("snapshot", rows, seconds, raw, memory.python, memory.jvm)
-            for name, factor in (("backlog of updates", 1), ("backlog, twice as large", 2)):
-                before = source.max_captured_lsn(DATABASE)
-                load("changes", factor * updates // per_transaction, per_transaction)
-                after = source.max_captured_lsn(DATABASE)
-                assert before is not None
-                assert after is not None
-                bounds = source.slice_bounds(DATABASE, [f"dbo_{TABLE}"], before, after, runner.parallelism)
-                change_table = f"{DATABASE}.cdc.[dbo_{TABLE}_CT]"
-                parts = [
-                    f"SELECT * FROM {change_table} WHERE [__$start_lsn] > 0x{low.raw.hex()} AND [__$start_lsn] <= 0x{high.raw.hex()}"
-                    for low, high in zip([before, *bounds], bounds, strict=False)
-                ]
-                change_rows = 2 * factor * updates
-                raw = raw_read(runner, bulk, parts, change_rows)
-                seconds, memory = measured(server, capture.stream)
-                yield Result(name, change_rows, seconds, raw, memory.python, memory.jvm)
+        yield bench.phase("snapshot", rows, None, Capture.snapshot)
+        snapshotted = folder / "snapshotted"
+        bench.run(bench.runner, snapshotted, Capture.snapshot)
+        for name, factor in (("backlog of updates", 1), ("backlog, twice as large", 2)):
+            load("changes", updates // per_transaction, per_transaction)
+            yield bench.phase(name, 2 * factor * updates, snapshotted, Capture.stream)
 
 
 def main() -> None:
@@ -216,10 +283,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table")
     parser.add_argument("--updates", type=int, default=500_000, help="updates of the first backlog")
     parser.add_argument("--per-transaction", type=int, default=100, help="updates of one transaction")
+    parser.add_argument("--repeats", type=int, default=5, help="measured passes of each phase")
     given = parser.parse_args()
+    print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{'phase':<28}{'rows':>12}{'rows/s':>12}{'raw rows/s':>14}{'of raw':>9}{'Python MB':>12}{'JVM MB':>9}")
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        for result in run(given.rows, given.updates, given.per_transaction, Path(folder) / "lake"):
+        for result in run(given.rows, given.updates, given.per_transaction, given.repeats, Path(folder)):
             print(result.line(), flush=True)
     stop_spark()
 
