@@ -5,6 +5,7 @@ Both capture the same stand-in at the same time. `CDC_CONFORMANCE_SEED` and
 """
 
 import base64
+import itertools
 import os
 import time
 from collections.abc import Iterator
@@ -26,7 +27,16 @@ TRANSACTIONS = int(os.environ.get("CDC_CONFORMANCE_TRANSACTIONS", "2000"))
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(1200)]
 
 PLACEHOLDER = "__debezium_unavailable_value"
-PLACEHOLDERS = {PLACEHOLDER, base64.b64encode(PLACEHOLDER.encode()).decode(), PLACEHOLDER.encode().hex()}
+PLACEHOLDERS = {
+    PLACEHOLDER,
+    base64.urlsafe_b64encode(PLACEHOLDER.encode()).decode(),
+    base64.b64encode(PLACEHOLDER.encode()).decode(),
+    PLACEHOLDER.encode().hex(),
+}
+
+TIME_MODES = ("adaptive", "adaptive_time_microseconds", "connect", "microseconds", "nanoseconds", "isostring")
+DECIMAL_MODES = ("precise", "double", "string")
+BINARY_MODES = ("bytes", "base64", "base64-url-safe", "hex")
 
 CASES: dict[str, dict[str, str]] = {
     "default": {},
@@ -37,18 +47,15 @@ CASES: dict[str, dict[str, str]] = {
         "message.key.columns": "dbo.two_keys:amount",
         "skipped.operations": "c",
     },
-    "connect-string-hex": {
-        "time.precision.mode": "connect",
-        "decimal.handling.mode": "string",
-        "binary.handling.mode": "hex",
+    **{
+        f"{time_mode}-{decimal_mode}": {
+            "time.precision.mode": time_mode,
+            "decimal.handling.mode": decimal_mode,
+            "binary.handling.mode": BINARY_MODES[place % 4],
+        }
+        for place, (time_mode, decimal_mode) in enumerate(itertools.product(TIME_MODES, DECIMAL_MODES))
     },
-    "isostring-double-base64": {
-        "time.precision.mode": "isostring",
-        "decimal.handling.mode": "double",
-        "binary.handling.mode": "base64",
-    },
-    "microseconds": {"time.precision.mode": "microseconds", "tombstones.on.delete": "false"},
-    "adaptive-time-microseconds": {"time.precision.mode": "adaptive_time_microseconds"},
+    "no-tombstones": {"tombstones.on.delete": "false"},
     "masks": {
         "column.exclude.list": "dbo\\.all_types\\.(c_date|c_xml),dbo\\.two_keys\\.note",
         "column.mask.with.6.chars": "dbo\\.all_types\\.c_varchar",
