@@ -89,7 +89,7 @@ def _load(server: StandIn, method: str, *arguments: int) -> None:
     if method == "changes":
         server.bulk.load_changes(DATABASE, f"dbo_{TABLE}", *arguments)
         return
-    server.bulk.load_table(DATABASE, TABLE, *arguments)
+    server.bulk.load_table(DATABASE, TABLE, rows=arguments[0])
     server.execute(_ENABLE, database=DATABASE)
     server.agent.drain()
 

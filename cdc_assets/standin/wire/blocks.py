@@ -309,6 +309,28 @@ class _Job:
         kept block also vouches for its link to the block before."""
         before = f"SELECT max(rowid) FROM {self._scan.table} WHERE rowid < ?"
         start = self._connection.execute(before, (part.first,)).fetchone()[0]
+        span = _Range(part.first if start is None else start, part.last)
+        if not self._ascends_without_holes(span):
+            self._prove_by_window(span)
+
+    def _ascends_without_holes(self, span: _Range) -> bool:
+        """A quick proof for what is usual: every rowid of the range is taken, and no row is below the one before it.
+
+        Counted are the neighbours that are in order for certain: where a NULL leaves it open, or a rowid is free, the
+        count is too low, and the slow proof has to tell. It takes a tenth of that one's time.
+        """
+        if not self._scan.is_stored:
+            return False
+        here = ", ".join(self._scan.order)
+        before = ", ".join("b." + text.removeprefix("s1.") for text in self._scan.order)
+        text = (
+            f"SELECT count(*) FROM {self._scan.table} AS b JOIN {self._scan.driving} ON s1.rowid = b.rowid + 1 "
+            f"WHERE b.rowid BETWEEN ? AND ? AND ({before}) <= ({here})"
+        )
+        found = self._connection.execute(text, (span.first, span.last - 1)).fetchone()[0]
+        return bool(found == span.last - span.first)
+
+    def _prove_by_window(self, span: _Range) -> None:
         columns = [(f"o{place}", f"p{place}", text) for place, text in enumerate(self._scan.order)]
         listed = ", ".join(f"{text} AS {o}, lag({text}) OVER w AS {p}" for o, p, text in columns)
         inner = (
@@ -318,8 +340,7 @@ class _Job:
             "(" + " AND ".join([*(f"{o} IS {p}" for o, p, _ in columns[:place]), _descends(*columns[place][:2])]) + ")"
             for place in range(len(columns))
         )
-        begin = part.first if start is None else start
-        self._none(f"SELECT 1 FROM ({inner}) WHERE {below} LIMIT 1", (begin, part.last))
+        self._none(f"SELECT 1 FROM ({inner}) WHERE {below} LIMIT 1", (span.first, span.last))
 
     def _none(self, text: str, bounds: tuple[int, int]) -> None:
         if self._connection.execute(text, bounds).fetchone() is not None:

@@ -65,6 +65,11 @@ class Scan:
         """SQLite name of the driving table."""
         return f"t{self.tables[0]}"
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether `s1` is the stored table itself, not a selection with columns computed from it."""
+        return self.driving == f"{self.table} AS s1"
+
 
 def recognise(query: Query) -> Scan | None:
     """The plain scan that a query is, or None."""

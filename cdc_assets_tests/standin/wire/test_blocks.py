@@ -97,6 +97,21 @@ def test_rows_inserted_out_of_order_are_still_sorted(server: StandIn, connection
     assert same(server, connection, "SELECT * FROM dbo.t") == 80
 
 
+def test_order_is_proved_over_nulls_and_holes_too(server: StandIn, connection: Any, table: str) -> None:
+    """What the quick proof leaves open is told by the slow one: in order, or not."""
+    by_number = "SELECT id, n FROM dbo.t ORDER BY n, id"
+    fill(server, 40)
+    server.execute("UPDATE dbo.t SET n = CASE WHEN id < 10 THEN NULL ELSE id / 4 END", database=DATABASE)
+    assert same(server, connection, by_number) == 40
+    server.execute("DELETE dbo.t WHERE id IN (3, 20, 21)", database=DATABASE)
+    assert same(server, connection, by_number) == 37
+    for wrong in ("n = NULL WHERE id = 30", "n = 1 WHERE id = 24"):
+        server.execute(f"UPDATE dbo.t SET {wrong}", database=DATABASE)
+        assert same(server, connection, by_number) == 0
+        server.execute("UPDATE dbo.t SET n = id / 4 WHERE id >= 10", database=DATABASE)
+        assert same(server, connection, by_number) == 37
+
+
 def test_temporary_tables_are_left_alone(server: StandIn, connection: Any, table: str) -> None:
     fill(server, 40)
     connection.execute("SELECT * INTO #copy FROM dbo.t")
