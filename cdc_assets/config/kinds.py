@@ -54,15 +54,22 @@ def _boolean(text: str) -> bool:
 def _regexes(text: str) -> tuple[str, ...]:
     entries = split_list(text)
     for entry in entries:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "error", FutureWarning
-                )  # `[a&&b]`: Java's set operations would mean another thing
-                re.compile(entry)
-        except (re.error, FutureWarning) as error:
-            raise ValueError(f"regular expressions, comma separated; {entry!r} does not compile: {error}") from None
+        _compile(entry, "regular expressions, comma separated")
     return entries
+
+
+def _regex(text: str) -> str:
+    _compile(text, "regular expression")
+    return text
+
+
+def _compile(entry: str, wanted: str) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)  # `[a&&b]`: Java's set operations would mean another thing
+            re.compile(entry)
+    except (re.error, FutureWarning) as error:
+        raise ValueError(f"{wanted}; {entry!r} does not compile: {error}") from None
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -98,6 +105,7 @@ TEXT = Kind("text", "any text", _plain)
 FILLED = Kind("text", "a text that is not empty", _filled)
 BOOLEAN = Kind("boolean", "true or false", _boolean, ("true", "false"))
 REGEXES = Kind("list of regular expressions", "regular expressions, comma separated", _regexes)
+REGEX = Kind("regular expression", "a regular expression", _regex)
 NAMES = Kind("list of names", "names, comma separated", _names)
 ENTRIES = Kind("list", "entries, comma separated", split_list)
 TOPIC_NAME = Kind("topic name", "letters, digits, `_`, `-` and `.`", _topic_name)

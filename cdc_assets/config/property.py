@@ -79,7 +79,7 @@ class Property:
             return self.kind.parse(text)
         except ValueError as error:
             detail = str(error)
-            expected = detail if detail.startswith("regular expressions") else self.kind.allowed
+            expected = detail if detail.startswith("regular expression") else self.kind.allowed
             shown = "(hidden)" if self.secret else text
             raise ConfigurationError(self.name, shown, expected, f"see `cdc-assets properties {self.name}`") from None
 

@@ -19,7 +19,8 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.envelope.naming import check_conflicts, topic_name
-from cdc_assets.envelope.plan import ConnectorIdentity
+from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
+from cdc_assets.envelope.rules import message_key
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.location import Location
@@ -103,7 +104,23 @@ class Capture:
         tables = [table for database in source.databases() for table in source.user_tables(database)]
         chosen = TableFilter(config.filters).require(tables)
         check_conflicts(chosen, config.events)
+        self._check_keys(chosen)
         return {database: [table for table in chosen if table.database == database] for database in source.databases()}
+
+    def _check_keys(self, tables: Sequence[TableId]) -> None:
+        """See that the columns of `message.key.columns` exist, while nothing is written yet.
+
+        Raises:
+            ConfigurationError: one does not.
+        """
+        context, events = self._context, self._context.config.events
+        keyed = [table for table in tables if message_key(table, events.message_key_columns) is not None]
+        instances = {database: context.instances(database) for database in {table.database for table in keyed}}
+        for table in keyed:
+            schema, instance = context.source.table_schema(table), newest(instances[table.database].get(table, []))
+            if schema is not None:
+                captured = instance.columns if instance else None
+                plan_events(schema, captured, events, connector=context.connector)
 
     def claim(self) -> None:
         """Become the only writer of this capture. Called by `snapshot` and `stream`.

@@ -46,9 +46,8 @@ def database(server: StandIn | RealServer) -> Iterator[str]:
     name = f"contract_{secrets.token_hex(4)}"
     server.execute(f"CREATE DATABASE [{name}]")
     yield name
-    if isinstance(server, RealServer):  # drivers keep pooled connections open
-        server.execute(f"ALTER DATABASE [{name}] SET SINGLE_USER WITH ROLLBACK IMMEDIATE")
-        server.execute(f"DROP DATABASE [{name}]")
+    if isinstance(server, RealServer):
+        server.drop(name)
 
 
 @pytest.fixture

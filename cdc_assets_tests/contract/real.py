@@ -1,11 +1,16 @@
 """A real SQL Server behind the same handle as the stand-in, as far as tests without control of the server need it."""
 
 import re
+import time
 from typing import Any
 
+import mssql_python
 import pyodbc
 
 from cdc_assets.standin import drivers
+
+_IN_USE, _LEAVING_S = "(3702)", 10.0
+"""Error of a DROP DATABASE while sessions are in it, and how long those that are closed may take to be gone."""
 
 
 class RealServer:
@@ -36,3 +41,22 @@ class RealServer:
             return cursor.fetchall() if cursor.description else []
         finally:
             connection.close()
+
+    def drop(self, database: str) -> None:
+        """Drop a database, which only pooled connections of this process may still be in.
+
+        Raises:
+            pyodbc.Error: somebody else is in it, so a connection was leaked.
+        """
+        mssql_python.pooling(enabled=False)  # closes idle connections
+        mssql_python.pooling(max_size=16, idle_timeout=60)
+        deadline = time.monotonic() + _LEAVING_S
+        while True:
+            try:
+                self.execute(f"DROP DATABASE [{database}]")
+            except pyodbc.Error as error:
+                if _IN_USE not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return

@@ -56,7 +56,7 @@ EVENTS = (
     ),
     Property(
         "custom.sanitize.pattern",
-        kinds.TEXT,
+        kinds.REGEX,
         "",
         "Regular expression of what a topic name may not hold.",
         "events.sanitize_pattern",

@@ -18,7 +18,8 @@ from cdc_assets_tests.contract.real import RealServer
 from resources import sqlserver_retry
 from resources.sqlserver_source import SqlServerSource
 
-DATABASE = "SourceDb"
+DATABASE, PLAIN = "CdcContractSource", "CdcContractPlain"
+"""Dropped and made again, so on no server the name of anything else."""
 Server = StandIn | RealServer
 
 
@@ -50,9 +51,7 @@ def drain(server: Server) -> None:
 def remake(server: Server, name: str, *, cdc: bool) -> None:
     """A new, empty database of that name."""
     if isinstance(server, RealServer) and server.execute("SELECT 1 FROM sys.databases WHERE name = ?", name):
-        with suppress(pyodbc.Error):  # nobody may be in it; pooled connections of the test before are thrown out
-            server.execute(f"ALTER DATABASE [{name}] SET SINGLE_USER WITH ROLLBACK IMMEDIATE")
-        server.execute(f"DROP DATABASE [{name}]")
+        server.drop(name)
     server.execute(f"CREATE DATABASE [{name}]")
     if cdc:
         server.execute("EXEC sys.sp_cdc_enable_db", database=name)
@@ -72,6 +71,9 @@ def server() -> Iterator[Server]:
         real = RealServer(given)
         remake(real, DATABASE, cdc=True)
         yield real
+        for name in (DATABASE, PLAIN):
+            if real.execute("SELECT 1 FROM sys.databases WHERE name = ?", name):
+                real.drop(name)
         return
     with StandIn(databases=(DATABASE,)) as started:
         yield started

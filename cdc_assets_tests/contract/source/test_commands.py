@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from cdc_assets.cli import tail
 from cdc_assets.cli.main import app
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection, drain, remake
+from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake
 
 pytestmark = pytest.mark.contract
 
@@ -88,7 +88,7 @@ def test_capture_from_start_to_end(shop: Shop) -> None:
     ]
     assert events[2]["value"]["before"] == {"id": 1, "v": "a"}
     assert events[2]["value"]["after"] == {"id": 1, "v": "c"}
-    assert len(shop.run("tail", "shop.SourceDb.dbo.lines", "-n", "1").output.splitlines()) == 1
+    assert len(shop.run("tail", f"shop.{DATABASE}.dbo.lines", "-n", "1").output.splitlines()) == 1
     with_schema = json.loads(shop.run("tail", "orders", "-n", "1", "--schemas", "--headers").output)
     assert with_schema["key"]["schema"]["type"] == "struct"
     assert with_schema["headers"]
@@ -205,7 +205,7 @@ def test_tail_of_an_unknown_topic(shop: Shop) -> None:
     shop.run("capture", "--local")
     result = shop.run("tail", "nope")
     assert result.exit_code == 2
-    assert "shop.SourceDb.dbo.orders" in result.output
+    assert f"shop.{DATABASE}.dbo.orders" in result.output
 
 
 def closed_port() -> str:
@@ -219,10 +219,26 @@ BAD_INPUT = {
     "host down": ({"database__port": closed_port()}, 1, ["Cannot reach 127.0.0.1"]),
     "unknown host": ({"database__hostname": "nowhere.invalid"}, 1, ["Cannot reach nowhere.invalid"]),
     "unknown database": ({"database__names": "Nope"}, 1, ["Nope", "database.names"]),
-    "database without CDC": ({"database__names": "Plain"}, 1, ["Plain", "sp_cdc_enable_db"]),
+    "database without CDC": ({"database__names": PLAIN}, 1, [PLAIN, "sp_cdc_enable_db"]),
     "filter that matches nothing": ({"table__include__list": "dbo.x"}, 2, ["dbo.x", "dbo.lines, dbo.orders"]),
     "typo": ({"snapshot__moed": "initial"}, 2, ["snapshot.moed", "snapshot.mode"]),
     "wrong value": ({"decimal__handling__mode": "x"}, 2, ["decimal.handling.mode", "precise, double, string"]),
+    "wrong number": ({"poll__interval__ms": "soon"}, 2, ["poll.interval.ms", "'soon'", "whole number"]),
+    "regex that does not compile": ({"table__include__list": "dbo.("}, 2, ["table.include.list", "'dbo.('", "compile"]),
+    "regex of a mask": ({"column__mask__with__3__chars": "dbo.["}, 2, ["column.mask.with", "'dbo.['", "compile"]),
+    "regex of a key": ({"message__key__columns": "dbo.(:id"}, 2, ["message.key.columns", "compile"]),
+    "regex of topic names": ({"custom__sanitize__pattern": "["}, 2, ["custom.sanitize.pattern", "compile"]),
+    "key without columns": ({"message__key__columns": "dbo.orders"}, 2, ["message.key.columns", "table regex"]),
+    "tables of one topic": (
+        {"custom__sanitize__pattern": "orders|lines"},
+        2,
+        ["one table per topic", f"{DATABASE}.dbo.orders", f"{DATABASE}.dbo.lines", "custom.sanitize.pattern"],
+    ),
+    "key column that does not exist": (
+        {"message__key__columns": "dbo.orders:nope"},
+        2,
+        ["message.key.columns", "'nope'", f"{DATABASE}.dbo.orders", "id, v"],
+    ),
     "no encryption": ({"driver__encrypt": "yes"}, 1, ["driver.encrypt"]),
 }
 
@@ -230,8 +246,8 @@ BAD_INPUT = {
 @pytest.mark.parametrize("case", BAD_INPUT)
 @pytest.mark.parametrize("begun", [False, True], ids=["new lake", "lake in use"])
 def test_bad_input_is_one_clear_error_and_changes_nothing(shop: Shop, case: str, begun: bool) -> None:
-    remake(shop.server, "Plain", cdc=False)
-    shop.server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database="Plain")
+    remake(shop.server, PLAIN, cdc=False)
+    shop.server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=PLAIN)
     if begun:
         assert shop.run("capture", "--local").exit_code == 0
     if case == "no encryption" and not isinstance(shop.server, StandIn):

@@ -10,7 +10,7 @@ from cdc_assets.cli.main import app
 from cdc_assets.config.build import build_config
 from cdc_assets.errors import PreflightError
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection, drain, remake
+from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake
 from resources.sqlserver_preflight import Finding, ensure, inspect
 from resources.sqlserver_source import SqlServerSource
 
@@ -57,18 +57,18 @@ def test_a_ready_database(server: Server) -> None:
 
 
 def test_remedies_make_a_database_ready(server: Server) -> None:
-    remake(server, "Plain", cdc=False)
-    server.execute("CREATE TABLE dbo.[it's] (id int NOT NULL PRIMARY KEY)", database="Plain")
-    found = look(server, "Plain")
+    remake(server, PLAIN, cdc=False)
+    server.execute("CREATE TABLE dbo.[it's] (id int NOT NULL PRIMARY KEY)", database=PLAIN)
+    found = look(server, PLAIN)
     off = found["change data capture"]
     assert (off.ok, off.actual, off.blocking) == (False, "off", True)
     with pytest.raises(PreflightError, match="sp_cdc_enable_db"):
         ensure(found.values())
     run_remedy(server, off)
-    missing = look(server, "Plain")["capture instance .dbo.it's"]
+    missing = look(server, PLAIN)["capture instance .dbo.it's"]
     assert missing.ok is False
     run_remedy(server, missing)
-    assert look(server, "Plain")["capture instance .dbo.it's"].ok
+    assert look(server, PLAIN)["capture instance .dbo.it's"].ok
 
 
 def test_stopped_agent(standin: StandIn) -> None:

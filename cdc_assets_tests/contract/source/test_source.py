@@ -10,7 +10,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import ConnectionLostError, LoginError, PreflightError, QueryError, ServerBusyError
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection, drain, remake
+from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake
 from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
@@ -226,13 +226,13 @@ def test_agent_by_query_of_the_user(shop: Server) -> None:
 
 
 def test_database_without_cdc(server: Server) -> None:
-    remake(server, "Plain", cdc=False)
-    with SqlServerSource(connection(server, "Plain")) as source:
+    remake(server, PLAIN, cdc=False)
+    with SqlServerSource(connection(server, PLAIN)) as source:
         for ask in (
             source.databases,
-            lambda: source.capture_instances("Plain"),
-            lambda: source.max_transaction_lsn("Plain", None, 0),
-            lambda: source.low_water_marks("Plain"),
+            lambda: source.capture_instances(PLAIN),
+            lambda: source.max_transaction_lsn(PLAIN, None, 0),
+            lambda: source.low_water_marks(PLAIN),
         ):
             with pytest.raises(PreflightError, match="sp_cdc_enable_db"):
                 ask()
