@@ -3,8 +3,9 @@
 *Loading.* An asset that depends on `[prefix, database, schema, table, "snapshot" | "changes"]` gets the table's READ
 events, or its changes, as a Spark data frame; the key without the last part gets both. The files come from delta-rs,
 which needs no Delta jars (there are none for Spark 4.3, spec spark §5), and files outside the asked LSN range are
-skipped by the statistics in the Delta log. The data frame's structure is the Delta table's own, so that rows written
-before a column was added read as null.
+skipped by the statistics in the Delta log. Partitions of a snapshot get the rows of their key ranges
+(`key_range_filter`). The data frame's structure is the Delta table's own, so that rows written before a column was
+added read as null.
 
 *Appending.* Spark writes Parquet files below the table's directory and one Delta commit makes them data. The commit
 carries the application transaction `(run, step)`: a step that is retried in its run appends once. A crash before the
@@ -33,12 +34,15 @@ from pyspark.sql.types import StructType
 
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import CaptureConfig, EventSettings, LakeSettings
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.naming import sanitized
 from cdc_assets.errors import InvalidValueError, LakeError
 from cdc_assets.lake.files import DataFile, operations_of
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.topics import TopicTables
+from resources.key_range_filter import of_partitions
 from resources.spark import SparkResource
 
 SNAPSHOT, CHANGES = "snapshot", "changes"
@@ -184,14 +188,15 @@ class EnvelopeIOManager(LakeIOManager):
         """The upstream asset's events.
 
         Raises:
-            LakeError: the table is missing, unreadable, or has several generations and none was chosen.
+            LakeError: the table is missing, unreadable, or has several generations and none was chosen; or it is
+                partitioned by a key that only the server can order, and some partitions are asked for.
         """
         role = context.asset_key.path[-1]
         metadata = context.definition_metadata or {}
         topic = self.topic(context.asset_key)
         frame = self.load(self._directory(topic, metadata.get(GENERATION)), self.range_of(metadata))
         if role == SNAPSHOT:
-            return frame.where("value.op = 'r'")
+            return self._of_partitions(context, frame.where("value.op = 'r'"))
         return frame.where("value is null or value.op <> 'r'") if role == CHANGES else frame
 
     def handle_output(self, context: dg.OutputContext, obj: "DataFrame | EnvelopeFiles | None") -> None:
@@ -202,6 +207,18 @@ class EnvelopeIOManager(LakeIOManager):
         """
         if obj is not None:
             self.append(context, self.topic(context.asset_key), obj)
+
+    def _of_partitions(self, context: dg.InputContext, reads: DataFrame) -> DataFrame:
+        """READ events of the partitions that the input is for; all of them if it names none."""
+        if not context.has_asset_partitions:
+            return reads
+        order = {name: number for number, name in enumerate(context.asset_partitions_def.get_partition_keys())}
+        numbers = {order[name] for name in context.asset_partition_keys}
+        prefix, *names = context.asset_key.path[:-1]
+        state = Manifest(self.tables(""), prefix).read().tables.get(TableId(*names))
+        if state is None or len(numbers) == len(order):
+            return reads
+        return of_partitions(reads, state.ranges, numbers, len(order))
 
     def topic(self, key: dg.AssetKey) -> str:
         """The topic of an asset key."""

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from pyspark.sql import DataFrame
 
+from cdc_assets.defs.partitions import range_partitions
 from cdc_assets_tests.shop import Shop, key, open_shop
+from resources.envelope_io import EnvelopeIOManager
+from resources.spark import SparkResource
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 
@@ -29,6 +33,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, instance: dg.DagsterInstance)
     folder: Path = tmp_path_factory.mktemp("ranges")
     with open_shop(folder) as found:
         found.execute(_LEDGER)
+        found.execute(_NAMED)
         assert found.snapshot(instance).success
         assert len(found.events("ledger")) == ROWS
         yield found
@@ -46,6 +51,57 @@ def again(shop: Shop, instance: dg.DagsterInstance, first: int, last: int) -> Co
     new = [event for event in shop.events("ledger") if event["position"] not in before]
     assert {event["value"]["op"] for event in new} == {"r"}
     return Counter(event["key"]["id"] for event in new)
+
+
+_NAMED = """
+CREATE TABLE dbo.named (name varchar(20) NOT NULL PRIMARY KEY);
+INSERT INTO dbo.named (name) SELECT CONCAT('name ', id) FROM dbo.ledger;
+EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'named', @role_name = NULL;
+"""
+
+
+def downstream(
+    shop: Shop, spark: SparkResource, table: str, partition: str
+) -> tuple[dg.ExecuteInProcessResult, list[int]]:
+    """Materialize one partition of an asset that depends on a snapshot; and the keys that it was given."""
+    partitions, upstream = range_partitions(8), key(table, "snapshot")
+    loaded: list[int] = []
+
+    @dg.asset(partitions_def=partitions, ins={"reads": dg.AssetIn(upstream, input_manager_key="envelope_io")})
+    def report(reads: DataFrame) -> None:
+        loaded.extend(row[0] for row in reads.select("value.after.*").collect())
+
+    result = dg.materialize(
+        [dg.AssetSpec(upstream, partitions_def=partitions), report],
+        partition_key=partition,
+        resources={"envelope_io": EnvelopeIOManager(lake=str(shop.folder / "lake"), spark=spark)},
+        raise_on_error=False,
+    )
+    return result, sorted(loaded)
+
+
+@pytest.mark.parametrize(("number", "rows"), [(1, range(1000)), (3, range(2000, 3000)), (8, range(7000, 8000))])
+def test_partition_is_loaded_as_the_rows_of_its_range(
+    shop: Shop, spark_resource: SparkResource, number: int, rows: range
+) -> None:
+    result, loaded = downstream(shop, spark_resource, "ledger", f"range_{number:02d}_of_08")
+    assert result.success
+    assert loaded == list(rows)
+
+
+def test_partition_of_a_small_table_is_all_of_it_or_nothing(shop: Shop, spark_resource: SparkResource) -> None:
+    assert downstream(shop, spark_resource, "customers", "range_01_of_08")[1] == list(range(1, 41))
+    assert downstream(shop, spark_resource, "customers", "range_02_of_08")[1] == []
+
+
+def test_partition_by_text_is_refused_because_only_the_server_knows_its_order(
+    shop: Shop, spark_resource: SparkResource
+) -> None:
+    result, loaded = downstream(shop, spark_resource, "named", "range_03_of_08")
+    failure = result.failure_data_for_node("report")
+    assert failure is not None
+    assert "only the server knows" in str(failure)
+    assert loaded == []
 
 
 def test_one_range_is_its_eighth_of_the_rows(shop: Shop, instance: dg.DagsterInstance) -> None:
