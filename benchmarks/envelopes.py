@@ -104,7 +104,7 @@ def main(rows: int, batch_rows: int) -> None:
     def build() -> int:
         for _ in build_changes(made_plan, iter(batches), ChangeContext(1)):
             pass
-        return source.num_rows
+        return int(source.num_rows)
 
     print(f"{rows} change rows in batches of {batch_rows}")
     print(f"change rows to events      {timed(build):>12,.0f} rows/s on one core")
