@@ -84,6 +84,10 @@ class PreflightError(TerminalError):
     """A prerequisite on the server is missing; the message holds the T-SQL that mends it."""
 
 
+class CdcDisabledError(PreflightError):
+    """Change data capture is off in a database, so none of its tables can be captured."""
+
+
 class QueryError(TerminalError):
     """The server refused a statement.
 

@@ -15,7 +15,7 @@ from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.schema import CaptureInstance, TableSchema
-from cdc_assets.errors import LoginError, PreflightError, QueryError
+from cdc_assets.errors import CdcDisabledError, LoginError, PreflightError, QueryError
 from resources import sqlserver_queries as queries
 from resources.sqlserver_driver import server_name
 from resources.sqlserver_ranges import key_ranges
@@ -211,8 +211,8 @@ def cdc_objects(database: str) -> Iterator[None]:
         raise _cdc_is_off(database) from error
 
 
-def _cdc_is_off(database: str) -> PreflightError:
-    return PreflightError(
+def _cdc_is_off(database: str) -> CdcDisabledError:
+    return CdcDisabledError(
         f"Change data capture is not enabled in database {database!r}, or the login may not see it. "
         f"Next: USE {quote(database)}; EXEC sys.sp_cdc_enable_db; then `cdc-assets doctor` prints what each table needs"
     )

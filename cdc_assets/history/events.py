@@ -80,13 +80,21 @@ def topic_schema(settings: EventSettings) -> pa.Schema:
 def build_events(
     entries: Sequence[HistoryEntry], window_id: int, settings: EventSettings, connector: ConnectorIdentity
 ) -> pa.Table:
-    """Public events of some entries, in their order. A handful per run: rows are built one by one."""
-    rows = [_event(entry, place, window_id, settings, connector) for place, entry in enumerate(entries)]
+    """Public events of some entries, in their order. A handful per run: rows are built one by one.
+
+    Tables of one snapshot have low watermarks of their own; their positions keep the order, so that `last` is the last.
+    """
+    rows = [_event(entry, window_id, settings, connector) for entry in entries]
+    reached = ZERO_LSN
+    for place, (row, entry) in enumerate(zip(rows, entries, strict=True)):
+        reached = max(reached, entry.lsn) if entry.snapshot else entry.lsn
+        # command ids and change LSNs of data start above zero, so the event precedes the data of its LSN
+        row["position"] = f"{Position(reached, 0, ZERO_LSN, 0)}s{place:08d}"
     return pa.Table.from_pylist(rows, topic_schema(settings))
 
 
 def _event(
-    entry: HistoryEntry, place: int, window_id: int, settings: EventSettings, connector: ConnectorIdentity
+    entry: HistoryEntry, window_id: int, settings: EventSettings, connector: ConnectorIdentity
 ) -> dict[str, Any]:
     headers = [
         ("__debezium.context.connectorLogicalName", settings.topic_prefix),
@@ -95,8 +103,6 @@ def _event(
         ("__debezium.context.runId", connector.run_id),
     ]
     return {
-        # command ids and change LSNs of data start above zero, so the event precedes the data of its LSN
-        "position": f"{Position(entry.lsn, 0, ZERO_LSN, 0)}s{place:08d}",
         "key": {"databaseName": entry.table.database},
         "value": {
             "source": _source(entry, settings, connector),

@@ -5,11 +5,17 @@ committed under its number, like any topic table, before its first data file is
 committed. A repeat finds the number there and takes the structures from the
 entries instead of asking the server again, whose structure may have moved on;
 so data and history always agree.
+
+*Public events follow the history.* A crash between the two commits leaves the
+newest window's events unpublished; the next run publishes them when it loads
+the history, under the same number, before it does anything else.
 """
 
+import itertools
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,9 +25,10 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import LakeError
-from cdc_assets.history.events import build_events, topic_schema
+from cdc_assets.history.events import build_events
 from cdc_assets.history.records import HistoryEntry, debezium_record, key_columns, parse_structure, structure_text
 from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.steps import step
 from cdc_assets.lake.topics import TopicTables
 
 _NO_NULL = False
@@ -66,7 +73,7 @@ class SchemaHistory:
         self._windows: set[int] = set()
 
     def load(self) -> None:
-        """Read all entries.
+        """Read all entries; publish those that a crash kept back.
 
         Raises:
             LakeError: the table is there but cannot be read.
@@ -85,19 +92,14 @@ class SchemaHistory:
                 f"The schema history {self.directory} cannot be read: {error}. Next: restore the missing file, "
                 "or set snapshot.mode=recovery to rebuild it."
             ) from error
-        for row in sorted(rows, key=lambda row: (row["window_id"], row["position"])):
-            schema, captured = parse_structure(row["structure"])
-            self._remember(
-                HistoryEntry(
-                    row["type"],
-                    schema,
-                    captured,
-                    row["capture_instance"],
-                    Lsn.parse(row["commit_lsn"]),
-                    row["at"],
-                    row["snapshot"],
-                ),
-                row["window_id"],
+        rows.sort(key=lambda row: (row["window_id"], row["position"]))
+        entries = [_entry(row) for row in rows]
+        for row, entry in zip(rows, entries, strict=True):
+            self._remember(entry, row["window_id"])
+        if rows:
+            newest = rows[-1]["window_id"]
+            self._publish(
+                newest, [entry for row, entry in zip(rows, entries, strict=True) if row["window_id"] == newest]
             )
 
     def _remember(self, entry: HistoryEntry, window_id: int) -> None:
@@ -118,9 +120,9 @@ class SchemaHistory:
         return entries[-1] if entries and entries[-1].kind != "DROP" else None
 
     def of_instance(self, table: TableId, instance: str | None) -> HistoryEntry | None:
-        """The structure in which changes of a capture instance are decoded."""
-        found = [entry for entry in self._entries.get(table, []) if entry.instance == instance and entry.kind != "DROP"]
-        return found[-1] if found else None
+        """The structure in which changes of a capture instance are decoded; what a DROP ended is not asked."""
+        newest = itertools.takewhile(lambda entry: entry.kind != "DROP", reversed(self._entries.get(table, [])))
+        return next((entry for entry in newest if entry.instance == instance), None)
 
     def at(self, table: TableId, lsn: Lsn) -> HistoryEntry | None:
         """The structure valid for a change at an LSN, or None if it was not known then."""
@@ -136,22 +138,25 @@ class SchemaHistory:
         """
         if not entries:
             return
-        metadata = {"window_id": str(window_id), "kind": "schema history"}
         if self._tables.reached(self.directory) < window_id:
             table = pa.Table.from_pylist(
                 [self._row(entry, place, window_id) for place, entry in enumerate(entries)], SCHEMA
             )
-            self._tables.commit(
-                self.directory, SCHEMA, self._write(self.directory, table, window_id), window_id, metadata
-            )
-        topic = self._events.topic_prefix
-        if self._settings.publish and self._tables.reached(topic) < window_id:
-            events = build_events(entries, window_id, self._events, self._connector)
-            schema = topic_schema(self._events)
-            self._tables.commit(topic, schema, self._write(topic, events, window_id), window_id, metadata)
+            self._commit(self.directory, table, window_id)
+            step("history-recorded")
+        self._publish(window_id, entries)
         if not self.written(window_id):
             for entry in entries:
                 self._remember(entry, window_id)
+
+    def _publish(self, window_id: int, entries: Sequence[HistoryEntry]) -> None:
+        topic = self._events.topic_prefix
+        if self._settings.publish and self._tables.reached(topic) < window_id:
+            self._commit(topic, build_events(entries, window_id, self._events, self._connector), window_id)
+
+    def _commit(self, directory: str, rows: pa.Table, window_id: int) -> None:
+        metadata = {"window_id": str(window_id), "kind": "schema history"}
+        self._tables.commit(directory, rows.schema, self._write(directory, rows, window_id), window_id, metadata)
 
     def _write(self, directory: str, table: pa.Table, window_id: int) -> list[DataFile]:
         with TopicWriter(self._tables.location, directory, table.schema, window_id) as writer:
@@ -176,3 +181,10 @@ class SchemaHistory:
             "at": entry.at,
             "window_id": window_id,
         }
+
+
+def _entry(row: Mapping[str, Any]) -> HistoryEntry:
+    """Inverse of `SchemaHistory._row`, but for the marker `last`, which only a snapshot's first writing knows."""
+    schema, captured = parse_structure(row["structure"])
+    lsn = Lsn.parse(row["commit_lsn"])
+    return HistoryEntry(row["type"], schema, captured, row["capture_instance"], lsn, row["at"], row["snapshot"])

@@ -24,7 +24,9 @@ is recorded in the manifest before any of it is committed:
 
 *Positions* are set when the whole snapshot is complete: a table that was not
 streamed before, or lost changes, or was created anew, streams from its
-watermark. A healthy table keeps its position, so a re-snapshot loses no event;
+watermark. A table whose rows are not read (`no_data`) and that is enabled while
+its database streams starts where its capture instance does, so that no change
+since is left out. A healthy table keeps its position, so a re-snapshot loses no event;
 a part of a table never changes it.
 """
 
@@ -163,11 +165,24 @@ class Snapshotter:
             last = newest(instances.get(request.table, []))
             ranges = self._ranges(schema, rows[request.table]) if request.data else ()
             chosen = self._chosen(request, len(ranges))
-            tables.append(self._entry(schema, last, low, ranges, whole=request.partitions is None))
+            start = before(last.start_lsn) if last and self._joins(database, request) else low
+            tables.append(self._entry(schema, last, start, ranges, whole=request.partitions is None))
             slices += slices_of(request.table, ranges, chosen, rows[request.table], target, len(slices))
         run = SnapshotRun(self._state.next_window, database, tuple(tables), tuple(slices))
         self._context.manifest.start_snapshot(self._context.clock.now(), run)
         self._notify("STARTED", run)
+
+    def _joins(self, database: str, request: Request) -> bool:
+        """Whether a table without data joins a capture that streams: nothing since its enabling may be left out."""
+        return not request.data and request.table not in self._state.tables and self._streams(database)
+
+    def _joined(self, table: SnapshotTable) -> bool:
+        """Whether a planned table is such a one; the state says the same until the snapshot is complete."""
+        new = table.table not in self._state.tables
+        return new and table.instance is not None and not table.ranges and self._streams(table.table.database)
+
+    def _streams(self, database: str) -> bool:
+        return any(state.table.database == database and state.position for state in self._state.tables.values())
 
     def _low_watermark(self, database: str, *, captured: bool) -> Lsn:
         if not captured:
@@ -236,10 +251,12 @@ class Snapshotter:
         if not history.written(run.snapshot_id):
             for table in [*run.tables, *self._bystanders(run)]:
                 entry = self._current(table, now)
+                if self._joined(table):
+                    entry = dataclasses.replace(entry, lsn=table.low.next(), snapshot=None)
                 known = history.of_instance(entry.table, entry.instance)
                 if known is None or not known.same_structure(entry) or known.schema.object_id != entry.schema.object_id:
                     recorded.append(entry)
-            if recorded and not run.slices:
+            if recorded and not run.slices and recorded[-1].snapshot:
                 recorded[-1] = dataclasses.replace(recorded[-1], last=True)
             history.commit(run.snapshot_id, recorded)
         step("history-written")

@@ -204,8 +204,8 @@ class Capture:
         """Read windows until nothing is new, time is up, or another run waits.
 
         A snapshot that an earlier run left is finished first. Tables that `snapshot.mode` wants to read, and were not,
-        are left out and named in the summary; with
-        `no_data` they start here.
+        are left out and named in the summary; with `no_data` they start here. A table that is enabled while the loop
+        runs joins at a window border, with its rows if the mode reads rows.
 
         Args:
             until_idle: end after `streaming.idle_timeout_s` without a change (0 never ends).
@@ -218,11 +218,13 @@ class Capture:
         """
         selected = self._selected()
         self.claim()
-        loop = StreamLoop(self._context, on_progress, self._repair)
         self._recover(_flat(selected), on_progress)
         for database, captured in selected.items():
             starting = [request for request in self._due(captured) if not request.data]
             Snapshotter(self._context).run(database, starting, on_progress)
+        known = self._context.manifest.state.tables
+        waiting_now = [table for table in _flat(selected) if table not in known]
+        loop = StreamLoop(self._context, on_progress, self._repair, self._join, waiting_now)
         seconds = self._context.config.streaming.max_duration_s
         if deadline is None and seconds:
             deadline = self._context.clock.now() + timedelta(seconds=seconds)
@@ -242,6 +244,14 @@ class Capture:
     def _repair(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:
         """Gap policy `resnapshot`: read whole tables again, at a window border."""
         Snapshotter(self._context).run(database, [Request(table) for table in tables], on_progress)
+
+    def _join(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:
+        """Take in tables that were enabled while the loop runs: snapshot them, or start them where capture began."""
+        chosen = TableFilter(self._context.config.filters).select(tables)
+        if chosen:
+            check_conflicts([*self._context.manifest.state.tables, *chosen], self._context.config.events)
+            log.info("Now captured too: %s", ", ".join(map(str, chosen)))
+            Snapshotter(self._context).run(database, self._due(chosen), on_progress)
 
     def state(self) -> CaptureState:
         """What the manifest says, read without claiming it; for sensors and `status`.

@@ -2,20 +2,23 @@
 
 Retryable errors are waited out (`retriable.restart.connector.wait.ms`,
 `errors.max.retries`); the pending window is then carried out again with its
-bounds. Any other error ends the loop and leaves lake and positions as they are.
+bounds. A database whose change data capture was turned off ends its tables, and
+the others go on. Any other error ends the loop and leaves lake and positions as they are.
 """
 
+import contextlib
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import RetryableError
+from cdc_assets.errors import CdcDisabledError, RetryableError
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.planner import Planner
 from cdc_assets.streaming.progress import OnProgress, Progress, ShouldYield
+from cdc_assets.streaming.retire import retire_all
 from cdc_assets.streaming.windows import WindowExecutor
 
 log = logging.getLogger(__name__)
@@ -31,10 +34,20 @@ class StreamLoop:
         context: of the capture.
         on_progress: called after each window.
         repair: snapshots tables with a gap, for gap policy `resnapshot`.
+        join: takes tables in that were enabled while the loop runs, if they are to be captured.
+        waiting: tables that wait for a snapshot of their own, and so do not join.
     """
 
-    def __init__(self, context: Context, on_progress: OnProgress, repair: Repair) -> None:
-        self._context, self._on_progress, self._repair = context, on_progress, repair
+    def __init__(
+        self,
+        context: Context,
+        on_progress: OnProgress,
+        repair: Repair,
+        join: Repair,
+        waiting: Collection[TableId] = (),
+    ) -> None:
+        self._context, self._on_progress, self._repair, self._join = context, on_progress, repair, join
+        self._seen = set(waiting)
         self._planner, self._executor = Planner(context), WindowExecutor(context)
         self._failures = 0
         self.windows = 0
@@ -52,6 +65,7 @@ class StreamLoop:
             if deadline is not None and clock.now() >= deadline:
                 return "deadline"
             if not any(state.streams for state in self._context.manifest.state.tables.values()):
+                self._take_leave(databases)
                 return "nothing"
             worked = [self._turn(database) for database in databases]
             if any(worked):
@@ -67,9 +81,13 @@ class StreamLoop:
         try:
             progress = self._step(database)
             self._mend(database)
+            self._take_in(database)
         except RetryableError as error:
             self._wait_out(error)
             return True
+        except CdcDisabledError as error:
+            retire_all(self._context, database, f"{error}; its changes stop here. Then materialize its snapshot asset.")
+            return False
         self._failures = 0
         self._context.heartbeat.beat(self._context.clock.now(), self._context.manifest.state.watermark(database))
         if progress is None:
@@ -94,6 +112,19 @@ class StreamLoop:
         tables = [state.table for state in states if state.table.database == database and state.status == "gap"]
         if tables:
             self._repair(database, tables, self._on_progress)
+
+    def _take_leave(self, databases: Sequence[str]) -> None:
+        """Tell the end of tables that failed before it was known that they are gone."""
+        for database in databases:
+            with contextlib.suppress(CdcDisabledError):
+                self._planner.take_leave(database)
+
+    def _take_in(self, database: str) -> None:
+        """Offer tables that were enabled since the last look, once each."""
+        strangers = {table for table in self._planner.strangers if table.database == database} - self._seen
+        if strangers:
+            self._join(database, sorted(strangers), self._on_progress)
+            self._seen |= strangers
 
     def _wait_out(self, error: RetryableError) -> None:
         streaming = self._context.config.streaming

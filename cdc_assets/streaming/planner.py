@@ -27,6 +27,7 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.lake.state import CaptureState, TableRead, TableState, Window
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.instances import Gap, gap_of, newest, reads_of
+from cdc_assets.streaming.retire import retire
 
 IDLE_CHECK = timedelta(seconds=30)
 """How often an idle database's tables are looked at and positions moved over foreign transactions."""
@@ -47,6 +48,8 @@ class Planner:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._checked: dict[str, datetime] = {}
+        self.strangers: frozenset[TableId] = frozenset()
+        """Tables with a capture instance that the last look found and the capture does not know."""
 
     @property
     def _state(self) -> CaptureState:
@@ -106,14 +109,12 @@ class Planner:
     def _guarded(self, database: str, until: Lsn) -> dict[TableId, list[TableRead]]:
         """What each streaming table would read up to `until`; tables that cannot go on are marked."""
         instances = self._context.instances(database)
+        self.strangers = frozenset(instances.keys() - self._state.tables.keys())
+        self._retire(database, instances)
         changed: list[TableState] = []
         reads: dict[TableId, list[TableRead]] = {}
         for state in self._streaming(database):
             own = instances.get(state.table, [])
-            problem = identity_problem(state, own, instances)
-            if problem:
-                changed.append(dataclasses.replace(state, status="failed", reason=problem))
-                continue
             state, parts = self._without_gap(state, own, until)
             if state != self._state.tables[state.table]:
                 changed.append(state)
@@ -121,6 +122,19 @@ class Planner:
                 reads[state.table] = parts
         self._context.manifest.mark(self._context.clock.now(), database, changed)
         return reads
+
+    def take_leave(self, database: str) -> None:
+        """Look for tables that are gone, without reading anything."""
+        self._retire(database, self._context.instances(database))
+
+    def _retire(self, database: str, instances: Instances) -> None:
+        gone = []
+        for state in self._state.tables.values():
+            known = state.streams or (state.position is not None and self._context.history.latest(state.table))
+            if state.table.database == database and known:
+                problem = identity_problem(state, instances.get(state.table, []), instances)
+                gone += [dataclasses.replace(state, status="failed", reason=problem)] if problem else []
+        retire(self._context, database, gone)
 
     def _without_gap(
         self, state: TableState, own: Sequence[CaptureInstance], until: Lsn
@@ -189,11 +203,11 @@ def identity_problem(state: TableState, own: Sequence[CaptureInstance], instance
         )
         if renamed:
             return (
-                f"{state.table} was renamed to {renamed}; its changes stop at {state.position}. "
+                f"{state.table} was renamed or moved to {renamed}; its changes stop at {state.position}. "
                 f"Next: capture {renamed} and materialize its snapshot asset."
             )
         return (
-            f"{state.table} has no capture instance any more; its changes stop at {state.position}. "
+            f"{state.table} was dropped or has no capture instance any more; its changes stop at {state.position}. "
             "Next: enable it again with sys.sp_cdc_enable_table and materialize its snapshot asset."
         )
     if last.source_object_id != state.object_id:

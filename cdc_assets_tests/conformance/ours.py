@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import CaptureConfig
@@ -41,8 +42,12 @@ class Ours:
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def records(self) -> list[Record]:
-        """All events of all public topics, each topic in position order."""
+    def records(self, *, as_written: bool = False) -> list[Record]:
+        """All events of all public topics, each topic in position order.
+
+        Args:
+            as_written: each event in the structure of its own data file, without fields that the table got later.
+        """
         tables = TopicTables(Location.of(self.config.lake), self.config.name)
         lake = Path(self.config.lake.path)
         found: list[Record] = []
@@ -51,9 +56,33 @@ class Ours:
                 continue
             handle = tables.open(directory)
             assert handle is not None
-            table = handle.to_pyarrow_dataset().to_table().sort_by("position")
-            found += topic_records(directory.split("@")[0], table.cast(pa.schema(handle.schema().to_arrow())))
+            topic = directory.split("@")[0]
+            if as_written:
+                files = (
+                    pq.read_table(lake / directory / path)
+                    for path in pa.table(handle.get_add_actions())["path"].to_pylist()
+                )
+                full = pa.schema(handle.schema().to_arrow())
+                parts = sorted(
+                    (file.sort_by("position") for file in files), key=lambda file: file["position"][0].as_py()
+                )
+                found += [record for part in parts for record in topic_records(topic, as_in(part, full))]
+            else:
+                table = handle.to_pyarrow_dataset().to_table().sort_by("position")
+                found += topic_records(topic, table.cast(pa.schema(handle.schema().to_arrow())))
         return found
+
+
+def as_in(part: pa.Table, full: pa.Schema) -> pa.Table:
+    """A data file's rows with the metadata of the topic table's fields, and without fields that the file lacks."""
+    return part.cast(pa.schema([_pruned(full.field(field.name), field) for field in part.schema]))
+
+
+def _pruned(full: pa.Field, part: pa.Field) -> pa.Field:
+    if not pa.types.is_struct(part.type):
+        return full
+    own = [_pruned(full.type.field(child.name), child) for child in part.type]
+    return pa.field(full.name, pa.struct(own), full.nullable, full.metadata)
 
 
 def topic_records(topic: str, events: pa.Table) -> list[Record]:

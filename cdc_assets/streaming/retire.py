@@ -1,0 +1,84 @@
+"""Takes tables out of the stream whose position no longer belongs to what the server has under their name.
+
+A table is known by its object id. When capture was turned off, or the table was
+dropped, created anew, renamed or moved to another schema, its changes end at
+its position: its state says why, the schema history gets a DROP, and the public
+topic tells it. The other tables go on.
+
+*Exactly once.* The DROPs are committed under the number of a window that reads
+nothing:
+
+| crash after | next run |
+|---|---|
+| the plan of that window | completes it; the next look finds the same tables again |
+| the history's commit | publishes the event when it loads the history; a table with a DROP gets no second one |
+| completion | nothing is left to do |
+"""
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+
+from cdc_assets.core.lsn import ZERO_LSN
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.lake.state import TableState, Window
+from cdc_assets.lake.steps import step
+from cdc_assets.streaming.context import Context
+
+log = logging.getLogger(__name__)
+
+
+def retire(context: Context, database: str, gone: Sequence[TableState]) -> None:
+    """Record the end of tables.
+
+    Args:
+        context: of the capture; no window is in flight.
+        database: of the tables.
+        gone: their new states.
+
+    Raises:
+        FencedError: another writer has taken over.
+        LakeError: the lake cannot be written.
+    """
+    for state in gone:
+        if state != _known(context, state):
+            log.error("%s", state.reason)
+    drops = [drop for state in gone if (drop := _drop(context, state))]
+    now = context.clock.now()
+    if not drops:
+        context.manifest.mark(now, database, [state for state in gone if state != _known(context, state)])
+        return
+    window = _empty_window(context, database)
+    context.manifest.plan(now, window)
+    context.history.commit(window.window_id, drops)
+    step("history-written")
+    context.manifest.complete(now, gone, (), {})
+
+
+def retire_all(context: Context, database: str, reason: str) -> None:
+    """Record the end of every table of a database."""
+    own = [state for state in context.manifest.state.tables.values() if state.table.database == database]
+    gone = [dataclasses.replace(state, status="failed", reason=reason) for state in own if state.streams]
+    retire(context, database, gone)
+
+
+def _empty_window(context: Context, database: str) -> Window:
+    """Ends where every table is already, so that whoever completes it moves none."""
+    state = context.manifest.state
+    own = [entry.position for entry in state.tables.values() if entry.table.database == database and entry.position]
+    end = min(own, default=ZERO_LSN)
+    return Window(state.next_window, "stream", database, end, end)
+
+
+def _known(context: Context, state: TableState) -> TableState:
+    return context.manifest.state.tables[state.table]
+
+
+def _drop(context: Context, state: TableState) -> HistoryEntry | None:
+    """The DROP of a table, valid behind its position; None if its end is recorded already."""
+    last = context.history.latest(state.table)
+    if last is None or state.position is None:
+        return None
+    return dataclasses.replace(
+        last, kind="DROP", lsn=state.position.next(), at=context.clock.now(), snapshot=None, last=False
+    )
