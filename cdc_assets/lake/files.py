@@ -179,17 +179,23 @@ def operations_of(table: pa.Table) -> dict[str, int]:
 _REPEATED = ("value.source.", "value.transaction.", "value.op", "value.ts_", "headers.", "window_id")
 """Columns whose values repeat from row to row: the only ones that a dictionary makes smaller and not slower."""
 
+_ORDERED = ("value.source.ts_", "value.source.commit_lsn", "value.ts_", "window_id")
+"""Those of them by whose least and greatest value a reader may skip a row group; the others are the same everywhere."""
+
 
 def _encoding(schema: pa.Schema) -> dict[str, object]:
     """Parquet options, measured on events of eight columns: 2.5 times as fast as dictionaries everywhere, half the size.
 
     `position` is unique but neighbours share most of it, which delta encoding keeps once. zstd at level 1 is the
-    fastest that halves what is left.
+    fastest that halves what is left. Statistics of what is the same in every row would take an eighth of the time.
     """
     leaves = _leaves(schema)
     repeated = [name for name in leaves if name.startswith(_REPEATED) and name != "value.source.change_lsn"]
     options: dict[str, object] = {"compression": "zstd", "compression_level": 1, "store_schema": False}
     options["use_dictionary"] = repeated or False
+    options["write_statistics"] = [
+        name for name in leaves if name.startswith(_ORDERED) or not name.startswith(_REPEATED)
+    ]
     if "position" in leaves:
         options["column_encoding"] = {"position": "DELTA_BYTE_ARRAY"}
     return options
