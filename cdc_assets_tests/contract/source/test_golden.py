@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cdc_assets_tests.contract.source.conftest import DATABASE, Server
+from cdc_assets_tests.contract.source.conftest import DATABASE, Server, drain
 from cdc_assets_tests.contract.source.test_commands import Shop, change
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -33,6 +33,7 @@ def shop(server: Server, tmp_path: Path) -> Shop:
         "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'rest', @role_name = NULL",
         database=DATABASE,
     )
+    drain(server)
     shop = Shop(server, tmp_path)
     shop.texts["table.include.list"] = "dbo.rest"
     return shop
@@ -57,7 +58,8 @@ def document(line: str) -> dict[str, Any]:
 
 
 def test_events_of_the_other_types(shop: Shop) -> None:
-    assert shop.run("capture", "--local").exit_code == 0
+    first = shop.run("capture", "--local")
+    assert first.exit_code == 0, first.output
     change(shop, f"{INSERT} (2, {NULLS})")
     change(shop, "UPDATE dbo.rest SET c_real = 2.5 WHERE id = 1")
     change(shop, "DELETE FROM dbo.rest WHERE id = 1")
