@@ -2,9 +2,10 @@
 
 Per captured table a source (external), a `snapshot` and a `changes` asset. The
 `changes` of a capture are one multi-asset: one run, one Spark application, one
-loop over the log for all tables; a selection of tables is a smaller loop. So
-are the `snapshot`s. Both share a pool of one with everything else that writes
-to the capture; the manifest's fence holds where a pool cannot (a dead host).
+loop over the log for all tables, also if only some are selected. The `snapshot`s
+are another one, which reads just the selected tables. Both share a pool of one
+with everything else that writes to the capture; the manifest's fence holds where
+a pool cannot (a dead host).
 """
 
 from collections.abc import Sequence

@@ -71,9 +71,12 @@ def _system_results(
     catalog: CaptureCatalog, context: dg.AssetExecutionContext, windows: int
 ) -> Iterator[dg.MaterializeResult[None]]:
     """The capture's own tables grow with every window."""
-    for spec in catalog.system_specs():
-        if windows and spec.key in context.selected_asset_keys:
-            yield dg.MaterializeResult(asset_key=spec.key, metadata={"windows": windows})
+    metadata = {"windows": windows}
+    for spec in catalog.system_specs() if windows else ():
+        if spec.key in context.selected_asset_keys:
+            yield dg.MaterializeResult(asset_key=spec.key, metadata=metadata)
+        else:
+            context.log_event(dg.AssetMaterialization(spec.key, metadata=metadata))
 
 
 def _snapshot_waits(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> Callable[[], bool]:

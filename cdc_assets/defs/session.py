@@ -52,7 +52,7 @@ class Session:
             metadata = total.metadata(self._tally.lag_s) | {"dagster/row_count": self._catalog.row_count(table)}
             if key in self._context.selected_asset_keys:
                 yield dg.MaterializeResult(asset_key=key, metadata=metadata)
-            else:  # a table that appeared after the code location was loaded
+            else:  # not selected, but read in the same loop; or younger than the loaded code location
                 self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
 
 

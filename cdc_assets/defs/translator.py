@@ -87,7 +87,8 @@ _DESCRIPTIONS: dict[Role, str] = {
     ),
     "changes": (
         "Committed changes of `{table}` as Debezium envelopes, each exactly once, in commit order. Materializing it "
-        "catches up with the server and goes on until nothing new comes. Message key: {key}."
+        "catches up with the server and goes on until nothing new comes, for all tables of the capture at once: the "
+        "log is read once for all of them, and each table that changed is reported. Message key: {key}."
     ),
 }
 

@@ -56,6 +56,19 @@ def test_changes_report_only_tables_that_changed(shop: Shop, instance: dg.Dagste
     assert shop.differences() == {}
 
 
+def test_one_selected_table_brings_all_along_and_says_so(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.execute("UPDATE dbo.customers SET name = N'Grace' WHERE id = 2")
+    shop.execute("UPDATE dbo.products SET stock = stock + 1")
+    chosen = key("customers", "changes")
+    result = shop.changes(instance, assets=[chosen])
+    assert result.success
+    tables = {asset for asset in materialized(result) if asset.path[-1] == "changes"}
+    assert tables == {chosen, key("products", "changes")}
+    assert {found.asset_key for found in result.get_asset_check_evaluations()} == {chosen}
+    assert shop.differences() == {}
+    assert materialized(shop.changes(instance)) == set()
+
+
 def test_every_table_is_checked_for_gaps(shop: Shop, instance: dg.DagsterInstance) -> None:
     evaluations = shop.changes(instance).get_asset_check_evaluations()
     assert {(found.asset_key, found.check_name, found.passed) for found in evaluations} == {
