@@ -84,6 +84,15 @@ class Session:
         rows = self.rows(statement, *parameters)
         return rows[0][0] if rows else None
 
+    def write(self, statement: str, *parameters: object) -> None:
+        """Carry out a statement that writes, once: whether it happened is unknown when the connection breaks.
+
+        Raises:
+            CdcError: it failed.
+        """
+        with self._lock:
+            self._try(lambda connection: connection.execute(statement, *parameters).close())
+
     def named_rows(self, statement: str, *parameters: object) -> list[dict[str, object]]:
         """Rows as dictionaries by column name."""
 

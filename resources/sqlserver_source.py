@@ -184,6 +184,14 @@ class SqlServerSource:
         """Exact `COUNT_BIG(*)`."""
         return integer(self.session.value(queries.row_count(table.quoted)))
 
+    def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
+        """Insert a row of id, type and data into a signal table; not tried again."""
+        self.session.write(f"INSERT INTO {table.quoted} VALUES (?, ?, ?)", *row)  # noqa: S608 - quoted name
+
+    def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
+        """Delete the row with that id from a signal table, whose first column is given."""
+        self.session.write(f"DELETE FROM {table.quoted} WHERE {quote(column)} = ?", own_id)  # noqa: S608 - quoted names
+
     def agent_running(self, database: str) -> bool | None:
         """Whether the SQL Server Agent runs; None if it cannot be told, as on Azure SQL or without permission."""
         text = self._agent_status_query.replace("#db", database) or queries.AGENT

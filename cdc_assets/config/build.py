@@ -17,6 +17,7 @@ from cdc_assets.config.settings import (
     HistorySettings,
     LakeSettings,
     NotificationSettings,
+    SignalSettings,
     SnapshotSettings,
     StreamingSettings,
     TextSettings,
@@ -51,7 +52,9 @@ def build_config(given: Given) -> CaptureConfig:
     _require(found)
     _check_exclusive(found)
     values = _values(found)
-    filters = FilterSettings(**values["filters"])
+    signals = _signals(values)
+    also = frozenset(table.lower() for table in signals.collections)
+    filters = FilterSettings(**values["filters"], also=also)
     columns = FilterSettings(column_include=filters.column_include, column_exclude=filters.column_exclude)
     events = EventSettings(**values["events"], column_filters=columns, column_rules=_column_rules(found))
     options, ignored_options = _driver_options(found)
@@ -68,6 +71,7 @@ def build_config(given: Given) -> CaptureConfig:
         history=HistorySettings(**values["history"]),
         heartbeat=HeartbeatSettings(**values["heartbeat"]),
         notifications=_notifications(values["notifications"]),
+        signals=signals,
         ignored=(*_ignored(found), *ignored_options),
     )
 
@@ -221,6 +225,28 @@ def _column_rule(name: str, row: Property, text: str) -> ColumnRule:
         raise ConfigurationError(row.name, holes["length"], "a whole number of at least 0", f"correct {name}")
     kind = "mask" if ".mask." in row.name else "truncate"
     return ColumnRule(cast(Any, kind), columns, length=int(holes["length"]))
+
+
+def _signals(values: Mapping[str, Mapping[str, Any]]) -> SignalSettings:
+    """Signal tables in three parts, without brackets; one per database at most."""
+    given = dict(values["signals"])
+    tables = tuple(_bare(table) for table in given.pop("collections", ()))
+    databases = {name.lower() for name in values["connection"]["databases"]}
+    for table in tables:
+        if table.count(".") != 2 or table.split(".")[0].lower() not in databases:
+            raise ConfigurationError(
+                "signal.data.collection", table, "database.schema.table with a database of database.names", "correct it"
+            )
+    if len({table.split(".")[0].lower() for table in tables}) < len(tables):
+        raise ConfigurationError(
+            "signal.data.collection", ", ".join(tables), "one table per database at most", "remove the others"
+        )
+    for channel in given.get("channels", ()):
+        if channel not in ("source", "file"):
+            raise ConfigurationError(
+                "signal.enabled.channels", channel, "source or file; others are not yet supported", "remove it"
+            )
+    return SignalSettings(**given, collections=tables)
 
 
 def _notifications(values: dict[str, Any]) -> NotificationSettings:

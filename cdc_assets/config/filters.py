@@ -95,6 +95,8 @@ class TableFilter:
 
     def accepts(self, table: TableId) -> bool:
         """Whether a table is captured; table lists match `schema.table`."""
+        if str(table).lower() in self._settings.also:
+            return True
         if self._settings.ignore_builtin and (
             table.schema.lower() in _BUILTIN_SCHEMAS or table.table.lower() in _BUILTIN_TABLES
         ):

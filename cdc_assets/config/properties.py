@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from cdc_assets.config.property import Property, find
-from cdc_assets.config.table import connection, elsewhere, events, reading, text
+from cdc_assets.config.table import connection, elsewhere, events, reading, signals, text
 
 _GROUPS: tuple[tuple[str, tuple[Property, ...]], ...] = (
     ("Connection", connection.CONNECTION),
@@ -12,6 +12,7 @@ _GROUPS: tuple[tuple[str, tuple[Property, ...]], ...] = (
     ("Events as text", text.TEXT),
     ("Schema history", events.HISTORY),
     ("Heartbeats and notifications", events.SIGNS),
+    ("Signals and incremental snapshots", signals.SIGNALS),
     ("Snapshot", reading.SNAPSHOT + reading.CONFIGURED_SNAPSHOT),
     ("Streaming", reading.STREAMING),
     ("Lake", reading.LAKE),

@@ -58,6 +58,7 @@ class FilterSettings:
         ignore_builtin: leave out system tables.
         most_tables: `guardrail.collections.max`; 0 sets no limit.
         limit_action: `guardrail.collections.limit.action`: what happens above it.
+        also: tables that are captured whatever the lists say, `db.schema.table` in lower case: signal tables.
     """
 
     schema_include: tuple[str, ...] = ()
@@ -69,6 +70,7 @@ class FilterSettings:
     ignore_builtin: bool = True
     most_tables: int = 0
     limit_action: Literal["warn", "fail"] = "warn"
+    also: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +280,29 @@ class NotificationSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalSettings:
+    """How a running capture is asked for snapshots (spec debezium-sqlserver §8, §9).
+
+    Args:
+        collections: `signal.data.collection`: `db.schema.table` of the signal table, one per database at most.
+        channels: `signal.enabled.channels`: `source`, `file`.
+        file: `signal.file`: one JSON object per line; emptied when it was read.
+        poll_interval_s: `signal.poll.interval.ms` in seconds: how often the file is looked at.
+        chunk_rows: `incremental.snapshot.chunk.size`.
+        recompile: `incremental.snapshot.option.recompile`.
+        watermarking: `incremental.snapshot.watermarking.strategy`.
+    """
+
+    collections: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ("source",)
+    file: str = "file-signals.txt"
+    poll_interval_s: float = 5.0
+    chunk_rows: int = 1024
+    recompile: bool = False
+    watermarking: Literal["insert_insert", "insert_delete"] = "insert_insert"
+
+
+@dataclass(frozen=True, slots=True)
 class CaptureConfig:
     """One capture: everything a configuration file says.
 
@@ -297,4 +322,5 @@ class CaptureConfig:
     history: HistorySettings = field(default_factory=HistorySettings)
     heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
     notifications: NotificationSettings = field(default_factory=NotificationSettings)
+    signals: SignalSettings = field(default_factory=SignalSettings)
     ignored: tuple[tuple[str, str], ...] = ()

@@ -84,6 +84,12 @@ class Source(Protocol):
     def row_count(self, table: TableId) -> int:
         """Exact `COUNT_BIG(*)`."""
 
+    def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
+        """Insert a row of id, type and data into a signal table, its columns taken by position."""
+
+    def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
+        """Delete the row with that id from a signal table, whose first column is given."""
+
     def agent_running(self, database: str) -> bool | None:
         """Whether the SQL Server Agent runs; None if it cannot be told."""
 

@@ -59,6 +59,7 @@ from cdc_assets.lake.state import (
 )
 from cdc_assets.lake.steps import step
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.signals.state import SignalState, decode_signals
 
 SCHEMA = pa.schema(
     [
@@ -213,6 +214,17 @@ class Manifest:
         self._record(now, "advance", {}, database=database, until=until)
         step("positions-advanced")
 
+    def record_signals(self, now: datetime, database: str, signals: SignalState) -> None:
+        """Signals of a database changed something; files of an incremental round take the next window's number.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        if signals.reads is not None and self.state.pending is not None:
+            raise InvariantError("An incremental round cannot be committed inside a window. Next: report this.")
+        self._record(now, "signals", {"signals": encode(signals)}, database=database)
+        step("signals-recorded")
+
     def _pending(self) -> Window:
         if self.state.pending is None:
             raise InvariantError("No window is in flight that could be completed. Next: report this.")
@@ -339,6 +351,12 @@ def _apply(state: CaptureState, row: Mapping[str, Any]) -> CaptureState:
             if state.pending is not None and state.pending.kind == "snapshot" and state.pending.database == database:
                 state = dataclasses.replace(state, pending=None, written=None)  # the snapshot was given up
             return dataclasses.replace(state, snapshots=remaining)
+        case "signals":
+            signals = decode_signals(detail["signals"])
+            used = signals.reads.window_id + 1 if signals.reads else 0
+            return dataclasses.replace(
+                state, signals={**state.signals, database: signals}, next_window=max(state.next_window, used)
+            )
         case "advance":
             return state.advanced(database, Lsn.parse(row["to_lsn"]))
     return state
@@ -358,6 +376,7 @@ def _encode_state(state: CaptureState) -> dict[str, Any]:
         "pending": encode(state.pending),
         "written": encode(state.written),
         "snapshots": [encode(run) for run in state.snapshots.values()],
+        "signals": {database: encode(signals) for database, signals in state.signals.items()},
     }
 
 
@@ -370,6 +389,7 @@ def _decode_state(data: Mapping[str, Any]) -> CaptureState:
         pending=decode_window(data["pending"]) if data["pending"] else None,
         written=decode_round(data["written"]),
         snapshots={run.database: run for run in runs},
+        signals={database: decode_signals(entry) for database, entry in data.get("signals", {}).items()},
     )
 
 

@@ -13,6 +13,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.lake.files import DataFile
+from cdc_assets.signals.state import SignalState
 
 Status = Literal["healthy", "gap", "failed"]
 Kind = Literal["stream", "snapshot"]
@@ -208,6 +209,8 @@ class CaptureState:
     """Of the pending round, once its tasks are through."""
     snapshots: Mapping[str, SnapshotRun] = field(default_factory=dict)
     """Snapshots in flight by database."""
+    signals: Mapping[str, SignalState] = field(default_factory=dict)
+    """Signals and incremental snapshots by database."""
 
     def with_tables(self, changed: Iterable[TableState]) -> "CaptureState":
         """With some tables' states replaced or added."""

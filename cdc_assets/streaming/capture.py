@@ -29,6 +29,8 @@ from cdc_assets.lake.state import CaptureState, TableState
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.notifications import Notifier
+from cdc_assets.signals.watch import SignalWatch, signal_table
+from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.snapshot.modes import decide
 from cdc_assets.snapshot.run import Request, Snapshotter
 from cdc_assets.streaming.context import Context
@@ -165,7 +167,11 @@ class Capture:
                 requests = self._due(captured)
             else:
                 ranges = None if partitions is None else tuple(partitions)
-                requests = [Request(table, ranges) for table in tables if table.database == database]
+                requests = [
+                    Request(table, ranges, data=not self._takes_signals(table))
+                    for table in tables
+                    if table.database == database
+                ]
             Snapshotter(self._context).run(database, requests, on_progress)
             done += [request.table for request in requests]
         return done
@@ -182,11 +188,19 @@ class Capture:
             if decision.schema or decision.data:
                 log.info("%s: %s", table, decision.reason)
                 wanted = not include or include.match(table.within_database, str(table))
+                wanted = wanted and not self._takes_signals(table)
                 requests.append(Request(table, data=decision.data and wanted))
         return requests
 
+    def _takes_signals(self, table: TableId) -> bool:
+        """Whether it is a signal table: its rows are requests, and are never snapshotted (spec §2.4)."""
+        return table == signal_table(self._context.config.signals.collections, table.database)
+
     def _recover(self, captured: Sequence[TableId], on_progress: OnProgress) -> None:
         """Finish the window or the snapshots that an earlier run left."""
+        incremental = IncrementalSnapshot(self._context, SignalWatch(self._context))
+        for database in list(self._context.manifest.state.signals):
+            incremental.recover(database)
         pending = self._context.manifest.state.pending
         if pending is not None and pending.kind == "stream":
             on_progress(WindowExecutor(self._context).execute(pending, repeated=True))

@@ -15,6 +15,8 @@ from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, RetryableError
+from cdc_assets.signals.watch import SignalWatch
+from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.planner import Planner
 from cdc_assets.streaming.progress import OnProgress, Progress, ShouldYield
@@ -49,6 +51,9 @@ class StreamLoop:
         self._context, self._on_progress, self._repair, self._join = context, on_progress, repair, join
         self._seen = set(waiting)
         self._planner, self._executor = Planner(context), WindowExecutor(context)
+        self._watch = SignalWatch(context)
+        self._incremental = IncrementalSnapshot(context, self._watch)
+        self._awaited: set[str] = set()
         self._failures = 0
         self.windows = 0
         self.rows: dict[TableId, Counter[str]] = defaultdict(Counter)
@@ -71,6 +76,8 @@ class StreamLoop:
             if any(worked):
                 quiet_since = clock.now()
                 continue
+            if self._awaited:  # the capture job has not read an incremental snapshot's markers yet
+                quiet_since = clock.now()
             quiet_for = clock.now() - quiet_since
             if until_idle and streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
                 return "idle"
@@ -82,6 +89,7 @@ class StreamLoop:
             progress = self._step(database)
             self._mend(database)
             self._take_in(database)
+            asked = self._obey(database, progress)
         except RetryableError as error:
             self._wait_out(error)
             return True
@@ -91,7 +99,7 @@ class StreamLoop:
         self._failures = 0
         self._context.heartbeat.beat(self._context.clock.now(), self._context.manifest.state.watermark(database))
         if progress is None:
-            return False
+            return asked
         self.windows += 1
         for table, numbers in progress.tables.items():
             self.rows[table].update(numbers.rows)
@@ -125,6 +133,13 @@ class StreamLoop:
         if strangers:
             self._join(database, sorted(strangers), self._on_progress)
             self._seen |= strangers
+
+    def _obey(self, database: str, progress: Progress | None) -> bool:
+        """Look for signals and go on with an incremental snapshot; whether anything was done."""
+        rows = self._watch.look(database, touched=progress is not None)
+        turn = self._incremental.turn(database, rows)
+        (self._awaited.add if turn == "waiting" else self._awaited.discard)(database)
+        return turn == "worked"
 
     def _wait_out(self, error: RetryableError) -> None:
         streaming = self._context.config.streaming

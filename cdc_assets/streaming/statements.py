@@ -36,7 +36,7 @@ def _direct(plan: EventPlan, read: TableRead) -> Statement:
         f"/* cdc-assets: changes */ SELECT {change_select_list(plan, 'ct', _COMMIT_TIME)} "  # noqa: S608 - quoted names
         f"FROM {database}.cdc.{quote(f'{read.instance}_CT')} AS [ct] "
         f"LEFT JOIN {database}.cdc.[lsn_time_mapping] AS [ltm] ON [ltm].[start_lsn] = [ct].[__$start_lsn] "
-        f"WHERE [ct].[__$start_lsn] > ? AND [ct].[__$start_lsn] <= ?{_skipped(plan.settings.skipped_operations)} "
+        f"WHERE [ct].[__$start_lsn] > ? AND [ct].[__$start_lsn] <= ?{skipped_condition(plan.settings.skipped_operations)} "
         "ORDER BY [ct].[__$start_lsn], [ct].[__$command_id], [ct].[__$seqval], [ct].[__$operation]"
     )
     return text, (read.after.raw, read.until.raw)
@@ -49,13 +49,13 @@ def _function(plan: EventPlan, read: TableRead) -> Statement:
         f"/* cdc-assets: changes */ SELECT {change_select_list(plan, 'ct', _COMMIT_TIME, command_id=False)} "  # noqa: S608
         f"FROM {database}.cdc.{function}(?, ?, N'all update old') AS [ct] "
         f"LEFT JOIN {database}.cdc.[lsn_time_mapping] AS [ltm] ON [ltm].[start_lsn] = [ct].[__$start_lsn]"
-        f"{_skipped(plan.settings.skipped_operations).replace(' AND ', ' WHERE ', 1)} "
+        f"{skipped_condition(plan.settings.skipped_operations).replace(' AND ', ' WHERE ', 1)} "
         "ORDER BY [ct].[__$start_lsn], [ct].[__$seqval], [ct].[__$operation]"
     )
     return text, (read.after.next().raw, read.until.raw)
 
 
-def _skipped(letters: Iterable[str]) -> str:
+def skipped_condition(letters: Iterable[str]) -> str:
     """Skipped operations never leave the server (spec debezium-sqlserver §3.4)."""
     numbers = sorted(number for letter in letters for number in _OPERATIONS.get(letter, ()))
     return f" AND [ct].[__$operation] NOT IN ({', '.join(map(str, numbers))})" if numbers else ""

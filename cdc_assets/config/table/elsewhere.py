@@ -7,6 +7,7 @@ _CONNECT = "it belongs to Kafka Connect; Dagster starts and places the work"
 _QUEUE = "there is no queue between reader and writer: rows stream from the server into files"
 _KAFKA_HISTORY = "the schema history is a table of the lake"
 _METRICS = "numbers are told as Dagster metadata, not as MBeans"
+_MARKERS = "a marker that cannot be written is tried again with its round, as errors.max.retries says"
 _PLUGIN = "classes of the JVM cannot be loaded here"
 
 
@@ -84,27 +85,23 @@ IGNORED = (
         ("snapshot.query.mode.custom.name", "Name of a query plug-in."),
         ("snapshot.mode.custom.name", "Name of a mode plug-in."),
     ),
-    *_ignored("lineage is what Dagster records", ("openlineage.integration.<option>", "Lineage events.")),
     *_ignored(
-        "signals are not supported yet, so nothing can start an incremental snapshot",
-        ("signal.poll.interval.ms", "Poll interval of signal channels."),
-        ("signal.kafka.<option>", "Kafka topic of signals."),
-        ("signal.consumer.<option>", "Kafka consumer of signals."),
-        ("signal.file", "File of signals."),
+        _MARKERS,
         ("signal.emit.failure.max.retries", "Retries of a watermark."),
         ("signal.emit.failure.backoff", "Wait before such a retry."),
-        ("incremental.snapshot.chunk.size", "Rows per chunk."),
-        ("incremental.snapshot.allow.schema.changes", "Schema changes in mid-snapshot."),
-        ("incremental.snapshot.option.recompile", "Query hint of chunks."),
-        ("incremental.snapshot.watermarking.strategy", "How chunks are fenced."),
     ),
+    *_ignored(
+        "a round whose table changes its structure is always read again",
+        ("incremental.snapshot.allow.schema.changes", "Schema changes in mid-snapshot."),
+    ),
+    *_ignored("lineage is what Dagster records", ("openlineage.integration.<option>", "Lineage events.")),
 )
 
 REFUSED = (
     *_refused(
-        "signals are not supported yet",
-        ("signal.data.collection", "", "Table that takes signals."),
-        ("signal.enabled.channels", "source", "Channels that take signals."),
+        "the Kafka channel of signals is not supported yet",
+        ("signal.kafka.<option>", "", "Kafka topic of signals."),
+        ("signal.consumer.<option>", "", "Kafka consumer of signals."),
     ),
     *_refused(
         _PLUGIN,

@@ -21,6 +21,7 @@ SECTIONS = {
     "history": settings.HistorySettings,
     "heartbeat": settings.HeartbeatSettings,
     "notifications": settings.NotificationSettings,
+    "signals": settings.SignalSettings,
     "capture": settings.CaptureConfig,
 }
 TARGETED = [row for row in PROPERTIES if row.target]
@@ -28,6 +29,7 @@ BUILT_BY_CODE = {
     "connection.extra",
     "events.column_filters",
     "events.column_rules",
+    "filters.also",
     "filters.column_include",
     "snapshot.overrides",
     "lake.storage_options",

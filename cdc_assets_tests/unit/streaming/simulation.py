@@ -211,6 +211,12 @@ class SimulatedServer:
     def row_count(self, table: TableId) -> int:
         return len(self.rows[table])
 
+    def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
+        raise QueryError(f"Invalid object name '{table}'.", 208)
+
+    def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
+        raise QueryError(f"Invalid object name '{table}'.", 208)
+
     def agent_running(self, database: str) -> bool | None:
         return True
 

@@ -1,0 +1,113 @@
+"""What signals have brought a capture to: recorded in the manifest, so that a crash forgets and repeats nothing."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.lake.files import DataFile
+
+Key = tuple[str | None, ...]
+"""Values of a key's columns in the server's own text form; None is NULL."""
+
+_REMEMBERED = 1000
+"""Ids that are not acted on again. Positions protect the signal table by themselves; ids are for other channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A table in the queue of the incremental snapshot.
+
+    Args:
+        table: which.
+        signal: id of the signal that asked for it.
+        condition: predicate that limits the rows, or empty.
+        surrogate: column to walk along in place of the key, or empty.
+        maximum: greatest key when the table was begun; later rows come from the stream. None: not begun.
+        last: key of the last row that is committed; None: none.
+        rows: READ events so far.
+    """
+
+    table: TableId
+    signal: str
+    condition: str = ""
+    surrogate: str = ""
+    maximum: Key | None = None
+    last: Key | None = None
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RoundReads:
+    """Files of a round that are recorded and may not be committed yet.
+
+    Args:
+        window_id: number of the commit.
+        directory: of the topic table's generation.
+        files: what was written; none if all rows were dropped.
+        last: key of the last row that was read.
+        finished: whether the table has no further row.
+    """
+
+    window_id: int
+    directory: str
+    files: tuple[DataFile, ...]
+    last: Key
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SignalState:
+    """One database's signals.
+
+    Args:
+        read_until: rows of the signal table up to this commit LSN were handled; None: from its first position on.
+        handled: ids that were acted on, newest last.
+        queue: tables to read; the first is being read.
+        paused: whether the incremental snapshot waits.
+        reads: see `RoundReads`.
+    """
+
+    read_until: Lsn | None = None
+    handled: tuple[str, ...] = ()
+    queue: tuple[Collection, ...] = ()
+    paused: bool = False
+    reads: RoundReads | None = None
+
+    def with_handled(self, signal: str) -> "SignalState":
+        """With an id remembered."""
+        return dataclasses.replace(self, handled=(*self.handled, signal)[-_REMEMBERED:])
+
+
+def decode_signals(data: Mapping[str, Any]) -> SignalState:
+    """Inverse of `lake.state.encode`."""
+    return SignalState(
+        read_until=Lsn.parse(data["read_until"]) if data["read_until"] else None,
+        handled=tuple(data["handled"]),
+        queue=tuple(_collection(entry) for entry in data["queue"]),
+        paused=data["paused"],
+        reads=_reads(data["reads"]) if data["reads"] else None,
+    )
+
+
+def _collection(data: Mapping[str, Any]) -> Collection:
+    return Collection(
+        TableId(*data["table"]),
+        data["signal"],
+        data["condition"],
+        data["surrogate"],
+        _key(data["maximum"]),
+        _key(data["last"]),
+        data["rows"],
+    )
+
+
+def _reads(data: Mapping[str, Any]) -> RoundReads:
+    files = tuple(DataFile(**entry) for entry in data["files"])
+    return RoundReads(data["window_id"], data["directory"], files, tuple(data["last"]), data["finished"])
+
+
+def _key(values: list[str | None] | None) -> Key | None:
+    return None if values is None else tuple(values)
