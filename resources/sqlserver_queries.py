@@ -86,6 +86,15 @@ CAPTURED_COLUMNS = _query(
 """The ordinal is the column's bit in the update mask.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-captured-columns-transact-sql"""
 
+DDL_HISTORY = _query(
+    "ddl_history",
+    """SELECT ct.capture_instance, h.ddl_command FROM {db}.cdc.ddl_history AS h
+    JOIN {db}.cdc.change_tables AS ct ON ct.object_id = h.object_id
+    ORDER BY ct.capture_instance, h.ddl_lsn""",
+)
+"""Joined, because rows of a dropped instance can stay behind (spec sqlserver-cdc §1.4 no. 35).
+https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-ddl-history-transact-sql"""
+
 LOW_WATER_MARKS = _query("low_water_marks", "SELECT capture_instance, start_lsn FROM {db}.cdc.change_tables")
 """The clean-up job moves start_lsn. `fn_cdc_get_min_lsn` gives zero for an unknown instance or a missing permission
 and can lag early on (spec sqlserver-cdc §1.4 no. 3), so it is not used."""

@@ -123,6 +123,15 @@ class SqlServerSource:
                 return lsn_of(self._value(queries.NTH_TRANSACTION, database, limit, start))
             return lsn_of(self._value(queries.MAX_TRANSACTION, database, start))
 
+    def ddl_statements(self, database: str) -> Mapping[str, Sequence[str]]:
+        """DDL that was run on captured tables, by capture instance, oldest first (`cdc.ddl_history`)."""
+        with cdc_objects(database):
+            rows = self._rows(queries.DDL_HISTORY, database)
+        found: dict[str, list[str]] = {}
+        for instance, command in rows:
+            found.setdefault(str(instance), []).append(str(command).strip())
+        return found
+
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
         """`cdc.change_tables.start_lsn` by capture instance name, read now."""
         with cdc_objects(database):

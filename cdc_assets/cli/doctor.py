@@ -1,5 +1,7 @@
 """`cdc-assets doctor`: is everything ready, and if not, which T-SQL makes it so."""
 
+from collections.abc import Iterator
+
 import typer
 from rich.table import Column, Table
 from rich.text import Text
@@ -7,11 +9,13 @@ from rich.text import Text
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeError
+from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
+from resources.sqlserver_drift import drifts
 from resources.sqlserver_preflight import Finding, inspect
 from resources.sqlserver_source import SqlServerSource
 
-PER_TABLE = ("capture instance", "reading")
+PER_TABLE = ("capture instance", "reading", "structure")
 """Checks made for each table: good ones are counted, not listed."""
 
 
@@ -23,6 +27,8 @@ def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
     settings = read_config(config)
     with SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False) as source:
         findings = [*inspect(source, settings), _lake(settings)]
+        if all(finding.ok or not finding.blocking for finding in findings):
+            findings += [finding for drift in drifts(source, settings) for finding in _structure(drift)]
     _show(findings)
     if any(finding.blocking and not finding.ok for finding in findings):
         raise typer.Exit(FAILED)
@@ -35,6 +41,16 @@ def _lake(settings: CaptureConfig) -> Finding:
     except LakeError as error:
         return Finding("lake", location.root, False, str(error), "writable", "check lake.path and its access rights")
     return Finding("lake", location.root, True, "writable", "writable")
+
+
+def _structure(drift: Drift) -> Iterator[Finding]:
+    actual = "; ".join(map(str, drift.differences)) or "as recorded"
+    agrees = not drift.differences
+    expected = "as recorded, or brought into the events by a second capture instance"
+    yield Finding("structure", str(drift.table), agrees, actual, expected, drift.remedy, blocking=False)
+    if drift.removable:
+        text = f"{drift.removable} is read to its end"
+        yield Finding("old instance", str(drift.table), False, text, "dropped", drift.removal, blocking=False)
 
 
 def _show(findings: list[Finding]) -> None:

@@ -11,7 +11,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.defs.captures import CaptureResource, discovered_tables
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
-from cdc_assets.defs.checks import headroom_check
+from cdc_assets.defs.checks import drift_check, headroom_check
 from cdc_assets.defs.discovery import discover
 from cdc_assets.defs.sensors import lsn_sensor
 from cdc_assets.defs.snapshot import snapshot_assets
@@ -49,21 +49,21 @@ def capture_definitions(
     catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem)
     names = catalog.names
     changes, snapshot = changes_assets(catalog), snapshot_assets(catalog) if discovery.tables else None
-    headroom = headroom_check(catalog)
-    own = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(headroom)
+    looks = [headroom_check(catalog), *([drift_check(catalog)] if discovery.tables else [])]
+    own = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*looks)
     jobs = [dg.define_asset_job(names.changes, own, description=_CHANGES_JOB)]
     if snapshot:
         jobs.append(dg.define_asset_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
-    headroom_job = dg.define_asset_job(names.headroom, dg.AssetSelection.checks(headroom), description=_HEADROOM_JOB)
+    headroom_job = dg.define_asset_job(names.headroom, dg.AssetSelection.checks(*looks), description=_HEADROOM_JOB)
     headroom_schedule = dg.ScheduleDefinition(
         job=headroom_job,
         cron_schedule="*/30 * * * *",
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Looks every half hour how far clean-up is from unread changes, also while nothing changes.",
+        description="Looks every half hour how far clean-up is from unread changes and tables are from their events.",
     )
     return dg.Definitions(
         assets=[*catalog.specs("source", deps=None), changes, *([snapshot] if snapshot else [])],
-        asset_checks=[headroom],
+        asset_checks=looks,
         jobs=[*jobs, headroom_job],
         schedules=[headroom_schedule],
         sensors=[lsn_sensor(catalog, jobs)],
@@ -77,4 +77,6 @@ def capture_definitions(
 
 _CHANGES_JOB = "Follow the log of all captured tables until nothing new comes."
 _SNAPSHOT_JOB = "Read captured tables as a whole, or by key ranges."
-_HEADROOM_JOB = "Ask the server how far its clean-up is from changes that were not read yet."
+_HEADROOM_JOB = (
+    "Ask the server how far its clean-up is from unread changes, and tables from the structure of their events."
+)

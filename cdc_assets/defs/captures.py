@@ -15,10 +15,12 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.glance import Glance
 from cdc_assets.errors import InvariantError
+from cdc_assets.history.drift import Drift
 from cdc_assets.streaming.capture import Capture
 from resources.bulk import MssqlBulkSource
 from resources.clock import SystemClock
 from resources.spark import SparkResource
+from resources.sqlserver_drift import drifts
 from resources.sqlserver_source import SqlServerSource
 
 T = TypeVar("T")
@@ -79,6 +81,12 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
         config = self.config()
         with quick_source(config) as source:
             yield Glance(config, source)
+
+    def drifts(self) -> Sequence[Drift]:
+        """How the tables on the server differ from the structure of their events, asked now."""
+        config = self.config()
+        with quick_source(config) as source:
+            return drifts(source, config)
 
 
 def quick_source(config: CaptureConfig) -> SqlServerSource:

@@ -2,11 +2,13 @@
 
 `lsn_continuity` is told by the loop itself for each table that it reports, so it
 costs no query of its own and blocks what depends on the table in the same run.
+`schema_drift` compares each table with the structure that its events have; it
+warns, for events stay right, only poorer than the table.
 `retention_headroom` is one check per capture: how far SQL Server's clean-up is
 from changes that were not read yet.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import dagster as dg
@@ -15,10 +17,12 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
 from cdc_assets.defs.glance import Headroom
+from cdc_assets.history.drift import Drift
 from cdc_assets.lake.state import TableState
 
 CONTINUITY = "lsn_continuity"
 HEADROOM = "retention_headroom"
+DRIFT = "schema_drift"
 
 
 def continuity_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
@@ -98,4 +102,48 @@ def headroom_result(rooms: Sequence[Headroom]) -> dg.AssetCheckResult:
             if lost
             else "The server still holds every change that was not read yet."
         ),
+    )
+
+
+def drift_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
+    """Whether each table still has the structure of its events."""
+    names = catalog.names
+    specs = [
+        dg.AssetCheckSpec(
+            DRIFT,
+            asset=key,
+            description="The table has the columns, types, nullability, defaults and key that its events have.",
+        )
+        for key in catalog.keys("changes")
+    ]
+
+    @dg.multi_asset_check(
+        name=f"{names.headroom}_drift", specs=specs, can_subset=True, required_resource_keys={names.resource}
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        resource: CaptureResource = getattr(context.resources, names.resource)
+        with as_failures():
+            found = {catalog.key(drift.table, "changes"): drift for drift in resource.drifts()}
+        for chosen in sorted(context.selected_asset_check_keys, key=lambda chosen: chosen.asset_key):
+            yield drift_result(chosen.asset_key, found.get(chosen.asset_key))
+
+    return check
+
+
+def drift_result(key: dg.AssetKey, drift: Drift | None) -> dg.AssetCheckResult:
+    """A warning with the T-SQL that mends it; a table that does not stream has nothing to compare."""
+    facts: dict[str, Any] = {}
+    if drift and drift.differences:
+        facts |= {"differences": [str(found) for found in drift.differences], "remedy": drift.remedy}
+        facts |= {"statements": list(drift.statements)} if drift.statements else {}
+    if drift and drift.removable:
+        facts |= {"removable_instance": drift.removable, "removal": drift.removal}
+    differs = "; ".join(map(str, drift.differences)) if drift else "not streaming: nothing to compare"
+    return dg.AssetCheckResult(
+        passed=not (drift and drift.differences),
+        asset_key=key,
+        check_name=DRIFT,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata=facts,
+        description=differs or "as recorded",
     )

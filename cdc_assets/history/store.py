@@ -73,7 +73,17 @@ class SchemaHistory:
         self._windows: set[int] = set()
 
     def load(self) -> None:
-        """Read all entries; publish those that a crash kept back.
+        """Read all entries, and publish those that a crash kept back; for the only writer.
+
+        Raises:
+            LakeError: the table is there but cannot be read, or the topic cannot be written.
+        """
+        entries = self.read()
+        newest = max((window_id for window_id, _ in entries), default=0)
+        self._publish(newest, [entry for window_id, entry in entries if window_id == newest])
+
+    def read(self) -> Sequence[tuple[int, HistoryEntry]]:
+        """Read all entries, with the windows that wrote them.
 
         Raises:
             LakeError: the table is there but cannot be read.
@@ -82,7 +92,7 @@ class SchemaHistory:
         self._windows.clear()
         handle = self._tables.open(self.directory)
         if handle is None:
-            return
+            return []
         files = self._tables.location.filesystem(self.directory)
         paths = pa.table(handle.get_add_actions())["path"].to_pylist()
         try:
@@ -93,14 +103,10 @@ class SchemaHistory:
                 "or set snapshot.mode=recovery to rebuild it."
             ) from error
         rows.sort(key=lambda row: (row["window_id"], row["position"]))
-        entries = [_entry(row) for row in rows]
-        for row, entry in zip(rows, entries, strict=True):
-            self._remember(entry, row["window_id"])
-        if rows:
-            newest = rows[-1]["window_id"]
-            self._publish(
-                newest, [entry for row, entry in zip(rows, entries, strict=True) if row["window_id"] == newest]
-            )
+        entries = [(row["window_id"], _entry(row)) for row in rows]
+        for window_id, entry in entries:
+            self._remember(entry, window_id)
+        return entries
 
     def _remember(self, entry: HistoryEntry, window_id: int) -> None:
         self._entries[entry.table].append(entry)

@@ -77,10 +77,23 @@ def test_every_table_is_checked_for_gaps(shop: Shop, instance: dg.DagsterInstanc
 
 
 def test_headroom_is_told_for_every_table(shop: Shop, instance: dg.DagsterInstance) -> None:
-    (found,) = shop.run("shop_headroom", instance).get_asset_check_evaluations()
+    evaluations = shop.run("shop_headroom", instance).get_asset_check_evaluations()
+    (found,) = [found for found in evaluations if found.check_name == "retention_headroom"]
     assert found.passed
     records = found.metadata["tables"].value.records  # type: ignore[union-attr]
     assert [record.data["table"] for record in records] == [f"SalesDb.dbo.{table}" for table in TABLES]
+
+
+def test_drift_warns_with_the_t_sql_that_mends_it(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.execute("ALTER TABLE dbo.products ADD colour nvarchar(20) NULL")
+    evaluations = shop.run("shop_headroom", instance).get_asset_check_evaluations()
+    drifts = {found.asset_key: found for found in evaluations if found.check_name == "schema_drift"}
+    assert {asset for asset, found in drifts.items() if not found.passed} == {key("products", "changes")}
+    assert set(drifts) == {key(table, "changes") for table in TABLES}
+    found = drifts[key("products", "changes")]
+    assert found.severity == dg.AssetCheckSeverity.WARN
+    assert found.metadata["differences"].value == ["colour added (nvarchar(20))"]
+    assert "sp_cdc_enable_table" in str(found.metadata["remedy"].value)
 
 
 def test_run_that_finds_nothing_reports_nothing(shop: Shop, instance: dg.DagsterInstance) -> None:

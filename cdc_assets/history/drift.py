@@ -1,0 +1,183 @@
+"""Where a table has moved away from the structure its events are decoded with, and what mends that.
+
+A capture instance never changes its columns: a column that is added is not
+captured, one that is dropped stays NULL, and nullability and defaults in events
+are those of the day the instance was recorded. Only a second capture instance
+brings the new structure (spec sqlserver-cdc §1.4 no. 13, debezium-sqlserver
+§1.5). The recorded structure is the newest one of the schema history, the
+current one comes from `sys.columns`; `cdc.ddl_history` tells which statements
+made the difference and finds additions that are older than the record.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cdc_assets.core.identifiers import TableId, quote
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
+from cdc_assets.history.records import HistoryEntry
+
+Kind = Literal["added", "dropped", "renamed", "retyped", "nullability", "default", "key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference between recorded and current structure.
+
+    Args:
+        kind: what happened.
+        column: its name now, or the recorded one if it is gone.
+        recorded: as events have it; empty if they do not.
+        current: as the table has it; empty if it does not.
+    """
+
+    kind: Kind
+    column: str
+    recorded: str = ""
+    current: str = ""
+
+    def __str__(self) -> str:
+        change = " → ".join(text for text in (self.recorded, self.current) if text)
+        return f"{self.column} {self.kind}" + (f" ({change})" if change else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What is to be told of one table.
+
+    Args:
+        table: which.
+        differences: empty if events and table agree.
+        statements: DDL the server recorded since the newest instance was made, oldest first.
+        remedy: T-SQL, or advice, that brings the new structure into the events; empty if there is no difference.
+        removable: an older capture instance that is read to its end, or None.
+        removal: T-SQL that drops it.
+    """
+
+    table: TableId
+    differences: tuple[Difference, ...] = ()
+    statements: tuple[str, ...] = ()
+    remedy: str = ""
+    removable: str | None = None
+    removal: str = ""
+
+
+def drift_of(
+    entry: HistoryEntry,
+    current: TableSchema,
+    instances: Sequence[CaptureInstance],
+    position: Lsn | None,
+    statements: Sequence[str] = (),
+) -> Drift:
+    """Compare a table with its recorded structure.
+
+    Args:
+        entry: newest entry of the schema history.
+        current: the table now.
+        instances: of the table, oldest first.
+        position: the lake is complete to here.
+        statements: rows of `cdc.ddl_history` of the newest instance.
+    """
+    found = tuple(_differences(entry, current, statements))
+    older = instances[0] if len(instances) > 1 else None
+    done = older is not None and position is not None and position >= instances[-1].start_lsn
+    removal = _disable(current.table, older.name) if older is not None else ""
+    return Drift(
+        table=current.table,
+        differences=found,
+        statements=tuple(statements),
+        remedy=_remedy(current.table, instances, removal, done) if found else "",
+        removable=older.name if older is not None and done else None,
+        removal=removal if done else "",
+    )
+
+
+def _differences(entry: HistoryEntry, current: TableSchema, statements: Sequence[str]) -> Iterator[Difference]:
+    recorded = {column.name: column for column in entry.schema.columns}
+    now = {column.name: column for column in current.columns}
+    places = {column.ordinal: column for column in current.columns if column.name not in recorded}
+    renamed = {
+        places[column.ordinal].name
+        for column in entry.schema.columns
+        if column.name not in now and column.ordinal in places
+    }
+    for name, column in recorded.items():
+        if name in now:
+            yield from _changed(column, now[name])
+        elif column.ordinal in places:
+            yield Difference("renamed", places[column.ordinal].name, name, places[column.ordinal].name)
+        else:
+            yield Difference("dropped", name, declared(column))
+    for name, column in now.items():
+        if (name not in recorded and name not in renamed) or _left_out(column, entry, statements):
+            yield Difference("added", name, "", declared(column))
+    if entry.schema.key != current.key:
+        yield Difference("key", "key", ", ".join(entry.schema.key), ", ".join(current.key))
+
+
+def _left_out(column: Column, entry: HistoryEntry, statements: Sequence[str]) -> bool:
+    """Whether the record, but not the instance, is younger than the statement that added a column."""
+    if entry.captured is None or column.name in entry.captured or entry.schema.column(column.name) is None:
+        return False
+    mention = re.compile(rf"\bADD\b.*(?<!\w){re.escape(column.name)}(?!\w)", re.IGNORECASE | re.DOTALL)
+    return any(mention.search(statement) for statement in statements)
+
+
+def _changed(old: Column, new: Column) -> Iterator[Difference]:
+    if declared(old) != declared(new):
+        yield Difference("retyped", new.name, declared(old), declared(new))
+    if old.nullable != new.nullable:
+        yield Difference("nullability", new.name, _nullability(old), _nullability(new))
+    if old.default != new.default:
+        yield Difference("default", new.name, old.default or "none", new.default or "none")
+
+
+def _nullability(column: Column) -> str:
+    return "NULL" if column.nullable else "NOT NULL"
+
+
+def declared(column: Column) -> str:
+    """The type as one would declare it, such as `decimal(10, 2)`."""
+    if column.length is not None:
+        return f"{column.type_name}({'max' if column.length < 0 else column.length})"
+    if column.precision is not None:
+        return f"{column.type_name}({column.precision}, {column.scale})"
+    return column.type_name if column.scale is None else f"{column.type_name}({column.scale})"
+
+
+def _remedy(table: TableId, instances: Sequence[CaptureInstance], removal: str, done: bool) -> str:
+    """A table has two instances at most, so the older one must go first."""
+    if len(instances) > 1 and not done:
+        return (
+            f"wait until the capture has passed {instances[-1].start_lsn}, the start of {instances[-1].name}; "
+            f"then drop {instances[0].name} and make a new instance"
+        )
+    return " ".join(part for part in (removal, _enable(table, instances)) if part)
+
+
+def _enable(table: TableId, instances: Sequence[CaptureInstance]) -> str:
+    """https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-enable-table-transact-sql"""
+    return f"{_call(table, 'sp_cdc_enable_table')}, @role_name = NULL, @capture_instance = {_literal(_free(table, instances))};"
+
+
+def _free(table: TableId, instances: Sequence[CaptureInstance]) -> str:
+    """A name that no instance of the table has; at most 100 characters are allowed."""
+    taken = {instance.name.lower() for instance in instances}
+    numbered = (f"{f'{table.schema}_{table.table}'[:94]}_v{number}" for number in range(2, len(taken) + 3))
+    return next(name for name in numbered if name.lower() not in taken)
+
+
+def _disable(table: TableId, instance: str) -> str:
+    """https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-disable-table-transact-sql"""
+    return f"{_call(table, 'sp_cdc_disable_table')}, @capture_instance = {_literal(instance)};"
+
+
+def _call(table: TableId, procedure: str) -> str:
+    names = f"@source_schema = {_literal(table.schema)}, @source_name = {_literal(table.table)}"
+    return f"EXEC {quote(table.database)}.sys.{procedure} {names}"
+
+
+def _literal(text: str) -> str:
+    return "N'" + text.replace("'", "''") + "'"

@@ -1,0 +1,85 @@
+"""What is told when a table has moved away from its recorded structure."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
+from cdc_assets.history.drift import drift_of
+from cdc_assets.history.records import HistoryEntry
+
+TABLE = TableId("Sales]Db", "dbo", "o'rders")
+ID = Column("id", "int", 1, nullable=False)
+NOTE = Column("note", "nvarchar", 2, length=50)
+AMOUNT = Column("amount", "decimal", 3, precision=10, scale=2, default="((0))")
+SCHEMA = TableSchema(TABLE, 7, (ID, NOTE, AMOUNT), ("id",))
+ENTRY = HistoryEntry(
+    "CREATE", SCHEMA, ("id", "note", "amount"), "a", Lsn.from_int(5), datetime(2026, 10, 1, tzinfo=UTC)
+)
+
+
+def instance(name: str, start: int) -> CaptureInstance:
+    return CaptureInstance(TABLE, 7, name, Lsn.from_int(start), ("id", "note", "amount"))
+
+
+def told(current: TableSchema, *statements: str, entry: HistoryEntry = ENTRY) -> list[str]:
+    return [str(found) for found in drift_of(entry, current, [instance("a", 5)], None, statements).differences]
+
+
+def with_column(place: int, **changes: object) -> TableSchema:
+    columns = list(SCHEMA.columns)
+    columns[place] = replace(columns[place], **changes)  # type: ignore[arg-type]
+    return replace(SCHEMA, columns=tuple(columns))
+
+
+STATE = Column("state", "char", 4, length=2)
+
+
+@pytest.mark.parametrize(
+    ("current", "expected"),
+    [
+        (SCHEMA, []),
+        (replace(SCHEMA, columns=(*SCHEMA.columns, STATE)), ["state added (char(2))"]),
+        (replace(SCHEMA, columns=(ID, NOTE)), ["amount dropped (decimal(10, 2))"]),
+        (with_column(1, name="remark"), ["remark renamed (note → remark)"]),
+        (with_column(1, length=-1), ["note retyped (nvarchar(50) → nvarchar(max))"]),
+        (with_column(1, nullable=False), ["note nullability (NULL → NOT NULL)"]),
+        (with_column(2, default=None), ["amount default (((0)) → none)"]),
+        (replace(SCHEMA, key=()), ["key key (id)"]),
+    ],
+)
+def test_each_kind_of_difference(current: TableSchema, expected: list[str]) -> None:
+    assert told(current) == expected
+
+
+def test_a_column_left_out_on_purpose_is_no_drift_but_one_added_before_the_record_is() -> None:
+    both = replace(SCHEMA, columns=(*SCHEMA.columns, STATE))
+    entry = replace(ENTRY, schema=both)
+    assert told(both, entry=entry) == []
+    assert told(both, "ALTER TABLE dbo.orders ADD state char(2)", entry=entry) == ["state added (char(2))"]
+    assert told(both, "ALTER TABLE dbo.orders ADD states char(2)", entry=entry) == []
+
+
+def test_remedy_makes_a_second_instance_and_drops_the_first_when_it_is_read() -> None:
+    current = with_column(1, nullable=False)
+    alone = drift_of(ENTRY, current, [instance("a", 5)], Lsn.from_int(50))
+    assert alone.remedy == (
+        "EXEC [Sales]]Db].sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'o''rders', "
+        "@role_name = NULL, @capture_instance = N'dbo_o''rders_v2';"
+    )
+    two = [instance("a", 5), instance("dbo_o'rders_v2", 60)]
+    waiting = drift_of(ENTRY, current, two, Lsn.from_int(59))
+    assert waiting.removable is None
+    assert waiting.remedy.startswith("wait until the capture has passed")
+    passed = drift_of(ENTRY, current, two, Lsn.from_int(60))
+    assert passed.removable == "a"
+    assert "sp_cdc_disable_table" in passed.removal
+    assert passed.remedy.endswith("N'dbo_o''rders_v3';")
+
+
+def test_old_instance_is_told_without_any_difference() -> None:
+    drift = drift_of(ENTRY, SCHEMA, [instance("a", 5), instance("b", 6)], Lsn.from_int(7))
+    assert (drift.differences, drift.remedy, drift.removable) == ((), "", "a")

@@ -1,0 +1,43 @@
+"""Asks a server how its tables have moved away from what a capture has recorded."""
+
+from collections.abc import Sequence
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.envelope.plan import ConnectorIdentity
+from cdc_assets.history.drift import Drift, drift_of
+from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.manifest import Manifest
+from cdc_assets.lake.state import TableState
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.streaming.instances import by_age
+from resources.sqlserver_source import SqlServerSource
+
+
+def drifts(source: SqlServerSource, config: CaptureConfig) -> Sequence[Drift]:
+    """Drift of every streaming table, sorted by table; tables that are gone tell that by their state.
+
+    Raises:
+        CdcError: the server or the lake cannot be read.
+    """
+    tables = TopicTables(Location.of(config.lake), config.name)
+    state = Manifest(tables, config.events.topic_prefix).read()
+    history = SchemaHistory(tables, config.events, config.history, ConnectorIdentity())
+    history.read()
+    own = sorted((entry for entry in state.tables.values() if entry.streams), key=lambda entry: entry.table)
+    found: list[Drift] = []
+    for database in sorted({entry.table.database for entry in own}):
+        found += _of_database(source, history, [entry for entry in own if entry.table.database == database])
+    return found
+
+
+def _of_database(source: SqlServerSource, history: SchemaHistory, states: Sequence[TableState]) -> list[Drift]:
+    database = states[0].table.database
+    instances, statements = source.capture_instances(database), source.ddl_statements(database)
+    found = []
+    for state in states:
+        entry, current = history.latest(state.table), source.table_schema(state.table)
+        own = by_age([instance for instance in instances if instance.table == state.table])
+        if entry is not None and current is not None and own and current.object_id == state.object_id:
+            found.append(drift_of(entry, current, own, state.position, statements.get(own[-1].name, ())))
+    return found
