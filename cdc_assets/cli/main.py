@@ -5,7 +5,7 @@ from collections.abc import Callable
 import typer
 
 from cdc_assets import __version__
-from cdc_assets.cli import capture, demo, doctor, properties, status, tail
+from cdc_assets.cli import capture, demo, doctor, properties, signal, status, tail
 from cdc_assets.cli.console import clear_errors, out
 from cdc_assets.standin import __main__ as standin
 
@@ -39,6 +39,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "status": status.status,
     "summary": status.summary,
     "tail": tail.tail,
+    "signal": signal.signal,
     "properties": properties.properties,
     "standin": standin.main,
 }
