@@ -14,12 +14,18 @@ from cdc_assets.core.schema import Column, TableSchema
 
 Role = Literal["source", "snapshot", "changes"]
 
-_NOT_A_WORD = re.compile(r"\W+")
+_NOT_A_WORD = re.compile(r"\W+", re.ASCII)
+_NOT_A_LABEL = re.compile(r"[^\w.-]+", re.ASCII)
 
 
 def word(text: str) -> str:
-    """`text` as Dagster allows it in op, group, job, sensor and pool names: letters, digits and underscores."""
+    """`text` as Dagster allows it in op, group, job, sensor and pool names: letters, digits and underscores of ASCII."""
     return _NOT_A_WORD.sub("_", text)
+
+
+def label(table: TableId) -> str:
+    """`schema.table` as Dagster allows it in kinds: 63 letters, digits, underscores, dots and dashes of ASCII."""
+    return _NOT_A_LABEL.sub("_", table.within_database)[:63]
 
 
 class CdcTranslator:
@@ -37,9 +43,9 @@ class CdcTranslator:
         """One group per database of a capture."""
         return f"{word(prefix)}_{word(table.database)}"
 
-    def kinds(self, role: Role) -> Set[str]:
-        """At most three are shown."""
-        return {"sqlserver", "table"} if role == "source" else {"sqlserver", "delta", "pyspark"}
+    def kinds(self, table: TableId, role: Role) -> Set[str]:
+        """At most three. A graph shows them below a node that it names by the key's last part only: so the table, too."""
+        return {label(table), "sqlserver"} if role == "source" else {label(table), "delta", "pyspark"}
 
     def owners(self, prefix: str, table: TableId) -> Sequence[str]:
         """E-mail addresses or `team:` names."""
@@ -71,7 +77,7 @@ class CdcTranslator:
             deps=list(deps),
             description=self.description(schema, role),
             group_name=self.group_name(prefix, table),
-            kinds=set(self.kinds(role)),
+            kinds=set(self.kinds(table, role)),
             owners=list(self.owners(prefix, table)),
             tags=dict(self.tags(prefix, table)),
             metadata=dict(self.metadata(schema, role, uri)),

@@ -57,6 +57,18 @@ def test_groups_kinds_owners_and_descriptions(graph: AssetGraph) -> None:
         assert node.tags["cdc/capture"] == "shop"
 
 
+def test_graph_tells_tables_apart_though_it_shows_the_last_key_part_only(graph: AssetGraph) -> None:
+    assert "dbo.products" in graph.get(key("products", "changes")).kinds
+    assert "dbo.products" in graph.get(key("products", "source")).kinds
+
+
+@pytest.mark.parametrize("name", ["Order Details", "日本 [x]", "n" * 128])
+def test_any_name_makes_a_spec_that_dagster_takes(name: str) -> None:
+    schema = TableSchema(TableId(f"Ä {name}"[:60], "é", name), 7, ORDERS.columns, ("id",))
+    for role in ("source", "snapshot", "changes"):
+        assert CdcTranslator().spec("préfix", schema, role, "uri").kinds
+
+
 def test_tables_show_their_columns_and_where_they_lie(shop: Shop, graph: AssetGraph) -> None:
     metadata = graph.get(key("products", "changes")).metadata
     columns = metadata["dagster/column_schema"].columns
