@@ -131,6 +131,12 @@ class Shop:
         handle = self.view().tables.open(f"shop.{sample.DATABASE}.dbo.{table}")
         return [] if handle is None else list(handle.to_pyarrow_dataset().to_table().sort_by("position").to_pylist())
 
+    def transactions(self) -> list[tuple[str, str]]:
+        """Status and id of each transaction event, in order."""
+        handle = self.view().tables.open("shop.transaction")
+        rows = [] if handle is None else handle.to_pyarrow_dataset().to_table().sort_by("position").to_pylist()
+        return [(row["value"]["status"], row["value"]["id"]) for row in rows]
+
     def differences(self) -> dict[str, tuple[int, int]]:
         """Tables whose events do not lead to the server's number of rows: (by events, on the server)."""
         view = self.view()

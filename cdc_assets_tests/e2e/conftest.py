@@ -49,7 +49,7 @@ class Daemon:
         """Of its pages."""
         return f"http://127.0.0.1:{self.port}"
 
-    def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = 240) -> None:
         """Look every half second; fails with the state of all runs."""
         deadline = time.monotonic() + seconds
         while not holds():
@@ -96,7 +96,13 @@ def dagster_dev(shop: Shop) -> Iterator[Daemon]:
         (shop.folder / "dagster.log").open("w") as log,
     ):
         process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,  # a background shell ignores it
         )
         try:
             yield Daemon(shop, port, fuse, instance)
@@ -113,7 +119,14 @@ def dagster_dev(shop: Shop) -> Iterator[Daemon]:
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """One `dagster dev` for all tests of the package; it has taken the initial snapshot."""
     with open_shop(tmp_path_factory.mktemp("daemon")) as shop:
-        shop.write({"stream.idle.timeout.ms": "1000", "snapshot.partitions": "4"})
+        shop.write(
+            {
+                "stream.idle.timeout.ms": "1000",
+                "snapshot.partitions": "4",
+                "provide.transaction.metadata": "true",
+                "max.iteration.transactions": "1",
+            }
+        )
         with dagster_dev(shop) as found:
             found.wait_until(lambda: _snapshotted(shop), "the sensor takes the initial snapshot")
             yield found

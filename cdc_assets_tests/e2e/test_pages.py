@@ -16,7 +16,7 @@ _ASSET = f"assets/shop/{sample.DATABASE}/dbo/customers/changes"
 _PAGES = {
     "graph": (
         f"{_ASSET}?view=lineage&lineageScope=neighbors",
-        ["customers", "changes", "source", "Microsoft SQL Server"],
+        ["dbo.customers", "changes", "source", "Microsoft SQL Server"],
     ),
     "asset": (f"{_ASSET}?view=overview", ["rows_creates", "to_lsn", "nvarchar(80)", "customers"]),
     "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "blocking asset check"]),
