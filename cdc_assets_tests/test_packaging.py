@@ -73,7 +73,10 @@ def test_locks_satisfy_the_project() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [text for texts in project["optional-dependencies"].values() for text in texts]
-    for lock, wanted in (("requirements.txt", project["dependencies"]), ("requirements-dev.txt", project["dependencies"] + extras)):
+    for lock, wanted in (
+        ("requirements.txt", project["dependencies"]),
+        ("requirements-dev.txt", project["dependencies"] + extras),
+    ):
         lines = (ROOT / lock).read_text().splitlines()
         pins = dict(line.split(" ")[0].split("==") for line in lines if line and not line.startswith((" ", "#")))
         locked = {canonicalize_name(name): Version(version) for name, version in pins.items()}

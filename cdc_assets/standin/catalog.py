@@ -195,7 +195,9 @@ class Catalog:
 
     def copy(self) -> "Catalog":
         """A deep copy for a transaction that changes definitions; only immutable parts are shared."""
-        return Catalog({name: _copied(database) for name, database in self.databases.items()}, self.version, self.next_object_id)
+        return Catalog(
+            {name: _copied(database) for name, database in self.databases.items()}, self.version, self.next_object_id
+        )
 
 
 def _values(kind: type) -> Callable[[object], tuple[Any, ...]]:

@@ -118,9 +118,7 @@ def streamed(records: list[Record]) -> list[Record]:
     return [record for record in records if not is_read(record)]
 
 
-def compare_streams(
-    topic: str, theirs: list[Record], ours: list[Record], report: Report, explained: Explained
-) -> None:
+def compare_streams(topic: str, theirs: list[Record], ours: list[Record], report: Report, explained: Explained) -> None:
     """Compare pair by pair, in order."""
     if len(theirs) != len(ours):
         report.add("number of streamed records", topic, len(theirs), len(ours))
@@ -129,9 +127,7 @@ def compare_streams(
         compare_record(topic, one, other, report, PROCESSING | structure_time(one), explained)
 
 
-def compare_reads(
-    topic: str, theirs: list[Record], ours: list[Record], report: Report, explained: Explained
-) -> None:
+def compare_reads(topic: str, theirs: list[Record], ours: list[Record], report: Report, explained: Explained) -> None:
     """Compare READ events that have the same row."""
     left, right = (sorted(records, key=row_of) for records in (theirs, ours))
     if len(left) != len(right):

@@ -33,7 +33,9 @@ def test_position_text_sorts_as_the_position(one: Position, other: Position) -> 
     assert Position.parse(str(one)) == one
 
 
-@pytest.mark.parametrize("text", ["", "NULL", "0000002d:00000a18:003", "0000002d:00000a18:0003:1", "zzzzzzzz:00000a18:0003"])
+@pytest.mark.parametrize(
+    "text", ["", "NULL", "0000002d:00000a18:003", "0000002d:00000a18:0003:1", "zzzzzzzz:00000a18:0003"]
+)
 def test_bad_text_says_what_is_expected(text: str) -> None:
     with pytest.raises(InvalidValueError, match="xxxxxxxx:xxxxxxxx:xxxx"):
         Lsn.parse(text)
