@@ -19,7 +19,7 @@ _PAGES = {
         ["dbo.customers", "changes", "source", "Microsoft SQL Server"],
     ),
     "asset": (f"{_ASSET}?view=overview", ["rows_creates", "to_lsn", "nvarchar(80)", "customers"]),
-    "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "blocking asset check"]),
+    "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "Plots"]),
 }
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
