@@ -12,6 +12,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks import continuity_result, continuity_spec
 from cdc_assets.defs.failures import RETRY, as_failures
+from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session
 
 _LOOK_EVERY_S = 1.0
@@ -50,6 +51,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             )
             context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
             yield from session.results()
+            context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
             states = {state.table: state for state in capture.state().tables.values()}
         yield from _system_results(catalog, context, session.windows)
         for check in context.selected_asset_check_keys:

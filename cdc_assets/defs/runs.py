@@ -14,6 +14,8 @@ WAITING = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED]
 ACTIVE = [*WAITING, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 
 FAILURE_REASON_TAG = "dagster/failure_reason"
+COMMITTED_TAG = "cdc/committed"
+"""On a run that committed all it found: if it fails then, a check of one table failed it, and the others go on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ or gave way changes the epoch, so the same LSN can be asked for again.
 
 *After a failure.* A run whose process was killed is started again at once. A
 run that failed for a reason would fail again: the pause doubles with each
-failure in a row, up to `LONGEST_PAUSE`.
+failure in a row, up to `LONGEST_PAUSE`. A run that committed all it found and
+then failed by the check of one troubled table counts as a good one: the other
+tables must not wait for it.
 """
 
 from collections.abc import Sequence
@@ -23,7 +25,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.partitions import all_ranges
-from cdc_assets.defs.runs import FAILURE_REASON_TAG
+from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG
 from cdc_assets.defs.snapshot import SnapshotConfig
 from cdc_assets.errors import CdcError
 
@@ -107,9 +109,10 @@ def failures_in_a_row(records: Sequence[dg.RunRecord]) -> int:
     """How many of the newest runs failed for a reason of their own, without another end between them."""
     count = 0
     for record in records:
-        if record.dagster_run.status is not DagsterRunStatus.FAILURE:
+        run = record.dagster_run
+        if run.status is not DagsterRunStatus.FAILURE or COMMITTED_TAG in run.tags:
             break
-        count += record.dagster_run.tags.get(FAILURE_REASON_TAG) in _OWN_FAILURES
+        count += run.tags.get(FAILURE_REASON_TAG) in _OWN_FAILURES
     return count
 
 

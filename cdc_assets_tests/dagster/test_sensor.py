@@ -9,6 +9,7 @@ import pytest
 from dagster import DagsterRunStatus
 
 from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.sensors import FIRST_PAUSE, LONGEST_PAUSE, failures_in_a_row, pause_ends
 from cdc_assets_tests.shop import TABLES, Shop, key
 from resources.spark import SparkResource
@@ -96,11 +97,21 @@ def record(status: DagsterRunStatus, reason: str | None = None, ended: float | N
 FAILED = record(DagsterRunStatus.FAILURE, "STEP_FAILURE", 1000.0)
 KILLED = record(DagsterRunStatus.FAILURE, None, 1000.0)
 GOOD = record(DagsterRunStatus.SUCCESS)
+COMMITTED = record(DagsterRunStatus.FAILURE, "STEP_FAILURE", 1000.0)
+COMMITTED.dagster_run.tags[COMMITTED_TAG] = "3"
 
 
 @pytest.mark.parametrize(
     ("records", "expected"),
-    [([], 0), ([GOOD, FAILED], 0), ([FAILED], 1), ([FAILED, FAILED, GOOD, FAILED], 2), ([KILLED, KILLED], 0)],
+    [
+        ([], 0),
+        ([GOOD, FAILED], 0),
+        ([FAILED], 1),
+        ([FAILED, FAILED, GOOD, FAILED], 2),
+        ([KILLED, KILLED], 0),
+        ([COMMITTED], 0),
+        ([FAILED, COMMITTED, FAILED], 1),
+    ],
 )
 def test_failures_count_back_to_the_last_good_run(records: list[Any], expected: int) -> None:
     assert failures_in_a_row(records) == expected
