@@ -11,6 +11,7 @@
         ├── ConfigurationError      a property is unknown or has a wrong value
         ├── LoginError              credentials refused, database unknown to the login
         ├── PreflightError          CDC off, permission missing, Agent missing
+        │   └── CdcDisabledError        change data capture is off in a database
         ├── QueryError              the server refused a statement
         ├── GapError                changes between two LSNs can no longer be read
         ├── InvariantError          the log or the lake contradicts itself
