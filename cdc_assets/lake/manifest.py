@@ -30,7 +30,6 @@ the window and are left out. After `complete`: the next window is planned.
 `checkpoint` replaces rows by their fold in one commit, so it happened or not.
 """
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -44,22 +43,13 @@ from deltalake import DeltaTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import FencedError, InvariantError, LakeError
+from cdc_assets.lake.codec import encode
 from cdc_assets.lake.files import DataFile
-from cdc_assets.lake.state import (
-    CaptureState,
-    RoundFiles,
-    SnapshotRun,
-    TableState,
-    Window,
-    decode_round,
-    decode_snapshot,
-    decode_table,
-    decode_window,
-    encode,
-)
+from cdc_assets.lake.fold import after, encode_state, fold
+from cdc_assets.lake.state import CaptureState, RoundFiles, SnapshotRun, TableState, Window
 from cdc_assets.lake.steps import step
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.signals.state import SignalState, decode_signals
+from cdc_assets.signals.state import SignalState
 
 SCHEMA = pa.schema(
     [
@@ -108,7 +98,7 @@ class Manifest:
         """
         tables = TopicTables(self._tables.location, self._tables.capture)
         handle = tables.open(self.directory)
-        return CaptureState() if handle is None else _fold(self._rows(handle))[0]
+        return CaptureState() if handle is None else fold(self._rows(handle))[0]
 
     def claim(self, now: datetime) -> CaptureState:
         """Become the only writer.
@@ -120,7 +110,7 @@ class Manifest:
         self._tables.forget(self.directory)
         handle = self._tables.ensure(self.directory, SCHEMA)
         rows = self._rows(handle)
-        self.state, self._sequence = _fold(rows)
+        self.state, self._sequence = fold(rows)
         self._since_checkpoint = len(rows)
         self._claimed = True
         self._record(now, "claim", {})
@@ -160,9 +150,9 @@ class Manifest:
         """
         window = self._pending()
         detail = {
-            "tables": [encode(state) for state in changed],
-            "behind": [encode(table) for table in behind],
-            "operations": encode_rows(rows),
+            "tables": encode(list(changed)),
+            "behind": encode(list(behind)),
+            "operations": encode(rows),
         }
         self._record(now, "complete", detail, window=window, rows=_total(rows))
         step("window-complete")
@@ -193,18 +183,18 @@ class Manifest:
 
     def start_snapshot(self, now: datetime, run: SnapshotRun, tables: Iterable[TableState] = ()) -> None:
         """Fix a snapshot's ranges and low watermarks, and the tables' own ranges."""
-        detail = {"snapshot": encode(run), "tables": [encode(state) for state in tables]}
+        detail = {"snapshot": encode(run), "tables": encode(list(tables))}
         self._record(now, "snapshot-planned", detail, database=run.database, until=run.tables[0].low)
         step("snapshot-planned")
 
     def finish_snapshot(self, now: datetime, database: str, tables: Iterable[TableState]) -> None:
         """End a snapshot, because it is complete or given up."""
-        self._record(now, "snapshot-complete", {"tables": [encode(s) for s in tables]}, database=database)
+        self._record(now, "snapshot-complete", {"tables": encode(list(tables))}, database=database)
         step("snapshot-complete")
 
     def mark(self, now: datetime, database: str, tables: Iterable[TableState]) -> None:
         """Record new states of tables; nothing if there are none."""
-        changed = [encode(state) for state in tables]
+        changed = encode(list(tables))
         if changed:
             self._record(now, "tables", {"tables": changed}, database=database)
             step("tables-marked")
@@ -255,7 +245,7 @@ class Manifest:
             "detail": json.dumps(detail, separators=(",", ":")),
             "at": now,
         }
-        state = _apply(self.state, row)
+        state = after(self.state, row)
         self._write([row], "append")
         self.state = state
         self._since_checkpoint += 1
@@ -284,7 +274,7 @@ class Manifest:
         row = {
             "sequence": self._sequence + 1,
             "event": "state",
-            "detail": json.dumps({"state": _encode_state(self.state)}, separators=(",", ":")),
+            "detail": json.dumps({"state": encode_state(self.state)}, separators=(",", ":")),
             "at": now,
         }
         self._write([*rows, {name: row.get(name) for name in SCHEMA.names}], "overwrite")
@@ -304,93 +294,8 @@ class Manifest:
         return sorted((row for table in tables for row in table.to_pylist()), key=lambda row: row["sequence"])
 
 
-def encode_rows(rows: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Rows by table and operation as JSON data."""
-    return {table: dict(counts) for table, counts in rows.items()}
-
-
 def _total(rows: Mapping[str, Mapping[str, int]]) -> int:
     return sum(sum(counts.values()) for counts in rows.values())
-
-
-def _fold(rows: list[dict[str, Any]]) -> tuple[CaptureState, int]:
-    """State after the rows, and the last sequence number."""
-    start = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=0)
-    state = CaptureState()
-    for row in rows[start:]:
-        state = _apply(state, row)
-    return state, rows[-1]["sequence"] if rows else 0
-
-
-def _apply(state: CaptureState, row: Mapping[str, Any]) -> CaptureState:
-    """The state after one row; the only place where it changes."""
-    detail, database = json.loads(row["detail"]), row["database"]
-    if row["event"] == "state":
-        return _decode_state(detail["state"])
-    state = state.with_tables(decode_table(entry) for entry in detail.get("tables", ()))
-    match row["event"]:
-        case "planned":
-            window = decode_window(detail["window"])
-            return dataclasses.replace(state, pending=window, next_window=window.window_id + 1)
-        case "complete" if row["kind"] == "stream":
-            behind = {TableId(*names) for names in detail["behind"]}
-            return dataclasses.replace(state.advanced(database, Lsn.parse(row["to_lsn"]), behind), pending=None)
-        case "written":
-            return dataclasses.replace(state, written=decode_round(detail["written"]))
-        case "complete":
-            return _round_completed(state, database)
-        case "snapshot-planned":
-            run = decode_snapshot(detail["snapshot"])
-            return dataclasses.replace(
-                state,
-                snapshots={**state.snapshots, database: run},
-                next_window=max(state.next_window, run.snapshot_id + 1),
-            )
-        case "snapshot-complete":
-            remaining = {name: run for name, run in state.snapshots.items() if name != database}
-            if state.pending is not None and state.pending.kind == "snapshot" and state.pending.database == database:
-                state = dataclasses.replace(state, pending=None, written=None)  # the snapshot was given up
-            return dataclasses.replace(state, snapshots=remaining)
-        case "signals":
-            signals = decode_signals(detail["signals"])
-            used = signals.reads.window_id + 1 if signals.reads else 0
-            return dataclasses.replace(
-                state, signals={**state.signals, database: signals}, next_window=max(state.next_window, used)
-            )
-        case "advance":
-            return state.advanced(database, Lsn.parse(row["to_lsn"]))
-    return state
-
-
-def _round_completed(state: CaptureState, database: str) -> CaptureState:
-    written = state.written
-    assert written is not None  # noqa: S101 - `complete_round` checks it before it records
-    run = dataclasses.replace(state.snapshots[database], done=written.done, held=written.held)
-    return dataclasses.replace(state, snapshots={**state.snapshots, database: run}, pending=None, written=None)
-
-
-def _encode_state(state: CaptureState) -> dict[str, Any]:
-    return {
-        "tables": [encode(table) for table in state.tables.values()],
-        "next_window": state.next_window,
-        "pending": encode(state.pending),
-        "written": encode(state.written),
-        "snapshots": [encode(run) for run in state.snapshots.values()],
-        "signals": {database: encode(signals) for database, signals in state.signals.items()},
-    }
-
-
-def _decode_state(data: Mapping[str, Any]) -> CaptureState:
-    tables = [decode_table(entry) for entry in data["tables"]]
-    runs = [decode_snapshot(entry) for entry in data["snapshots"]]
-    return CaptureState(
-        tables={table.table: table for table in tables},
-        next_window=data["next_window"],
-        pending=decode_window(data["pending"]) if data["pending"] else None,
-        written=decode_round(data["written"]),
-        snapshots={run.database: run for run in runs},
-        signals={database: decode_signals(entry) for database, entry in data.get("signals", {}).items()},
-    )
 
 
 def _write_rows(tables: TopicTables, directory: str, sequence: int, rows: list[dict[str, Any]]) -> DataFile:

@@ -1,13 +1,14 @@
 """What the manifest says about a capture: tables, the window in flight, the snapshot in flight.
 
-All values are plain and turn into JSON and back, because they live in the
-manifest's `detail` column.
+All values are plain and turn into JSON and back (`codec`), because they live in
+the manifest's `detail` column. A new field needs a default, so that older
+manifests can be read.
 """
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -235,104 +236,3 @@ class CaptureState:
             if state.table.database == database and state.streams and state.position is not None
         ]
         return min(positions, default=None)
-
-
-def encode(value: Any) -> Any:
-    """A state value as JSON data; dataclasses become objects, LSNs text, tables lists of three names."""
-    if isinstance(value, Lsn):
-        return str(value)
-    if isinstance(value, TableId):
-        return [value.database, value.schema, value.table]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, tuple | list):
-        return [encode(item) for item in value]
-    if isinstance(value, Mapping):
-        return dict(value)
-    return value
-
-
-def decode_table(data: Mapping[str, Any]) -> TableState:
-    """Inverse of `encode`."""
-    return TableState(
-        table=TableId(*data["table"]),
-        object_id=data["object_id"],
-        position=_lsn(data["position"]),
-        instance=data["instance"],
-        status=data["status"],
-        reason=data["reason"],
-        gaps=tuple((Lsn.parse(after), Lsn.parse(until)) for after, until in data["gaps"]),
-        ranges=_ranges(data["ranges"]),
-        snapshot_lsn=_lsn(data["snapshot_lsn"]),
-    )
-
-
-def decode_window(data: Mapping[str, Any]) -> Window:
-    """Inverse of `encode`."""
-    return Window(
-        window_id=data["window_id"],
-        kind=data["kind"],
-        database=data["database"],
-        after=Lsn.parse(data["after"]),
-        until=Lsn.parse(data["until"]),
-        bounds=tuple(Lsn.parse(bound) for bound in data["bounds"]),
-        reads=tuple(
-            TableRead(TableId(*read["table"]), read["instance"], Lsn.parse(read["after"]), Lsn.parse(read["until"]))
-            for read in data["reads"]
-        ),
-        slices=tuple(data["slices"]),
-    )
-
-
-def decode_snapshot(data: Mapping[str, Any]) -> SnapshotRun:
-    """Inverse of `encode`."""
-    return SnapshotRun(
-        snapshot_id=data["snapshot_id"],
-        database=data["database"],
-        tables=tuple(
-            SnapshotTable(
-                TableId(*entry["table"]),
-                entry["object_id"],
-                entry["instance"],
-                Lsn.parse(entry["low"]),
-                _ranges(entry["ranges"]),
-                entry["whole"],
-            )
-            for entry in data["tables"]
-        ),
-        slices=tuple(
-            SnapshotSlice(
-                TableId(*entry["table"]),
-                entry["number"],
-                (entry["partition"][0], entry["partition"][1]),
-                KeyRange(**entry["range"]),
-                entry["rows"],
-            )
-            for entry in data["slices"]
-        ),
-        done=data["done"],
-        held=decode_held(data["held"]),
-    )
-
-
-def decode_held(data: Mapping[str, Any] | None) -> HeldRow | None:
-    """Inverse of `encode`."""
-    if data is None:
-        return None
-    return HeldRow(TableId(*data["table"]), data["slice"], data["first"], data["first_of_all"], data["batch"])
-
-
-def decode_round(data: Mapping[str, Any] | None) -> RoundFiles | None:
-    """Inverse of `encode`."""
-    if data is None:
-        return None
-    files = tuple((directory, tuple(DataFile(**entry) for entry in entries)) for directory, entries in data["files"])
-    return RoundFiles(files, data["done"], decode_held(data["held"]))
-
-
-def _lsn(text: str | None) -> Lsn | None:
-    return None if text is None else Lsn.parse(text)
-
-
-def _ranges(data: Iterable[Mapping[str, Any]]) -> tuple[KeyRange, ...]:
-    return tuple(KeyRange(entry["column"], entry["low"], entry["high"]) for entry in data)

@@ -1,9 +1,7 @@
 """What signals have brought a capture to: recorded in the manifest, so that a crash forgets and repeats nothing."""
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -79,35 +77,3 @@ class SignalState:
     def with_handled(self, signal: str) -> "SignalState":
         """With an id remembered."""
         return dataclasses.replace(self, handled=(*self.handled, signal)[-_REMEMBERED:])
-
-
-def decode_signals(data: Mapping[str, Any]) -> SignalState:
-    """Inverse of `lake.state.encode`."""
-    return SignalState(
-        read_until=Lsn.parse(data["read_until"]) if data["read_until"] else None,
-        handled=tuple(data["handled"]),
-        queue=tuple(_collection(entry) for entry in data["queue"]),
-        paused=data["paused"],
-        reads=_reads(data["reads"]) if data["reads"] else None,
-    )
-
-
-def _collection(data: Mapping[str, Any]) -> Collection:
-    return Collection(
-        TableId(*data["table"]),
-        data["signal"],
-        data["condition"],
-        data["surrogate"],
-        _key(data["maximum"]),
-        _key(data["last"]),
-        data["rows"],
-    )
-
-
-def _reads(data: Mapping[str, Any]) -> RoundReads:
-    files = tuple(DataFile(**entry) for entry in data["files"])
-    return RoundReads(data["window_id"], data["directory"], files, tuple(data["last"]), data["finished"])
-
-
-def _key(values: list[str | None] | None) -> Key | None:
-    return None if values is None else tuple(values)

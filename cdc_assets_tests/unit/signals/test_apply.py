@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.lake.state import encode
+from cdc_assets.lake.codec import decode, encode
 from cdc_assets.signals.apply import Outcome, apply
 from cdc_assets.signals.model import Problem, Signal, parse
-from cdc_assets.signals.state import SignalState, decode_signals
+from cdc_assets.signals.state import SignalState
 
 TABLES = [TableId("SalesDb", "dbo", name) for name in ("lines", "orders", "Orders2")]
 
@@ -110,4 +110,4 @@ def test_nothing_raises(own_id: str, kind: str, data: str) -> None:
 
 def test_state_survives_the_manifest() -> None:
     state = applied(execute("a", ".*", **{"surrogate-key": "no"})).state
-    assert decode_signals(json.loads(json.dumps(encode(state)))) == state
+    assert decode(SignalState, json.loads(json.dumps(encode(state)))) == state

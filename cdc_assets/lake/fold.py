@@ -1,0 +1,102 @@
+"""The state of a capture after some rows of its manifest: one function, so that every reader agrees."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.lake.codec import decode, encode
+from cdc_assets.lake.state import CaptureState, RoundFiles, SnapshotRun, TableState, Window
+from cdc_assets.signals.state import SignalState
+
+Row = Mapping[str, Any]
+"""A row of the manifest, see `manifest.SCHEMA`."""
+
+
+def fold(rows: Sequence[Row]) -> tuple[CaptureState, int]:
+    """State after the rows, and the last sequence number.
+
+    Args:
+        rows: of the manifest, in order.
+    """
+    start = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=0)
+    state = CaptureState()
+    for row in rows[start:]:
+        state = after(state, row)
+    return state, rows[-1]["sequence"] if rows else 0
+
+
+def after(state: CaptureState, row: Row) -> CaptureState:
+    """The state after one row; the only place where it changes."""
+    detail, database = json.loads(row["detail"]), row["database"]
+    if row["event"] == "state":
+        return decode_state(detail["state"])
+    state = state.with_tables(decode(TableState, entry) for entry in detail.get("tables", ()))
+    match row["event"]:
+        case "planned":
+            window = decode(Window, detail["window"])
+            return dataclasses.replace(state, pending=window, next_window=window.window_id + 1)
+        case "complete" if row["kind"] == "stream":
+            behind = {decode(TableId, names) for names in detail["behind"]}
+            return dataclasses.replace(state.advanced(database, Lsn.parse(row["to_lsn"]), behind), pending=None)
+        case "written":
+            return dataclasses.replace(state, written=decode(RoundFiles, detail["written"]))
+        case "complete":
+            return _round_completed(state, database)
+        case "snapshot-planned":
+            run = decode(SnapshotRun, detail["snapshot"])
+            next_window = max(state.next_window, run.snapshot_id + 1)
+            return dataclasses.replace(state, snapshots={**state.snapshots, database: run}, next_window=next_window)
+        case "snapshot-complete":
+            return _snapshot_completed(state, database)
+        case "signals":
+            signals = decode(SignalState, detail["signals"])
+            used = signals.reads.window_id + 1 if signals.reads else 0
+            return dataclasses.replace(
+                state, signals={**state.signals, database: signals}, next_window=max(state.next_window, used)
+            )
+        case "advance":
+            return state.advanced(database, Lsn.parse(row["to_lsn"]))
+    return state
+
+
+def _round_completed(state: CaptureState, database: str) -> CaptureState:
+    written = state.written
+    assert written is not None  # noqa: S101 - `complete_round` checks it before it records
+    run = dataclasses.replace(state.snapshots[database], done=written.done, held=written.held)
+    return dataclasses.replace(state, snapshots={**state.snapshots, database: run}, pending=None, written=None)
+
+
+def _snapshot_completed(state: CaptureState, database: str) -> CaptureState:
+    remaining = {name: run for name, run in state.snapshots.items() if name != database}
+    if state.pending is not None and state.pending.kind == "snapshot" and state.pending.database == database:
+        state = dataclasses.replace(state, pending=None, written=None)  # the snapshot was given up
+    return dataclasses.replace(state, snapshots=remaining)
+
+
+def encode_state(state: CaptureState) -> dict[str, Any]:
+    """A whole state as JSON data; what is keyed by a table or a database there is a list here."""
+    return {
+        "tables": encode(list(state.tables.values())),
+        "next_window": state.next_window,
+        "pending": encode(state.pending),
+        "written": encode(state.written),
+        "snapshots": encode(list(state.snapshots.values())),
+        "signals": encode(dict(state.signals)),
+    }
+
+
+def decode_state(data: Mapping[str, Any]) -> CaptureState:
+    """Inverse of `encode_state`."""
+    tables = decode(list[TableState], data["tables"])
+    runs = decode(list[SnapshotRun], data["snapshots"])
+    return CaptureState(
+        tables={table.table: table for table in tables},
+        next_window=data["next_window"],
+        pending=decode(Window, data["pending"]) if data["pending"] else None,
+        written=decode(RoundFiles, data["written"]) if data["written"] else None,
+        snapshots={run.database: run for run in runs},
+        signals=decode(dict[str, SignalState], data.get("signals", {})),
+    )
