@@ -12,7 +12,8 @@ everything up to its position, or it is marked.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +31,8 @@ from cdc_assets.streaming.planner import with_gap
 from cdc_assets.streaming.progress import Progress, TableProgress, TroubledTable, rows_of
 from cdc_assets.streaming.tasks import PlannedRead, SliceResult, SliceTask, TransactionTopic, run_slice
 from cdc_assets.transactions import TOPIC_SCHEMA, transaction_topic
+
+log = logging.getLogger(__name__)
 
 _COMMIT_THREADS = 8
 """Commits of different tables overlap; a commit is mostly waiting (spec spark §3)."""
@@ -80,7 +83,7 @@ class WindowExecutor:
         planned = self._planned(window, structures, repeated)
         results = self._context.runner.run(run_slice, self._tasks(window, planned))
         step("files-written")
-        changed = self._troubled(window, structures, results)
+        changed = self._troubled(structures, results, _whole(planned))
         files = _files(results, without={state.table for state in changed})
         self._commit(window, files)
         self._commit_transactions(window, results)
@@ -190,8 +193,10 @@ class WindowExecutor:
             low = high
         return tasks
 
-    def _troubled(self, window: Window, structures: Structures, results: Sequence[SliceResult]) -> list[TableState]:
-        """States of tables that cannot take part, at their old position."""
+    def _troubled(
+        self, structures: Structures, results: Sequence[SliceResult], whole: Set[TableId]
+    ) -> list[TableState]:
+        """States of tables that cannot take part, at their old position; those that are committed lack nothing."""
         tables = self._context.manifest.state.tables
         policy = self._context.config.streaming.gap_policy
         gaps: dict[TableId, Gap] = {}
@@ -199,6 +204,10 @@ class WindowExecutor:
         for result in results:
             failed |= {table: reason for table, reason in result.failed.items() if table not in failed}
             gaps |= result.gaps
+        for table in whole & (failed.keys() | gaps.keys()):
+            log.warning("%s was committed before; transactions told now may lack its events: they are gone.", table)
+            failed.pop(table, None)
+            gaps.pop(table, None)
         marked = [with_gap(tables[table], gap, policy) for table, gap in gaps.items()]
         return marked + [
             dataclasses.replace(tables[table], status="failed", reason=reason)
@@ -306,6 +315,11 @@ class WindowExecutor:
 def troubled_table(state: TableState) -> TroubledTable:
     """A state as it is told."""
     return TroubledTable(state.table, state.status, state.reason, state.gap_after, state.gap_until)
+
+
+def _whole(planned: Sequence[PlannedRead]) -> set[TableId]:
+    """Tables that an earlier attempt committed and that are read again only to be counted."""
+    return {entry.read.table for entry in planned} - {entry.read.table for entry in planned if not entry.committed}
 
 
 def _files(results: Sequence[SliceResult], without: set[TableId]) -> Files:

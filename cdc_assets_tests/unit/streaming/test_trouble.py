@@ -58,6 +58,30 @@ def test_clean_up_that_passes_in_mid_read_marks_only_the_table_that_lost_rows(tm
     assert events_of(config, orders)[-1].key == 60
 
 
+def test_table_that_was_committed_before_a_crash_lacks_nothing_when_its_rows_are_gone(tmp_path: Path) -> None:
+    server, config, lines, orders = two_tables(tmp_path, transaction_metadata=True)
+    made = list(server.instances)
+    first = server.commit((lines, "insert", 50, "a"), (orders, "insert", 50, "a"))
+
+    def crash(step: str) -> None:
+        if step == "table-committed":
+            raise RuntimeError(step)
+
+    with listening(crash), pytest.raises(RuntimeError):
+        make_capture(server, config).stream()
+    committed = next(table for table in (lines, orders) if events_of(config, table)[-1].op == "c")
+    name = f"dbo_{committed.table}"
+    server.change_tables[name] = []
+    server.instances = [
+        replace(instance, start_lsn=Lsn.from_int(int(first) + 1)) if instance.name == name else instance
+        for instance in server.instances
+    ]
+
+    assert make_capture(server, config).stream().troubled == ()
+    assert {state_of(config).tables[table].position for table in (lines, orders)} == {first}
+    check(server, config, made)
+
+
 def test_policy_resnapshot_reads_the_table_again_and_goes_on(tmp_path: Path) -> None:
     server, config, lines, orders = two_tables(tmp_path, gap_policy="resnapshot")
     server.commit((orders, "insert", 50, "a"))
