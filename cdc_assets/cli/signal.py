@@ -10,7 +10,7 @@ from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_confi
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.signals.model import Problem, Signal, parse
-from cdc_assets.signals.watch import signal_table
+from cdc_assets.signals.table import signal_table
 from resources.sqlserver_source import SqlServerSource
 
 

@@ -52,14 +52,16 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         case "snapshot-complete":
             return _snapshot_completed(state, database)
         case "signals":
-            signals = decode(SignalState, detail["signals"])
-            used = signals.reads.window_id + 1 if signals.reads else 0
-            return dataclasses.replace(
-                state, signals={**state.signals, database: signals}, next_window=max(state.next_window, used)
-            )
+            states = detail.get("states") or {database: detail["signals"]}  # one database per row in earlier releases
+            return _signalled(state, decode(dict[str, SignalState], states))
         case "advance":
             return state.advanced(database, Lsn.parse(row["to_lsn"]))
     return state
+
+
+def _signalled(state: CaptureState, changed: Mapping[str, SignalState]) -> CaptureState:
+    used = [signals.reads.window_id + 1 for signals in changed.values() if signals.reads]
+    return dataclasses.replace(state, signals={**state.signals, **changed}, next_window=max([state.next_window, *used]))
 
 
 def _round_completed(state: CaptureState, database: str) -> CaptureState:

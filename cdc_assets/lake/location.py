@@ -74,6 +74,23 @@ class Location:
             Path(self.uri(directory).removeprefix(_FILE)).mkdir(parents=True, exist_ok=True)
         return fs.PyFileSystem(DeltaStorageHandler(self.uri(directory), self.storage_options))
 
+    def write(self, directory: str, name: str, content: bytes) -> None:
+        """Write a small file, which is whole when its name is there.
+
+        Raises:
+            OSError, ValueError, pa.ArrowException, DeltaError: it cannot be written.
+        """
+        if self.is_local:
+            path = Path(self.uri(directory)) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f"{name}.part")
+            part.write_bytes(content)
+            part.replace(path)
+            return
+        # through a buffer: given a whole one, pyarrow passes it on as an object that the store's client refuses
+        with self.filesystem(directory).open_output_stream(name, buffer_size=len(content) + 1) as stream:
+            stream.write(content)
+
     def check_writable(self) -> None:
         """Write and remove a small file.
 
@@ -82,10 +99,8 @@ class Location:
         """
         name = f"probe-{uuid4().hex}"
         try:
-            files = self.filesystem("__probe")
-            with files.open_output_stream(name) as stream:
-                stream.write(b"probe")
-            files.delete_file(name)
+            self.write("__probe", name, b"probe")
+            self.filesystem("__probe").delete_file(name)
             if self.is_local:
                 Path(self.uri("__probe")).rmdir()
         except (OSError, ValueError, pa.ArrowException, DeltaError) as error:

@@ -204,15 +204,16 @@ class Manifest:
         self._record(now, "advance", {}, database=database, until=until)
         step("positions-advanced")
 
-    def record_signals(self, now: datetime, database: str, signals: SignalState) -> None:
-        """Signals of a database changed something; files of an incremental round take the next window's number.
+    def record_signals(self, now: datetime, states: Mapping[str, SignalState]) -> None:
+        """Signals changed something in some databases; files of an incremental round take the next window's number.
 
         Raises:
             FencedError: another writer has taken over.
         """
-        if signals.reads is not None and self.state.pending is not None:
+        if self.state.pending is not None and any(signals.reads is not None for signals in states.values()):
             raise InvariantError("An incremental round cannot be committed inside a window. Next: report this.")
-        self._record(now, "signals", {"signals": encode(signals)}, database=database)
+        detail = {"states": {database: encode(signals) for database, signals in states.items()}}
+        self._record(now, "signals", detail, database=", ".join(states))
         step("signals-recorded")
 
     def _pending(self) -> Window:

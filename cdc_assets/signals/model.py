@@ -202,6 +202,20 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Request]] = {
 }
 
 
+_SEPARATOR = re.compile(r"\\\.|\[\.\]|\.(?![*+?{])")
+_LITERAL = re.compile(r"[\w $#@-]+")
+
+
+def database_of(signal: Signal) -> str | None:
+    """The database that a signal's first qualified data-collection names as it is, without an expression, or None."""
+    request = parse(signal)
+    for pattern in request.collections if isinstance(request, ExecuteSnapshot | StopSnapshot) else ():
+        first, *rest = _SEPARATOR.split(pattern, maxsplit=1)
+        if rest and "." in rest[0] and _LITERAL.fullmatch(first):
+            return first
+    return None
+
+
 def _matches(pattern: str, table: TableId) -> bool:
     return pattern == str(table) or re.fullmatch(pattern, str(table)) is not None
 

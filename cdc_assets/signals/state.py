@@ -66,6 +66,8 @@ class SignalState:
         queue: tables to read; the first is being read.
         paused: whether the incremental snapshot waits.
         reads: see `RoundReads`.
+        places: of channels outside the log: stream and number of the first message that was not handled; the same
+            in every database.
     """
 
     read_until: Lsn | None = None
@@ -73,6 +75,7 @@ class SignalState:
     queue: tuple[Collection, ...] = ()
     paused: bool = False
     reads: RoundReads | None = None
+    places: tuple[tuple[str, int], ...] = ()
 
     def with_handled(self, signal: str) -> "SignalState":
         """With an id remembered."""

@@ -1,53 +1,43 @@
-"""The channels through which signals arrive: the signal table, and a file.
+"""Looks for signals between windows, and records what they change.
 
-*Signal table.* Its inserts are read from its change table once its own events
-are committed, between its position when we last looked and its position now.
-What they change is one manifest row together with the new `read_until`. *Crash
-before that row:* the same rows are read again. *After it:* they lie below
-`read_until`. Positions only grow, so no row is missed or acted on twice.
-
-*File.* Lines are carried out, recorded, and then the file is emptied. *Crash
-before the record:* they are read again. *After it, the file still full:* their
-ids are known and they are skipped. Lines that were added meanwhile are kept.
+The signal table is looked at after each window that may have brought rows of it
+(`signals.table`), the channels from outside every `signal.poll.interval.ms`
+(`signals.channels`). A channel that cannot be read is told in the log and tried
+again later: the stream never waits for it.
 """
 
 import dataclasses
-import json
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.errors import CdcError, FencedError
+from cdc_assets.lake.state import CaptureState
 from cdc_assets.notifications import Notification
 from cdc_assets.signals.apply import Outcome, Told, apply
-from cdc_assets.signals.model import Signal
+from cdc_assets.signals.channels import Delivery, SignalChannel, route
+from cdc_assets.signals.file import FileChannel
+from cdc_assets.signals.inbox import Inbox
+from cdc_assets.signals.model import Signal, database_of
 from cdc_assets.signals.state import SignalState
+from cdc_assets.signals.table import INSERT, Row, signal_rows, signal_table
 from cdc_assets.streaming.context import Context
 
 log = logging.getLogger(__name__)
 
-_DELETE, _INSERT = 1, 2
+_AFTER_TROUBLE = 6
+"""So many poll intervals pass before a channel that failed is looked at again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the signal table as it was inserted or deleted."""
-
-    lsn: Lsn
-    operation: int
-    signal: Signal
-
-
-def signal_table(collections: Iterable[str], database: str) -> TableId | None:
-    """The signal table of a database: settings name it in three parts, letter case ignored for the database."""
-    for name in collections:
-        parts = [part.strip().strip('[]"') for part in name.split(".")]
-        if len(parts) == 3 and parts[0].lower() == database.lower():
-            return TableId(database, parts[1], parts[2])
-    return None
+def reached(state: CaptureState) -> dict[str, int]:
+    """What was handled of each stream: all databases are recorded together, one that joined later knows none."""
+    numbers: dict[str, int] = {}
+    for signals in state.signals.values():
+        for stream, number in signals.places:
+            numbers[stream] = max(number, numbers.get(stream, 0))
+    return numbers
 
 
 class SignalWatch:
@@ -60,7 +50,12 @@ class SignalWatch:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._seen: dict[str, Lsn] = {}
-        self._file_checked: datetime | None = None
+        settings = context.config.signals
+        self._channels: list[SignalChannel] = [Inbox(context.tables.location, context.config.events.topic_prefix)]
+        if "file" in settings.channels:
+            self._channels.append(FileChannel(Path(settings.file)))
+        self._channels += context.channels
+        self._due: dict[str, datetime] = {}
 
     def state(self, database: str) -> SignalState:
         """What is recorded."""
@@ -72,7 +67,7 @@ class SignalWatch:
         Raises:
             FencedError: another writer has taken over.
         """
-        self._context.manifest.record_signals(self._context.clock.now(), database, state)
+        self._context.manifest.record_signals(self._context.clock.now(), {database: state})
 
     def tell(self, told: Iterable[Told]) -> None:
         """Notify about incremental snapshots."""
@@ -80,8 +75,62 @@ class SignalWatch:
         for entry in told:
             self._context.notifier.send(Notification("Incremental Snapshot", entry.kind, entry.data, now, entry.signal))
 
+    def listen(self, databases: Sequence[str]) -> bool:
+        """Carry out what came from outside the log; whether anything did.
+
+        Raises:
+            FencedError: another writer has taken over.
+            LakeError: the manifest cannot be written.
+        """
+        heard = [self._hear(channel, databases) for channel in self._channels]
+        return any(heard)
+
+    def _hear(self, channel: SignalChannel, databases: Sequence[str]) -> bool:
+        now, wait = self._context.clock.now(), timedelta(seconds=self._context.config.signals.poll_interval_s)
+        if now < self._due.get(channel.name, now):
+            return False
+        self._due[channel.name] = now + wait
+        try:
+            delivery = channel.receive(reached(self._context.manifest.state))
+        except CdcError as error:
+            self._due[channel.name] = now + wait * _AFTER_TROUBLE
+            log.warning("Channel %s of signals is looked at again later: %s", channel.name, error)
+            return False
+        if not delivery.reached:
+            return False
+        self._carry_out(channel, delivery, databases)
+        try:
+            channel.forget(delivery)
+        except FencedError:
+            raise
+        except CdcError as error:
+            log.warning("%s What it holds was carried out and recorded.", error)
+        return True
+
+    def _carry_out(self, channel: SignalChannel, delivery: Delivery, databases: Sequence[str]) -> None:
+        own: dict[str, list[Signal]] = {database: [] for database in databases}
+        for signal in delivery.signals:
+            named = database_of(signal)
+            targets = route(named, databases)
+            if not targets:
+                log.warning("Signal %r is ignored: database %s is not one of this capture.", signal.id, named)
+            for database in targets:
+                own[database].append(signal)
+        outcomes = {database: self._applied(database, signals) for database, signals in own.items()}
+        places = self._places(channel, delivery)
+        states = {database: dataclasses.replace(outcome.state, places=places) for database, outcome in outcomes.items()}
+        self._context.manifest.record_signals(self._context.clock.now(), states)
+        for outcome in outcomes.values():
+            self._say(outcome)
+
+    def _places(self, channel: SignalChannel, delivery: Delivery) -> tuple[tuple[str, int], ...]:
+        known = reached(self._context.manifest.state)
+        if not channel.lasting:
+            known = {stream: number for stream, number in known.items() if not stream.startswith(f"{channel.name}:")}
+        return tuple(sorted({**known, **delivery.reached}.items()))
+
     def look(self, database: str, *, touched: bool) -> list[Row]:
-        """Carry out new signals of a database.
+        """Carry out new rows of a database's signal table.
 
         Args:
             database: whose.
@@ -94,51 +143,24 @@ class SignalWatch:
             RetryableError: the server is away or busy.
             FencedError: another writer has taken over.
         """
-        channels = self._context.config.signals.channels
-        if "file" in channels:
-            self._look_into_file()
-        return self._look_into_table(database, touched=touched, acting="source" in channels)
-
-    def _look_into_table(self, database: str, *, touched: bool, acting: bool) -> list[Row]:
         table = signal_table(self._context.config.signals.collections, database)
         own = self._context.manifest.state.tables.get(table) if table else None
         if own is None or own.position is None or own.instance is None:
             return []
-        after = max(
-            self.state(database).read_until or own.snapshot_lsn or own.position, self._seen.get(database, ZERO_LSN)
-        )
-        known = database in self._seen  # a window that an earlier run completed may have brought rows
+        known = self._seen.get(database)  # a window that an earlier run completed may have brought rows
+        after = max(self.state(database).read_until or own.snapshot_lsn or own.position, known or ZERO_LSN)
         if own.position <= after or (known and not touched):
             return []
-        rows = self._rows(own.table, own.instance, after, own.position)
-        signals = [row.signal for row in rows if row.operation == _INSERT] if acting else []
-        outcome = self._applied(database, signals)
+        rows = signal_rows(self._context, own.table, own.instance, after, own.position)
+        acting = "source" in self._context.config.signals.channels
+        outcome = self._applied(database, [row.signal for row in rows if row.operation == INSERT] if acting else [])
         if outcome.state != self.state(database):
             self.record(database, dataclasses.replace(outcome.state, read_until=own.position))
         self._seen[database] = own.position
         self._say(outcome)
         return rows
 
-    def _rows(self, table: TableId, instance: str, after: Lsn, until: Lsn) -> list[Row]:
-        entry = self._context.history.of_instance(table, instance) or self._context.history.latest(table)
-        columns = (entry.captured or [column.name for column in entry.schema.columns]) if entry else []
-        if len(columns) != 3:
-            log.warning("Signal table %s has %d columns in place of three; its rows are ignored.", table, len(columns))
-            return []
-        texts = ", ".join(f"CONVERT(nvarchar(max), [ct].{quote(name)}) AS {quote(name)}" for name in columns)
-        statement = (
-            "/* cdc-assets: signals */ SELECT [ct].[__$start_lsn], [ct].[__$operation], "  # noqa: S608 - quoted names
-            f"{texts} FROM {quote(table.database)}.cdc.{quote(f'{instance}_CT')} AS [ct] "
-            "WHERE [ct].[__$start_lsn] > ? AND [ct].[__$start_lsn] <= ? AND [ct].[__$operation] IN (1, 2) "
-            "ORDER BY [ct].[__$start_lsn], [ct].[__$command_id], [ct].[__$seqval], [ct].[__$operation]"
-        )
-        rows = []
-        for batch in self._context.bulk.read(statement, (after.raw, until.raw)):
-            for lsn, operation, own_id, kind, data in zip(*(c.to_pylist() for c in batch.columns), strict=True):
-                rows.append(Row(Lsn(bytes(lsn)), operation, Signal(own_id or "", (kind or "").strip(), data)))
-        return rows
-
-    def _applied(self, database: str, signals: list[Signal]) -> Outcome:
+    def _applied(self, database: str, signals: Sequence[Signal]) -> Outcome:
         state = self._context.manifest.state
         captured = sorted(entry.table for entry in state.tables.values() if entry.table.database == database)
         own = signal_table(self._context.config.signals.collections, database)
@@ -152,42 +174,3 @@ class SignalWatch:
         for warning in outcome.warnings:
             log.warning("%s", warning)
         self.tell(outcome.told)
-
-    def _look_into_file(self) -> None:
-        """Lines are for every database; those that name no table of one are without effect there."""
-        settings, now = self._context.config.signals, self._context.clock.now()
-        if self._file_checked is not None and now - self._file_checked < timedelta(seconds=settings.poll_interval_s):
-            return
-        self._file_checked = now
-        path = Path(settings.file)
-        if not path.is_file():
-            return
-        stamp = path.stat().st_mtime_ns
-        whole, end, _ = path.read_bytes().rpartition(b"\n")
-        lines = [line for line in whole.decode("utf-8", "replace").splitlines() if line.strip()]
-        if not lines:
-            return
-        signals = [signal_of_line(line, f"{stamp}-{number}") for number, line in enumerate(lines, 1)]
-        for database in self._context.source.databases():
-            outcome = self._applied(database, signals)
-            self.record(database, outcome.state)
-            self._say(outcome)
-        path.write_bytes(path.read_bytes()[len(whole) + len(end) :])
-
-
-def signal_of_line(line: str, own_id: str) -> Signal:
-    """A line of the file channel; what cannot be read becomes a signal of no known type, which is told and skipped.
-
-    Args:
-        line: JSON.
-        own_id: taken if the line has none.
-    """
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return Signal(own_id, line[:100], None)
-    if not isinstance(entry, dict):
-        return Signal(own_id, line[:100], None)
-    data = entry.get("data")
-    text = data if isinstance(data, str) or data is None else json.dumps(data)
-    return Signal(str(entry.get("id") or own_id), str(entry.get("type", "")), text)

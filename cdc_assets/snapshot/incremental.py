@@ -51,7 +51,8 @@ from cdc_assets.lake.state import TableState
 from cdc_assets.lake.steps import step
 from cdc_assets.signals.apply import Told, scanned
 from cdc_assets.signals.state import Collection, Key, RoundReads, SignalState
-from cdc_assets.signals.watch import Row, SignalWatch, signal_table
+from cdc_assets.signals.table import Row, signal_table
+from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.chunks import changed_query, chunk_query, maximum_query
 from cdc_assets.streaming.context import Context
 

@@ -29,7 +29,9 @@ from cdc_assets.lake.state import CaptureState, TableState
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.notifications import Notifier
-from cdc_assets.signals.watch import SignalWatch, signal_table
+from cdc_assets.signals.channels import SignalChannel
+from cdc_assets.signals.table import signal_table
+from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.snapshot.modes import decide
 from cdc_assets.snapshot.run import Request, Snapshotter
@@ -60,6 +62,7 @@ class Capture:
         runner: runs tasks.
         clock: time.
         run_id: goes into the context headers of events; made if empty.
+        channels: of signals, that need an adapter.
 
     Raises:
         ConfigurationError: settings contradict one another.
@@ -73,6 +76,7 @@ class Capture:
         runner: TaskRunner,
         clock: Clock,
         run_id: str = "",
+        channels: Sequence[SignalChannel] = (),
     ) -> None:
         tables = TopicTables(Location.of(config.lake), config.name)
         connector = ConnectorIdentity(run_id=run_id or str(uuid.uuid4()))
@@ -88,6 +92,7 @@ class Capture:
             connector=connector,
             heartbeat=Heartbeat(tables, config.heartbeat, config.events),
             notifier=Notifier(tables, config.notifications, config.events.topic_prefix),
+            channels=channels,
         )
         self._claimed = False
 

@@ -1,5 +1,6 @@
 """What snapshot and stream of one capture share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cdc_assets.config.filters import Names
@@ -14,6 +15,7 @@ from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Aggregate, Notification, Notifier
+from cdc_assets.signals.channels import SignalChannel
 
 
 @dataclass
@@ -32,6 +34,7 @@ class Context:
         connector: who writes events.
         heartbeat: signs of life.
         notifier: tells about snapshots and capture instances.
+        channels: of signals, that need an adapter.
     """
 
     config: CaptureConfig
@@ -45,6 +48,7 @@ class Context:
     connector: ConnectorIdentity
     heartbeat: Heartbeat
     notifier: Notifier
+    channels: Sequence[SignalChannel] = ()
     _plans: dict[tuple[object, ...], tuple[EventPlan, str]] = field(default_factory=dict)
 
     def destination(self, entry: HistoryEntry) -> tuple[EventPlan, str]:

@@ -72,7 +72,7 @@ class StreamLoop:
             if not any(state.streams for state in self._context.manifest.state.tables.values()):
                 self._take_leave(databases)
                 return "nothing"
-            worked = [self._turn(database) for database in databases]
+            worked = [self._watch.listen(databases), *(self._turn(database) for database in databases)]
             if any(worked):
                 quiet_since = clock.now()
                 continue

@@ -25,6 +25,15 @@ def test_probe_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("size", [0, 5, 100_000])
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_small_files_are_written_whole(tmp_path: Path, form: str, size: int) -> None:
+    location = Location(form.format(tmp_path))
+    location.check_writable()
+    location.write("a", "b", b"x" * size)
+    assert [(file.name, file.stat().st_size) for file in (tmp_path / "a").iterdir()] == [("b", size)]
+
+
 def test_unknown_scheme_is_a_lake_error() -> None:
     with pytest.raises(LakeError, match="foo://"):
         Location("foo://bucket").check_writable()

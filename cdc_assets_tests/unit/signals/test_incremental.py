@@ -1,6 +1,5 @@
 """Incremental snapshots on the stand-in, through real drivers into a real lake."""
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 
 from cdc_assets.lake.steps import listening
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.unit.signals.world import World, check_law
+from cdc_assets_tests.unit.signals.world import PowerCutError, World, check_law
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 
@@ -108,24 +107,6 @@ def test_pause_resume_and_stop(server: StandIn, tmp_path: Path) -> None:
     world.signal("s5", "stop-snapshot", type="incremental")
     world.run()
     assert len(world.reads(table)) == 5
-
-
-def test_signals_from_a_file(server: StandIn, tmp_path: Path) -> None:
-    file = tmp_path / "signals.txt"
-    world = World(server, str(tmp_path / "lake"), channels=("source", "file"), file=str(file))
-    table = world.make("orders", "id int PRIMARY KEY, version int")
-    world.sql("INSERT INTO dbo.orders VALUES (1, 1)")
-    server.agent.drain()
-    world.run("snapshot")
-    line = {"id": "f1", "type": "execute-snapshot", "data": {"data-collections": [f"{DATABASE}.dbo.orders"]}}
-    file.write_text(f"nonsense\n{json.dumps(line)}\n{json.dumps(line)}\nhalf a line")
-    world.run()
-    assert [row["id"] for row in world.reads(table)] == [1]
-    assert file.read_text() == "half a line"
-
-
-class PowerCutError(BaseException):
-    """Ends a run as a dying process would: nothing handles it."""
 
 
 class Weather:

@@ -19,6 +19,10 @@ from resources.sqlserver_source import SqlServerSource
 SIGNALS = f"{DATABASE}.dbo.cdc_signal"
 
 
+class PowerCutError(BaseException):
+    """Ends a run as a dying process would: nothing handles it."""
+
+
 class World:
     """A server, its capture, and questions to both.
 

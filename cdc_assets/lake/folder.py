@@ -1,0 +1,57 @@
+"""A folder of small files in the lake, beside the tables."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from deltalake.exceptions import DeltaError
+from pyarrow import ArrowException, fs
+
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.location import Location, plain
+
+T = TypeVar("T")
+
+
+class Folder:
+    """Files of one folder; every method may raise LakeError.
+
+    Args:
+        location: of the lake.
+        directory: the folder's name; it is made when it is first used.
+    """
+
+    def __init__(self, location: Location, directory: str) -> None:
+        self._location, self._directory = location, directory
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, which is whole when its name is there."""
+        self._try("written", lambda: self._location.write(self._directory, name, content))
+
+    def names(self, suffix: str) -> Sequence[str]:
+        """Names of files that end so, sorted."""
+        selector = fs.FileSelector("", allow_not_found=True)
+        found = self._try("listed", lambda: self._files().get_file_info(selector))
+        return sorted(info.base_name for info in found if info.base_name.endswith(suffix))
+
+    def read(self, name: str) -> bytes:
+        """A file's content."""
+
+        def content() -> bytes:
+            with self._files().open_input_stream(name) as stream:
+                return bytes(stream.read())
+
+        return self._try("read", content)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        self._try("emptied", lambda: self._files().delete_file(name))
+
+    def _files(self) -> fs.FileSystem:
+        return self._location.filesystem(self._directory)
+
+    def _try(self, what: str, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except (OSError, ValueError, ArrowException, DeltaError) as error:
+            place = self._location.uri(self._directory)
+            raise LakeError(f"The folder {place} cannot be {what}: {plain(error)}. Next: check lake.path.") from error

@@ -1,0 +1,86 @@
+"""Channels from outside the log: a file, a Kafka topic, the inbox in the lake.
+
+What arrives is recorded in one manifest row for all databases: what it changes,
+and up to which number each stream of messages was handled. *Crash before that
+row:* the same messages are received again and nothing had changed. *After it:*
+they lie below the recorded number. A channel forgets a message only after the
+row, so none is lost; whether it forgets it at all plays no part in what is done.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cdc_assets.signals.model import Signal
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What a channel has that was not handled.
+
+    Args:
+        signals: in their order.
+        reached: by stream, the number of the message behind the last of them.
+    """
+
+    signals: tuple[Signal, ...] = ()
+    reached: Mapping[str, int] = field(default_factory=dict)
+
+
+class SignalChannel(Protocol):
+    """Where signals come from besides the signal table."""
+
+    name: str
+    """As `signal.enabled.channels` calls it; streams are named `<name>:…`."""
+    lasting: bool
+    """Whether streams go on for ever; otherwise those that are not delivered any more are not remembered."""
+
+    def receive(self, reached: Mapping[str, int]) -> Delivery:
+        """All signals that are there and lie behind what was reached.
+
+        Raises:
+            CdcError: the channel cannot be read now.
+        """
+
+    def forget(self, delivery: Delivery) -> None:
+        """The delivery is recorded.
+
+        Raises:
+            CdcError: the channel cannot be written now.
+        """
+
+    def waiting(self, reached: Mapping[str, int]) -> bool:
+        """Whether something lies behind what was reached; cheap, for sensors.
+
+        Raises:
+            CdcError: the channel cannot be read now.
+        """
+
+
+def signal_of(text: str | bytes, own_id: str) -> Signal:
+    """A JSON object with `type`, `data` and perhaps `id`.
+
+    What cannot be read becomes a signal of no known type, which is told and skipped.
+
+    Args:
+        text: JSON.
+        own_id: taken if it has none.
+    """
+    try:
+        entry = json.loads(text)
+    except (ValueError, RecursionError):
+        entry = None
+    if not isinstance(entry, dict):
+        shown = text if isinstance(text, str) else text.decode("utf-8", "replace")
+        return Signal(own_id, shown[:100], None)
+    data = entry.get("data")
+    plain = data if isinstance(data, str) or data is None else json.dumps(data)
+    return Signal(str(entry.get("id") or own_id), str(entry.get("type", "")), plain)
+
+
+def route(database: str | None, databases: Sequence[str]) -> Sequence[str]:
+    """Databases that a signal is for: the one it names, all if it names none, none if it is not captured."""
+    if database is None:
+        return databases
+    return [name for name in databases if name.lower() == database.lower()]

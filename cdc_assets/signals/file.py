@@ -1,0 +1,108 @@
+"""Channel `file`: one JSON object per line.
+
+The file is taken by renaming it, so lines that come meanwhile go into a new one.
+Its lines have numbers under the new name; the taken file is removed once they
+are recorded. *Crash before that:* it is found again, and the numbers tell which
+of its lines were carried out. Whoever had the file open when it was taken still
+writes into the taken one, so a last line without an end is waited for a while.
+"""
+
+import contextlib
+import glob
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from cdc_assets.errors import LakeError
+from cdc_assets.signals.channels import Delivery, signal_of
+
+_PATIENCE_S = 5.0
+"""Seconds after which a last line without an end counts as whole."""
+
+
+class FileChannel:
+    """Reads signals from a file.
+
+    Args:
+        path: the file; need not exist.
+    """
+
+    name, lasting = "file", False
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+
+    def receive(self, reached: Mapping[str, int]) -> Delivery:
+        """See `SignalChannel`."""
+        try:
+            self._take()
+            signals, numbers = [], {}
+            for file in self._taken():
+                stream = self._stream(file)
+                first, lines = reached.get(stream, 0), _lines(file)
+                fresh = [(place, line) for place, line in enumerate(lines) if place >= first and line.strip()]
+                signals += [signal_of(line, f"{stream}:{place}") for place, line in fresh]
+                if first < len(lines) or not _unfinished(file):
+                    numbers[stream] = len(lines)
+        except OSError as error:
+            raise self._trouble(error) from error
+        return Delivery(tuple(signals), numbers)
+
+    def forget(self, delivery: Delivery) -> None:
+        """Remove taken files, unless something was added meanwhile: that is delivered next."""
+        try:
+            for file in self._taken():
+                if delivery.reached.get(self._stream(file)) == len(_lines(file)) and not _unfinished(file):
+                    file.unlink()
+        except OSError as error:
+            raise self._trouble(error) from error
+
+    def waiting(self, reached: Mapping[str, int]) -> bool:
+        """See `SignalChannel`."""
+        return self._filled() or bool(self._taken())
+
+    def _take(self) -> None:
+        if self._filled():
+            self._path.rename(self._path.with_name(f"{self._path.name}.{uuid.uuid4().hex}.taken"))
+
+    def _filled(self) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return bool(self._path.read_bytes().strip())
+        return False
+
+    def _taken(self) -> list[Path]:
+        found = self._path.parent.glob(f"{glob.escape(self._path.name)}.*.taken")
+        return sorted(found, key=lambda file: (file.stat().st_mtime_ns, file.name))
+
+    def _stream(self, file: Path) -> str:
+        return f"{self.name}:{file.name.split('.')[-2]}"
+
+    def _trouble(self, error: OSError) -> LakeError:
+        return LakeError(
+            f"The signal file {self._path} cannot be read, renamed or removed: {error}. "
+            "Next: check the rights on it and on its folder (signal.file)."
+        )
+
+
+def _lines(file: Path) -> list[str]:
+    """Lines that are whole; the last one also if nobody has written to it for a while."""
+    content = file.read_bytes()
+    if _unfinished(file):
+        content = content[: content.rfind(b"\n") + 1]
+    return content.decode("utf-8", "replace").splitlines()
+
+
+def _unfinished(file: Path) -> bool:
+    """Whether somebody may be writing the last line."""
+    tail = file.read_bytes().rpartition(b"\n")[2]
+    return bool(tail.strip()) and not _is_json(tail) and time.time() - file.stat().st_mtime < _PATIENCE_S
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,64 @@
+"""The channel `source`: inserts into the signal table, read from its change table.
+
+They are read once the signal table's own events are committed, between its
+position when we last looked and its position now. What they change is one
+manifest row together with the new `read_until`. *Crash before that row:* the
+same rows are read again. *After it:* they lie below `read_until`. Positions only
+grow, so no row is missed or acted on twice.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cdc_assets.core.identifiers import TableId, quote
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.signals.model import Signal
+from cdc_assets.streaming.context import Context
+
+log = logging.getLogger(__name__)
+
+DELETE, INSERT = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the signal table as it was inserted or deleted."""
+
+    lsn: Lsn
+    operation: int
+    signal: Signal
+
+
+def signal_table(collections: Iterable[str], database: str) -> TableId | None:
+    """The signal table of a database: settings name it in three parts, letter case ignored for the database."""
+    for name in collections:
+        parts = [part.strip().strip('[]"') for part in name.split(".")]
+        if len(parts) == 3 and parts[0].lower() == database.lower():
+            return TableId(database, parts[1], parts[2])
+    return None
+
+
+def signal_rows(context: Context, table: TableId, instance: str, after: Lsn, until: Lsn) -> list[Row]:
+    """Rows of a signal table in (after, until], in the order of the log.
+
+    Raises:
+        CdcError: they cannot be read.
+    """
+    entry = context.history.of_instance(table, instance) or context.history.latest(table)
+    columns = (entry.captured or [column.name for column in entry.schema.columns]) if entry else []
+    if len(columns) != 3:
+        log.warning("Signal table %s has %d columns in place of three; its rows are ignored.", table, len(columns))
+        return []
+    texts = ", ".join(f"CONVERT(nvarchar(max), [ct].{quote(name)}) AS {quote(name)}" for name in columns)
+    statement = (
+        "/* cdc-assets: signals */ SELECT [ct].[__$start_lsn], [ct].[__$operation], "  # noqa: S608 - quoted names
+        f"{texts} FROM {quote(table.database)}.cdc.{quote(f'{instance}_CT')} AS [ct] "
+        "WHERE [ct].[__$start_lsn] > ? AND [ct].[__$start_lsn] <= ? AND [ct].[__$operation] IN (1, 2) "
+        "ORDER BY [ct].[__$start_lsn], [ct].[__$command_id], [ct].[__$seqval], [ct].[__$operation]"
+    )
+    rows = []
+    for batch in context.bulk.read(statement, (after.raw, until.raw)):
+        for lsn, operation, own_id, kind, data in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+            rows.append(Row(Lsn(bytes(lsn)), operation, Signal(own_id or "", (kind or "").strip(), data)))
+    return rows

@@ -1,0 +1,162 @@
+"""Signals from outside the log: each acts once, also when the run dies at the worst moment."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.steps import listening
+from cdc_assets.signals.channels import SignalChannel, route, signal_of
+from cdc_assets.signals.file import FileChannel
+from cdc_assets.signals.inbox import Inbox
+from cdc_assets.signals.model import Signal, database_of
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.signals.world import PowerCutError, World
+from cdc_assets_tests.unit.streaming.child import DATABASE
+
+WHOLE = {"data-collections": [f"{DATABASE}.dbo.orders"]}
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with StandIn(databases=(DATABASE,)) as server:
+        server.agent.start()
+        yield server
+
+
+def line(kind: str, **entry: object) -> str:
+    return json.dumps({"type": kind, **entry})
+
+
+# ---- the file ------------------------------------------------------------------------------------------------
+
+
+def test_whole_lines_act_and_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "signals[1].txt"
+    file.write_text(f"nonsense\n{line('log', id='a')}\nhalf a")
+    channel: SignalChannel = FileChannel(file)
+    assert channel.waiting({})
+    with file.open("ab") as writer:  # somebody who has it open when it is taken
+        delivery = channel.receive({})
+        assert [(signal.id.endswith(":0"), signal.type) for signal in delivery.signals] == [
+            (True, "nonsense"), (False, "log"),
+        ]  # fmt: skip
+        channel.forget(delivery)
+        writer.write(b" line\n")
+    rest = channel.receive(delivery.reached)
+    assert [signal.type for signal in rest.signals] == ["half a line"]
+    channel.forget(rest)
+    assert not list(tmp_path.iterdir())
+    assert channel.receive({}).reached == {}
+
+
+def test_a_last_line_without_an_end_counts_if_it_is_whole_or_old(tmp_path: Path) -> None:
+    file = tmp_path / "signals.txt"
+    file.write_text(line("log", id="a"))
+    assert [signal.id for signal in FileChannel(file).receive({}).signals] == ["a"]
+    file.write_text("half a line")
+    os.utime(file, (time.time() - 60, time.time() - 60))
+    assert "half a line" in [signal.type for signal in FileChannel(file).receive({}).signals]
+
+
+def test_lines_of_a_taken_file_keep_their_names_after_a_crash(tmp_path: Path) -> None:
+    file = tmp_path / "signals.txt"
+    file.write_text(line("log") + "\n" + line("log") + "\n")
+    first = FileChannel(file).receive({})
+    file.write_text(line("log") + "\n")
+    again = FileChannel(file).receive({})
+    assert first.signals == again.signals[:2]
+    assert len({signal.id for signal in again.signals}) == 3
+    assert FileChannel(file).receive(again.reached).signals == ()
+
+
+# ---- the inbox -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_the_inbox_keeps_the_order_and_forgets(tmp_path: Path, form: str) -> None:
+    inbox = Inbox(Location(form.format(tmp_path)), "shop")
+    for number in range(3):
+        inbox.put(Signal(f"run/{number}", "log", '{"message": "é"}'))
+        time.sleep(0.002)
+    assert inbox.waiting({})
+    delivery = inbox.receive({})
+    assert [signal.id for signal in delivery.signals] == ["run/0", "run/1", "run/2"]
+    assert inbox.receive(delivery.reached).signals == ()
+    inbox.forget(delivery)
+    assert not inbox.waiting({})
+
+
+# ---- what arrives --------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_read_becomes_a_signal_of_no_known_type() -> None:
+    assert signal_of("[" * 100_000, "x") == Signal("x", "[" * 100, None)
+    assert signal_of(b"\xff", "x") == Signal("x", "�", None)
+    assert signal_of('{"type": "log", "data": {"message": "m"}}', "x") == Signal("x", "log", '{"message": "m"}')
+    assert signal_of('{"type": "log", "data": "{}", "id": 7}', "x") == Signal("7", "log", "{}")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "database"),
+    [
+        (["SalesDb.dbo.orders"], "SalesDb"),
+        ([r"SalesDb\.dbo\.o.*"], "SalesDb"),
+        (["SalesDb[.]dbo[.]orders"], "SalesDb"),
+        (["Sales Db.dbo.*"], "Sales Db"),
+        ([".*", "SalesDb.dbo.orders"], "SalesDb"),
+        ([".*"], None),
+        ([".*orders"], None),
+        (["dbo.orders"], None),
+        (["(A|B).dbo.orders"], None),
+    ],
+)
+def test_a_signal_is_for_the_database_that_it_names(patterns: list[str], database: str | None) -> None:
+    signal = Signal("a", "execute-snapshot", json.dumps({"data-collections": patterns}))
+    assert database_of(signal) == database
+
+
+def test_routing() -> None:
+    assert route(None, ["A", "B"]) == ["A", "B"]
+    assert route("b", ["A", "B"]) == ["B"]
+    assert route("C", ["A", "B"]) == []
+
+
+# ---- through a capture ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_signals_act_once_whatever_dies(server: StandIn, tmp_path: Path, cut: int) -> None:
+    file = tmp_path / "signals.txt"
+    world = World(server, str(tmp_path / "lake"), channels=("file",), file=str(file))
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1)")
+    server.agent.drain()
+    world.run("snapshot")
+    inbox = Inbox(Location.of(world.config.lake), "shop")
+    inbox.put(Signal("r1", "execute-snapshot", json.dumps(WHOLE)))
+    inbox.put(Signal("r1", "execute-snapshot", json.dumps(WHOLE)))
+    inbox.put(Signal("r2", "execute-snapshot", json.dumps({"data-collections": ["Elsewhere.dbo.orders"]})))
+    file.write_text(line("pause-snapshot") + "\n" + line("resume-snapshot") + "\n")
+    left = [cut]
+
+    def die(name: str) -> None:
+        if name == "signals-recorded":
+            left[0] -= 1
+            if left[0] == 0:
+                raise PowerCutError(name)
+
+    with listening(die):
+        try:
+            world.run()
+        except PowerCutError:
+            server.agent.drain()
+    world.run()
+    assert [row["id"] for row in world.reads(table)] == [1]
+    assert [kind for kind, _ in world.notes()].count("TABLE_SCAN_COMPLETED") == 1
+    assert not inbox.waiting({})
+    assert not list(tmp_path.glob("signals.txt*"))
