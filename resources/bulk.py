@@ -8,13 +8,13 @@ it gives microseconds, so statements select datetime2(7), time(7) and datetimeof
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import mssql_python
 import pyarrow as pa
 from mssql_python.exceptions import ConnectionStringParseError, sqlstate_to_exception
 
-from cdc_assets.config.settings import ConnectionSettings, IsolationMode
+from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, IsolationMode
 from cdc_assets.errors import CdcError
 from resources.sqlserver_driver import connection_string, keywords, server_name
 from resources.sqlserver_errors import redact, to_cdc_error
@@ -65,6 +65,11 @@ class MssqlBulkSource:
     settings: ConnectionSettings
     batch_rows: int = 32_768
     isolation: IsolationMode = DEFAULT_ISOLATION
+
+    @classmethod
+    def of(cls, config: CaptureConfig) -> Self:
+        """The data plane of a capture."""
+        return cls(config.connection, config.streaming.fetch_size, config.snapshot.isolation)
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema.

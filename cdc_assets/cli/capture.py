@@ -1,6 +1,6 @@
 """`cdc-assets capture`: snapshot and streaming without Dagster."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated
@@ -15,7 +15,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.streaming.capture import Capture
-from cdc_assets.streaming.progress import Progress, StreamSummary
+from cdc_assets.streaming.progress import Progress, StreamSummary, TroubledTable
 from resources.bulk import MssqlBulkSource
 from resources.clock import SystemClock
 from resources.sqlserver_source import SqlServerSource
@@ -56,11 +56,15 @@ def capture(
         done = (
             facade.snapshot(_chosen(facade, table), on_progress=_tell) if table else facade.snapshot(on_progress=_tell)
         )
-        out.print(f"Snapshot: {_count(len(done), 'table')}." if done else "Snapshot: nothing to read.")
+        if done.tables or not done.failed:
+            out.print(
+                f"Snapshot: {_count(len(done.tables), 'table')}." if done.tables else "Snapshot: nothing to read."
+            )
+        _complain(done.failed)
         if snapshot_only or settings.snapshot.mode == "initial_only":
-            return
+            raise typer.Exit(FAILED if done.failed else 0)
         summary = facade.stream(on_progress=_tell)
-    _end(summary)
+    _end(summary, failed=bool(done.failed))
 
 
 def _settings(settings: CaptureConfig, follow: bool, idle: float | None) -> CaptureConfig:
@@ -74,9 +78,8 @@ def _settings(settings: CaptureConfig, follow: bool, idle: float | None) -> Capt
 
 @contextmanager
 def _open(settings: CaptureConfig, runner: TaskRunner) -> Iterator[Capture]:
-    bulk = MssqlBulkSource(settings.connection, settings.streaming.fetch_size, settings.snapshot.isolation)
     with SqlServerSource.of(settings) as source:
-        yield Capture(settings, source, bulk, runner, SystemClock())
+        yield Capture(settings, source, MssqlBulkSource.of(settings), runner, SystemClock())
 
 
 @contextmanager
@@ -118,17 +121,20 @@ def _tell(progress: Progress) -> None:
         f"to {progress.to_lsn}{lag}",
         soft_wrap=True,
     )
-    for trouble in progress.troubled:
-        out.print(Text.assemble((f"{trouble.table} {trouble.status}: ", "bold red"), trouble.reason), soft_wrap=True)
+    _complain(progress.troubled)
 
 
-def _end(summary: StreamSummary) -> None:
+def _end(summary: StreamSummary, *, failed: bool) -> None:
     events = sum(sum(rows.values()) for rows in summary.rows.values())
     out.print(f"{ENDED[summary.ended]} {_count(summary.windows, 'window')}, {_count(events, 'event')}.")
-    for trouble in summary.troubled:
-        out.print(Text.assemble((f"{trouble.table} {trouble.status}: ", "bold red"), trouble.reason), soft_wrap=True)
-    if summary.troubled:
+    _complain(summary.troubled)
+    if summary.troubled or failed:
         raise typer.Exit(FAILED)
+
+
+def _complain(troubled: Sequence[TroubledTable]) -> None:
+    for trouble in troubled:
+        out.print(Text.assemble((f"{trouble.table} {trouble.status}: ", "bold red"), trouble.reason), soft_wrap=True)
 
 
 def _count(number: int, noun: str) -> str:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cdc_assets.core.identifiers import TableId
+
 TimeMode = Literal[
     "adaptive", "adaptive_time_microseconds", "connect", "microseconds", "nanoseconds", "isostring", "structured"
 ]
@@ -185,6 +187,11 @@ class SnapshotSettings:
     include: tuple[str, ...] = ()
     overrides: tuple[tuple[str, str], ...] = ()
     order_by_row_count: Literal["disabled", "ascending", "descending"] = "disabled"
+
+    def override_of(self, table: TableId) -> str:
+        """The table's SELECT of `overrides`, letter case of its name ignored; empty if it has none."""
+        names = {table.within_database.lower(), str(table).lower()}
+        return next((statement for name, statement in self.overrides if name.lower() in names), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,10 +70,8 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
         config = self.config()
         if idle_timeout_s is not None:
             config = replace(config, streaming=replace(config.streaming, idle_timeout_s=idle_timeout_s))
-        connection, snapshot = config.connection, config.snapshot
-        bulk = MssqlBulkSource(connection, config.streaming.fetch_size, snapshot.isolation)
-        with SqlServerSource(connection, config.streaming.agent_status_query) as source:
-            yield Capture(config, source, bulk, self.spark.runner(), SystemClock(), run_id)
+        with SqlServerSource.of(config) as source:
+            yield Capture(config, source, MssqlBulkSource.of(config), self.spark.runner(), SystemClock(), run_id)
 
     @contextmanager
     def glance(self) -> Iterator[Glance]:
@@ -93,7 +91,7 @@ def quick_source(config: CaptureConfig) -> SqlServerSource:
     """The control plane with short time-outs, for code that must not hang: loading, sensors, checks."""
     wait = min(config.connection.login_timeout_s, _QUICK_LOGIN_S)
     connection = replace(config.connection, login_timeout_s=wait, query_timeout_s=_QUICK_QUERY_S)
-    return SqlServerSource(connection, config.streaming.agent_status_query)
+    return SqlServerSource.of(replace(config, connection=connection))
 
 
 def discovered_tables(config: CaptureConfig) -> Sequence[TableSchema]:

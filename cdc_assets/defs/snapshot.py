@@ -40,10 +40,16 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         session = Session(catalog, "snapshot", context, every_s=float("inf"))
         with as_failures(), resource.open(context.run.run_id) as capture:
             if config.due_only:
-                capture.snapshot(on_progress=session.on_progress)
+                summary = capture.snapshot(on_progress=session.on_progress)
             else:
-                capture.snapshot(session.chosen(), _ranges(catalog, context), session.on_progress)
+                summary = capture.snapshot(session.chosen(), _ranges(catalog, context), session.on_progress)
         yield from session.results()
+        if summary.failed:
+            raise dg.Failure(
+                description="\n".join(f"{trouble.table}: {trouble.reason}" for trouble in summary.failed),
+                metadata={"read": len(summary.tables), "failed": len(summary.failed)},
+                allow_retries=False,
+            )
 
     return snapshot
 

@@ -48,7 +48,13 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         case "snapshot-planned":
             run = decode(SnapshotRun, detail["snapshot"])
             next_window = max(state.next_window, run.snapshot_id + 1)
-            return dataclasses.replace(state, snapshots={**state.snapshots, database: run}, next_window=next_window)
+            told = decode(dict[str, SignalState], detail.get("signals", {}))
+            return dataclasses.replace(
+                state,
+                snapshots={**state.snapshots, database: run},
+                signals={**state.signals, **told},
+                next_window=next_window,
+            )
         case "snapshot-complete":
             return _snapshot_completed(state, database)
         case "signals":
@@ -67,7 +73,13 @@ def _signalled(state: CaptureState, changed: Mapping[str, SignalState]) -> Captu
 def _round_completed(state: CaptureState, database: str) -> CaptureState:
     written = state.written
     assert written is not None  # noqa: S101 - `complete_round` checks it before it records
-    run = dataclasses.replace(state.snapshots[database], done=written.done, held=written.held)
+    run = dataclasses.replace(
+        state.snapshots[database],
+        done=written.done,
+        held=written.held,
+        scanned=written.scanned,
+        failed=written.failed,
+    )
     return dataclasses.replace(state, snapshots={**state.snapshots, database: run}, pending=None, written=None)
 
 

@@ -181,9 +181,9 @@ class Manifest:
         step("round-complete")
         return self.state
 
-    def start_snapshot(self, now: datetime, run: SnapshotRun, tables: Iterable[TableState] = ()) -> None:
-        """Fix a snapshot's ranges and low watermarks, and the tables' own ranges."""
-        detail = {"snapshot": encode(run), "tables": encode(list(tables))}
+    def start_snapshot(self, now: datetime, run: SnapshotRun, signals: Mapping[str, SignalState] | None = None) -> None:
+        """Fix a snapshot's ranges and low watermarks; with it, signals' states by database, for a request acts once."""
+        detail = {"snapshot": encode(run), "signals": encode(dict(signals or {}))}
         self._record(now, "snapshot-planned", detail, database=run.database, until=run.tables[0].low)
         step("snapshot-planned")
 

@@ -127,6 +127,7 @@ class SnapshotTable:
         low: low watermark: READ events carry it, changes after it are streamed again.
         ranges: the table's fixed key ranges.
         whole: whether all of them are read, so that the table's position may be set.
+        select: statement of a signal that is read in place of the table, or empty.
     """
 
     table: TableId
@@ -135,6 +136,7 @@ class SnapshotTable:
     low: Lsn
     ranges: tuple[KeyRange, ...]
     whole: bool
+    select: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +167,11 @@ class SnapshotRun:
         database: where it reads.
         tables: in snapshot order.
         slices: all slices in order; their numbers are their places.
-        done: number of slices that are committed, from the front.
+        done: number of slices that are committed or given up, from the front.
         held: see `HeldRow`.
+        signal: id of the signal that asked for it: a blocking snapshot; empty for all others.
+        scanned: rows read so far, by table.
+        failed: tables that could not be read, and why.
     """
 
     snapshot_id: int
@@ -175,6 +180,9 @@ class SnapshotRun:
     slices: tuple[SnapshotSlice, ...]
     done: int = 0
     held: HeldRow | None = None
+    signal: str = ""
+    scanned: tuple[tuple[TableId, int], ...] = ()
+    failed: tuple[tuple[TableId, str], ...] = ()
 
     def of(self, table: TableId) -> SnapshotTable:
         """The entry of a table in it."""
@@ -190,13 +198,17 @@ class RoundFiles:
 
     Args:
         files: by directory of the topic table's generation.
-        done: number of slices that are complete with this round, from the front.
+        done: number of slices that are complete or given up with this round, from the front.
         held: see `HeldRow`.
+        scanned: see `SnapshotRun`, with this round.
+        failed: see `SnapshotRun`, with this round.
     """
 
     files: tuple[tuple[str, tuple[DataFile, ...]], ...]
     done: int
     held: HeldRow | None
+    scanned: tuple[tuple[TableId, int], ...] = ()
+    failed: tuple[tuple[TableId, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from cdc_assets.lake.state import SnapshotSlice
 
 ROWS_PER_RANGE = 1_000_000
 """Ranges are made finer than partitions when a table is large, so that little is repeated after a crash."""
+MIN_SLICE, MAX_SLICE = 20_000, 1_000_000
+"""Rows of a slice, if the ranges allow it."""
 
 
 def ranges_wanted(rows: int, partitions: int) -> int:

@@ -3,11 +3,16 @@
 First and last row of each slice come back to the driver instead of being
 written: only it knows, once all slices of a round are through, which of them
 open or close a table (spec debezium-sqlserver §2.5). All others are `true`.
+
+An error that concerns one table alone comes back as a result, so that the other
+tables of the job are read; if another attempt may help, it is made here first.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 import pyarrow as pa
 
@@ -17,10 +22,29 @@ from cdc_assets.core.ports import BulkSource
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.reads import ReadContext, build_reads
+from cdc_assets.errors import (
+    CdcError,
+    InvalidValueError,
+    InvariantError,
+    PreflightError,
+    QueryError,
+    ServerBusyError,
+)
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.state import SnapshotSlice
 from cdc_assets.streaming.statements import rows_query
+
+OF_ONE_TABLE: Final[tuple[type[CdcError], ...]] = (
+    QueryError,
+    PreflightError,
+    ServerBusyError,
+    InvalidValueError,
+    InvariantError,
+)
+"""Errors that say nothing about other tables: refused statement, missing right, lock, value that fits no event."""
+_ATTEMPTS, _PAUSE_S = 3, 0.5
+"""Of a table whose reading broke off because the server was busy; the pause doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +57,7 @@ class TableReading:
         directory: where its events go.
         low: low watermark.
         server_time: server's clock when the round was begun.
-        override: SELECT of `snapshot.select.statement.overrides`, or None.
+        override: SELECT of a signal or of `snapshot.select.statement.overrides`, or None.
     """
 
     plan: EventPlan
@@ -71,32 +95,67 @@ class SliceEnds:
     table: TableId
     first: bytes | None
     last: bytes | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableFailure:
+    """A table that could not be read, and why."""
+
+    table: TableId
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """What a task wrote, by directory, and the ends of its slices."""
+    """What a task wrote, by directory, the ends of its slices, and tables that failed."""
 
     files: dict[str, tuple[DataFile, ...]]
     ends: tuple[SliceEnds, ...]
+    failures: tuple[TableFailure, ...] = ()
 
 
 def run_bundle(task: RoundTask) -> RoundResult:
     """Read, build and write some slices.
 
     Raises:
-        CdcError: the server or the lake failed; the bundle may be repeated if the error says so.
+        CdcError: the server or the lake failed as a whole; the bundle may be repeated if the error says so.
     """
     files: dict[str, tuple[DataFile, ...]] = {}
     ends: list[SliceEnds] = []
+    failures: list[TableFailure] = []
     for table, reading in task.tables.items():
         slices = [entry for entry in task.slices if entry.table == table]
         if not slices:
             continue
-        with TopicWriter(task.location, reading.directory, reading.plan.topic_schema, task.window_id) as writer:
-            ends += [_read_slice(task, reading, entry, writer) for entry in slices]
-        files[reading.directory] = (*files.get(reading.directory, ()), *writer.files)
-    return RoundResult(files, tuple(sorted(ends, key=lambda end: end.number)))
+        try:
+            written, found = _read_table(task, reading, slices)
+        except OF_ONE_TABLE as error:
+            failures.append(TableFailure(table, f"{type(error).__name__}: {error}"))
+            continue
+        files[reading.directory] = (*files.get(reading.directory, ()), *written)
+        ends += found
+    return RoundResult(files, tuple(sorted(ends, key=lambda end: end.number)), tuple(failures))
+
+
+def _read_table(
+    task: RoundTask, reading: TableReading, slices: list[SnapshotSlice]
+) -> tuple[tuple[DataFile, ...], list[SliceEnds]]:
+    """Files and slice ends of one table; what a broken attempt wrote is no data, for nobody names it."""
+    for attempt in range(1, _ATTEMPTS):
+        try:
+            return _attempt(task, reading, slices)
+        except ServerBusyError:
+            time.sleep(_PAUSE_S * 2 ** (attempt - 1))
+    return _attempt(task, reading, slices)
+
+
+def _attempt(
+    task: RoundTask, reading: TableReading, slices: list[SnapshotSlice]
+) -> tuple[tuple[DataFile, ...], list[SliceEnds]]:
+    with TopicWriter(task.location, reading.directory, reading.plan.topic_schema, task.window_id) as writer:
+        ends = [_read_slice(task, reading, entry, writer) for entry in slices]
+    return tuple(writer.files), ends
 
 
 def _read_slice(task: RoundTask, reading: TableReading, entry: SnapshotSlice, writer: TopicWriter) -> SliceEnds:
@@ -104,13 +163,14 @@ def _read_slice(task: RoundTask, reading: TableReading, entry: SnapshotSlice, wr
     context = ReadContext(task.window_id, reading.low, reading.server_time, entry.number)
     held = HeldEnds()
     writer.write(held.between(build_reads(reading.plan, iter(task.bulk.read(statement, parameters)), context)))
-    return SliceEnds(entry.number, entry.table, pack(held.first), pack(held.last))
+    return SliceEnds(entry.number, entry.table, pack(held.first), pack(held.last), held.rows)
 
 
 class HeldEnds:
-    """Takes the first and the last row out of a stream of batches."""
+    """Takes the first and the last row out of a stream of batches, and counts them all."""
 
     def __init__(self) -> None:
+        self.rows = 0
         self.first: pa.RecordBatch | None = None
         self.last: pa.RecordBatch | None = None
 
@@ -118,6 +178,7 @@ class HeldEnds:
         """All rows but the first and the last."""
         for batch in batches:
             rest = batch
+            self.rows += batch.num_rows
             if self.first is None and rest.num_rows:
                 self.first, rest = rest.slice(0, 1), rest.slice(1)
             if rest.num_rows:

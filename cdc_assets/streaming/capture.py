@@ -34,11 +34,19 @@ from cdc_assets.signals.table import signal_table
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.snapshot.modes import decide
-from cdc_assets.snapshot.run import Request, Snapshotter
+from cdc_assets.snapshot.plan import Request
+from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.instances import gap_of, newest, reads_of
 from cdc_assets.streaming.loop import StreamLoop
-from cdc_assets.streaming.progress import OnProgress, Progress, ShouldYield, StreamSummary, TableStatus
+from cdc_assets.streaming.progress import (
+    OnProgress,
+    Progress,
+    ShouldYield,
+    SnapshotSummary,
+    StreamSummary,
+    TableStatus,
+)
 from cdc_assets.streaming.windows import WindowExecutor, troubled_table
 
 log = logging.getLogger(__name__)
@@ -148,8 +156,10 @@ class Capture:
         tables: Sequence[TableId] | None = None,
         partitions: Sequence[int] | None = None,
         on_progress: OnProgress = _ignore,
-    ) -> Sequence[TableId]:
+    ) -> SnapshotSummary:
         """Snapshot tables.
+
+        A table that cannot be read does not stop the others; it is as due as before.
 
         Args:
             tables: which; their rows are read whatever the mode says. None takes the captured tables that
@@ -158,15 +168,14 @@ class Capture:
             on_progress: called after each round is committed.
 
         Returns:
-            Tables that were snapshotted.
+            Tables that were snapshotted, and those that could not be read.
 
         Raises:
-            CdcError: the server or the lake failed. If it is retryable, the next call goes on where this one stopped.
+            CdcError: the server or the lake failed as a whole. If it is retryable, the next call goes on where this one stopped.
         """
         selected = self._selected()
         self.claim()
-        done: list[TableId] = []
-        self._recover([*_flat(selected), *(tables or ())], on_progress)
+        done = self._recover([*_flat(selected), *(tables or ())], on_progress)
         for database, captured in selected.items():
             if tables is None:
                 requests = self._due(captured)
@@ -177,8 +186,10 @@ class Capture:
                     for table in tables
                     if table.database == database
                 ]
-            Snapshotter(self._context).run(database, requests, on_progress)
-            done += [request.table for request in requests]
+            through = set(done.tables)
+            if tables is None:
+                requests = [request for request in requests if request.table not in through]
+            done += Snapshotter(self._context).run(database, requests, on_progress)
         return done
 
     def _due(self, captured: Sequence[TableId]) -> list[Request]:
@@ -201,7 +212,7 @@ class Capture:
         """Whether it is a signal table: its rows are requests, and are never snapshotted (spec §2.4)."""
         return table == signal_table(self._context.config.signals.collections, table.database)
 
-    def _recover(self, captured: Sequence[TableId], on_progress: OnProgress) -> None:
+    def _recover(self, captured: Sequence[TableId], on_progress: OnProgress) -> SnapshotSummary:
         """Finish the window or the snapshots that an earlier run left."""
         incremental = IncrementalSnapshot(self._context, SignalWatch(self._context))
         for database in list(self._context.manifest.state.signals):
@@ -209,8 +220,10 @@ class Capture:
         pending = self._context.manifest.state.pending
         if pending is not None and pending.kind == "stream":
             on_progress(WindowExecutor(self._context).execute(pending, repeated=True))
+        done = SnapshotSummary()
         for database in list(self._context.manifest.state.snapshots):
-            Snapshotter(self._context).resume(database, captured, on_progress)
+            done += Snapshotter(self._context).resume(database, captured, on_progress)
+        return done
 
     def stream(
         self,

@@ -69,9 +69,9 @@ class Context:
             known = self._plans[key] = (plan, directory)
         return known
 
-    def notify(self, aggregate: Aggregate, kind: str, **data: str) -> None:
-        """Tell the notification channels."""
-        self.notifier.send(Notification(aggregate, kind, data, self.clock.now()))
+    def notify(self, aggregate: Aggregate, kind: str, signal: str = "", **data: str) -> None:
+        """Tell the notification channels; `signal` is the id of the signal that asked for it."""
+        self.notifier.send(Notification(aggregate, kind, data, self.clock.now(), signal))
 
     def instances(self, database: str) -> dict[TableId, list[CaptureInstance]]:
         """Capture instances by table, without those that the settings leave out."""

@@ -86,6 +86,25 @@ ShouldYield = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotSummary:
+    """How a snapshot ended.
+
+    Args:
+        tables: that are through, also those of a snapshot that an earlier run had left.
+        failed: that are not, and why; they are as due as before.
+    """
+
+    tables: tuple[TableId, ...] = ()
+    failed: tuple[TroubledTable, ...] = ()
+
+    def __add__(self, other: "SnapshotSummary") -> "SnapshotSummary":
+        """What came later wins: a table that failed may have been read at the second attempt."""
+        later = {*other.tables, *(trouble.table for trouble in other.failed)}
+        failed = (trouble for trouble in self.failed if trouble.table not in later)
+        return SnapshotSummary((*self.tables, *other.tables), (*failed, *other.failed))
+
+
+@dataclass(frozen=True, slots=True)
 class StreamSummary:
     """How a loop ended.
 

@@ -17,6 +17,7 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.changes import change_select_list
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.lake.state import TableRead
+from cdc_assets.snapshot.selects import embedded
 
 Statement = tuple[str, tuple[object, ...]]
 """Text and its parameters in order."""
@@ -68,10 +69,10 @@ def low_water_query(database: str) -> Statement:
 
 
 def rows_query(plan: EventPlan, schema: TableSchema, key_range: KeyRange, override: str | None) -> Statement:
-    """Rows of a table in a key range; an override replaces the whole statement (spec debezium-sqlserver §2.4)."""
+    """Rows of a table in a key range, or those of the operator's own statement (spec debezium-sqlserver §2.4)."""
     columns = plan.select_source("t")
     if override is not None:
-        return f"/* cdc-assets: rows */ SELECT {columns} FROM ({override}) AS [t]", ()  # noqa: S608 - the operator's own
+        return f"/* cdc-assets: rows */ {embedded(override, columns)}", ()
     condition, parameters = where(schema, key_range)
     text = f"/* cdc-assets: rows */ SELECT {columns} FROM {schema.table.quoted} AS [t]"  # noqa: S608 - quoted names
     return f"{text} WHERE {condition}" if condition else text, parameters

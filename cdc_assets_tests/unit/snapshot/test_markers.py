@@ -55,7 +55,8 @@ def test_markers(tables: list[list[list[int]]], round_size: int) -> None:
                 made.append(batch(next_row, size))
                 next_row += size
             between = pa.Table.from_batches(ends.between(iter(made)), SCHEMA).to_pylist()
-            decided = list(markers.add(SliceEnds(number, table, pack(ends.first), pack(ends.last))))
+            decided = list(markers.add(SliceEnds(number, table, pack(ends.first), pack(ends.last), ends.rows)))
+            assert ends.rows == sum(sizes)
             for row in between + [row for entry in decided for row in entry.batch.to_pylist()]:
                 assert row["row"] not in rows
                 rows[row["row"]] = row["value"]["source"]["snapshot"]

@@ -1,0 +1,212 @@
+"""Fixes what a snapshot reads before it reads anything: watermarks, key ranges, slices.
+
+*Low watermark.* Before the first row is read we ask how far the capture job
+has read the log (`fn_cdc_get_max_lsn`). A change at or below that LSN was
+committed before our read, so the rows contain it. Anything later is streamed
+again and sorts behind the READ, which carries the watermark. So applying a
+topic table in its order ends in the server's state, whatever was written while
+we read. A capture instance that is younger than the watermark raises it to just
+before its own start: what lies below was committed before the instance was made,
+and that was before our read.
+
+A table that cannot be counted or divided fails by itself; the others are planned.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
+from cdc_assets.lake.state import CaptureState, SnapshotRun, SnapshotSlice, SnapshotTable
+from cdc_assets.snapshot.slices import MAX_SLICE, MIN_SLICE, ranges_of, ranges_wanted, slices_of
+from cdc_assets.snapshot.tasks import OF_ONE_TABLE
+from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.instances import before, newest
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to read of a table.
+
+    Args:
+        table: which.
+        partitions: numbers of its partitions; None reads all.
+        data: whether rows are read; otherwise only the structure and the position are recorded.
+        select: a complete SELECT statement whose rows are read in place of the table's; goes before
+            `snapshot.select.statement.overrides`. Its rows are a part of the table, so no position is set.
+    """
+
+    table: TableId
+    partitions: tuple[int, ...] | None = None
+    data: bool = True
+    select: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the table's position may be set afterwards."""
+        return self.partitions is None and not self.select
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A request with what the server says about its table."""
+
+    request: Request
+    schema: TableSchema
+    rows: int
+    ranges: tuple[KeyRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A snapshot that could begin.
+
+    Args:
+        run: None if no table is left.
+        failed: tables that could not be planned, and why.
+    """
+
+    run: SnapshotRun | None
+    failed: dict[TableId, CdcError]
+
+
+class SnapshotPlanner:
+    """Plans snapshots of one capture.
+
+    Args:
+        context: of the capture.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @property
+    def _state(self) -> CaptureState:
+        return self._context.manifest.state
+
+    def plan(self, database: str, requests: Sequence[Request], signal: str = "") -> Plan:
+        """Watermarks, ranges and slices of some tables.
+
+        Args:
+            database: where.
+            requests: one per table, in the order in which they are read.
+            signal: id of the signal that asked, or empty.
+
+        Raises:
+            ConfigurationError: a table does not exist.
+            CaptureNotReadyError: the capture job has not read the log yet.
+            CdcError: the server is away.
+        """
+        instances = self._context.instances(database)
+        low = self._low_watermark(database, captured=any(request.table in instances for request in requests))
+        failed: dict[TableId, CdcError] = {}
+        drafts = list(self._drafts(requests, failed))
+        if not drafts:
+            return Plan(None, failed)
+        tables: list[SnapshotTable] = []
+        slices: list[SnapshotSlice] = []
+        target = self._target(sum(draft.rows for draft in drafts))
+        for draft in drafts:
+            last = newest(instances.get(draft.schema.table, []))
+            start = before(last.start_lsn) if last and self._joins(database, draft.request) else low
+            chosen = self._chosen(draft.request, len(draft.ranges))
+            tables.append(_entry(draft, last, start))
+            slices += slices_of(draft.schema.table, draft.ranges, chosen, draft.rows, target, len(slices))
+        run = SnapshotRun(self._state.next_window, database, tuple(tables), tuple(slices), signal=signal)
+        return Plan(run, failed)
+
+    def outdated(self, run: SnapshotRun, captured: Collection[TableId]) -> str:
+        """Why a planned snapshot no longer fits the server or the settings, or nothing."""
+        instances = self._context.instances(run.database)
+        for entry in run.tables:
+            if entry.table in dict(run.failed):
+                continue
+            schema = self._context.source.table_schema(entry.table)
+            if schema is None or schema.object_id != entry.object_id:
+                return f"{entry.table} was dropped or created again"
+            if entry.table not in captured:
+                return f"{entry.table} is no longer captured"
+            names = [instance.name for instance in instances.get(entry.table, [])]
+            if entry.instance is not None and entry.instance not in names:
+                return f"{entry.table} has lost its capture instance {entry.instance}"
+        return ""
+
+    def streams(self, database: str) -> bool:
+        """Whether any table of a database has a position."""
+        return any(state.table.database == database and state.position for state in self._state.tables.values())
+
+    def readers(self) -> int:
+        """Slices that are read at once."""
+        return max(1, self._context.config.snapshot.threads or self._context.runner.parallelism)
+
+    def _joins(self, database: str, request: Request) -> bool:
+        """Whether a table without data joins a capture that streams: nothing since its enabling may be left out."""
+        return not request.data and request.table not in self._state.tables and self.streams(database)
+
+    def _low_watermark(self, database: str, *, captured: bool) -> Lsn:
+        if not captured:
+            return ZERO_LSN
+        low = self._context.source.max_captured_lsn(database)
+        if low is not None:
+            return low
+        running = self._context.source.agent_running(database)
+        reason = "the SQL Server Agent does not run" if running is False else "the capture job has not scanned the log"
+        raise CaptureNotReadyError(
+            f"Database {database} has no maximum LSN: {reason}. "
+            "Next: start the Agent, or sys.sp_cdc_start_job @job_type = N'capture', and run again."
+        )
+
+    def _drafts(self, requests: Sequence[Request], failed: dict[TableId, CdcError]) -> Iterator[_Draft]:
+        for request in requests:
+            schema = self._context.source.table_schema(request.table)
+            if schema is None:
+                raise ConfigurationError(
+                    "table", str(request.table), "a table that exists", "check its name and the filters"
+                )
+            try:
+                yield self._draft(request, schema)
+            except OF_ONE_TABLE as error:
+                failed[request.table] = error
+
+    def _draft(self, request: Request, schema: TableSchema) -> _Draft:
+        if not request.data:
+            return _Draft(request, schema, 0, ())
+        rows = 0 if request.select else self._context.source.row_count(request.table)
+        return _Draft(request, schema, rows, self._ranges(request, schema, rows))
+
+    def _ranges(self, request: Request, schema: TableSchema, rows: int) -> tuple[KeyRange, ...]:
+        """A statement of its own cannot be divided: each part would read all of it."""
+        if request.select or self._context.config.snapshot.override_of(schema.table):
+            return tuple(self._context.source.key_ranges(dataclasses.replace(schema, key=()), 1))
+        known = self._state.tables.get(schema.table)
+        if known and known.ranges and known.object_id == schema.object_id:
+            return known.ranges
+        return tuple(
+            self._context.source.key_ranges(schema, ranges_wanted(rows, self._context.config.snapshot.partitions))
+        )
+
+    def _chosen(self, request: Request, ranges: int) -> list[int]:
+        if request.partitions is None:
+            return list(range(ranges))
+        return ranges_of(request.partitions, ranges, self._context.config.snapshot.partitions)
+
+    def _target(self, rows: int) -> int:
+        readers = self.readers() * self._context.config.snapshot.slices_per_thread
+        return min(MAX_SLICE, max(MIN_SLICE, rows // (2 * readers)))
+
+
+def _entry(draft: _Draft, instance: CaptureInstance | None, low: Lsn) -> SnapshotTable:
+    request, schema = draft.request, draft.schema
+    return SnapshotTable(
+        schema.table,
+        schema.object_id,
+        instance.name if instance else None,
+        max(low, before(instance.start_lsn)) if instance else low,
+        draft.ranges,
+        request.whole,
+        request.select,
+    )

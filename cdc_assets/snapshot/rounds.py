@@ -1,0 +1,208 @@
+"""Carries a planned snapshot out, round by round: one job and one commit per table.
+
+A table cannot be read twice with the same result, so what a round wrote is
+recorded in the manifest before any of it is committed:
+
+| crash after | next run |
+|---|---|
+| plan of a round | reads its slices again; nothing of them was committed |
+| record of its files | commits those files to the tables that lack them |
+| completion of a round | goes on with the next slices |
+
+*A table that fails* (its statement is refused, it is locked for too long, a
+value fits no event) takes part in no further round, and of the round in which it
+failed nothing of it is committed. The others go on. READs of it that earlier
+rounds committed stay: its next snapshot reads the same rows again, at a later
+watermark. An error of the server or the lake as a whole ends the run.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import InvariantError
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.state import CaptureState, RoundFiles, SnapshotRun, SnapshotSlice, Window
+from cdc_assets.lake.steps import step
+from cdc_assets.snapshot.markers import MarkedRow, Markers
+from cdc_assets.snapshot.notices import Notices
+from cdc_assets.snapshot.plan import SnapshotPlanner
+from cdc_assets.snapshot.slices import MIN_SLICE, bundles
+from cdc_assets.snapshot.tasks import RoundResult, RoundTask, TableReading, run_bundle
+from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.progress import OnProgress, Progress, TableProgress, rows_of
+
+_ROUND_SLICES = 4
+"""Slices of a round per parallel task: what a crash repeats at most."""
+
+Entries = Mapping[TableId, HistoryEntry]
+"""Structures of a snapshot's tables."""
+
+
+class Rounds:
+    """Reads the slices of snapshots of one capture.
+
+    Args:
+        context: of the capture.
+        planner: tells how many read at once.
+        notices: tells about rounds.
+    """
+
+    def __init__(self, context: Context, planner: SnapshotPlanner, notices: Notices) -> None:
+        self._context, self._planner, self._notices = context, planner, notices
+
+    @property
+    def _state(self) -> CaptureState:
+        return self._context.manifest.state
+
+    def carry_out(self, database: str, entries: Entries, on_progress: OnProgress) -> None:
+        """Finish the round in flight, then read what is left.
+
+        Raises:
+            CdcError: the server or the lake failed as a whole.
+        """
+        if self._state.pending is not None:
+            self._finish(entries, on_progress)
+        while self._state.snapshots[database].done < len(self._state.snapshots[database].slices):
+            self._plan(database)
+            self._finish(entries, on_progress)
+
+    def _plan(self, database: str) -> None:
+        run = self._state.snapshots[database]
+        slices = self._next_slices(run, self._planner.readers() * _ROUND_SLICES)
+        low = run.of(slices[0].table).low
+        numbers = tuple(entry.number for entry in slices)
+        window = Window(self._state.next_window, "snapshot", database, low, low, slices=numbers)
+        self._context.manifest.plan(self._context.clock.now(), window)
+
+    @staticmethod
+    def _next_slices(run: SnapshotRun, size: int) -> Sequence[SnapshotSlice]:
+        """Slices of the next round: so many full ones, or many small ones of about as many rows."""
+        budget, rows = size * MIN_SLICE, 0
+        failed = dict(run.failed)
+        chosen: list[SnapshotSlice] = []
+        for entry in run.slices[run.done :]:
+            if entry.table in failed:
+                continue
+            if len(chosen) >= size and rows + entry.rows > budget:
+                break
+            rows += entry.rows
+            chosen.append(entry)
+        return chosen
+
+    def _finish(self, entries: Entries, on_progress: OnProgress) -> None:
+        """Read the pending round unless that was recorded, commit its files, complete it."""
+        window = self._state.pending
+        if window is None:
+            raise InvariantError("No round of the snapshot is in flight. Next: report this.")
+        run = self._state.snapshots[window.database]
+        slices = [run.slices[number] for number in window.slices]
+        rows: dict[int, int] = {}
+        if self._state.written is None:
+            self._notices.reading(run, slices)
+            written, rows = self._read(window, run, slices, entries)
+            self._context.manifest.record_files(self._context.clock.now(), written)
+        recorded = self._state.written
+        assert recorded is not None  # noqa: S101 - recorded just now
+        for directory, files in recorded.files:
+            metadata = {"window_id": str(window.window_id), "snapshot_id": str(run.snapshot_id)}
+            metadata["rows"] = str(sum(file.rows for file in files))
+            self._context.tables.commit(directory, None, files, window.window_id, metadata)
+            step("table-committed")
+        self._context.manifest.complete_round(self._context.clock.now())
+        self._notices.read(run, self._state.snapshots[window.database], slices, rows)
+        on_progress(self._progress(window, run, recorded, entries))
+
+    def _read(
+        self, window: Window, run: SnapshotRun, slices: Sequence[SnapshotSlice], entries: Entries
+    ) -> tuple[RoundFiles, dict[int, int]]:
+        """What the tasks of a round wrote, and the rows of each slice."""
+        readings = self._readings(run, entries, slices)
+        tasks = [
+            RoundTask(window.window_id, bundle, readings, self._context.tables.location, self._context.bulk)
+            for bundle in bundles(slices, self._planner.readers() * 2)
+        ]
+        results = self._context.runner.run(run_bundle, tasks)
+        failed = dict(run.failed)
+        for result in results:
+            for failure in result.failures:
+                failed.setdefault(failure.table, failure.reason)
+        ends = [end for result in results for end in result.ends if end.table not in failed]
+        scanned = Counter(dict(run.scanned))
+        for end in ends:
+            scanned[end.table] += end.rows
+        done = _next_place(run, window.slices[-1] + 1, failed)
+        markers = Markers(run.held)
+        decided = [row for end in ends for row in markers.add(end)]
+        if done == len(run.slices):
+            decided += markers.finish()
+        lost = {readings[table].directory for table in failed if table in readings}
+        files = self._with_decided(window, entries, results, decided, lost)
+        written = RoundFiles(
+            tuple(files.items()), done, markers.held, tuple(sorted(scanned.items())), tuple(failed.items())
+        )
+        return written, {end.number: end.rows for end in ends}
+
+    def _readings(
+        self, run: SnapshotRun, entries: Entries, slices: Sequence[SnapshotSlice]
+    ) -> dict[TableId, TableReading]:
+        server_time = self._context.source.server_time()
+        readings: dict[TableId, TableReading] = {}
+        for table in dict.fromkeys(entry.table for entry in slices):
+            plan, directory = self._context.destination(entries[table])
+            planned = run.of(table)
+            override = planned.select or self._context.config.snapshot.override_of(table) or None
+            readings[table] = TableReading(plan, entries[table].schema, directory, planned.low, server_time, override)
+        return readings
+
+    def _with_decided(
+        self,
+        window: Window,
+        entries: Entries,
+        results: Sequence[RoundResult],
+        decided: Sequence[MarkedRow],
+        lost: set[str],
+    ) -> dict[str, tuple[DataFile, ...]]:
+        """The tasks' files but those of failed tables, and a small file per table with the slice ends decided now."""
+        files: dict[str, tuple[DataFile, ...]] = {}
+        for result in results:
+            for directory, written in result.files.items():
+                if directory not in lost:
+                    files[directory] = (*files.get(directory, ()), *written)
+        by_table: dict[TableId, list[pa.RecordBatch]] = {}
+        for row in decided:
+            by_table.setdefault(row.table, []).append(row.batch)
+        for table, batches in by_table.items():
+            plan, directory = self._context.destination(entries[table])
+            location = self._context.tables.location
+            with TopicWriter(location, directory, plan.topic_schema, window.window_id) as writer:
+                writer.write(batch.cast(plan.topic_schema) for batch in batches)
+            files[directory] = (*files.get(directory, ()), *writer.files)
+        return {directory: written for directory, written in files.items() if written}
+
+    def _progress(self, window: Window, run: SnapshotRun, written: RoundFiles, entries: Entries) -> Progress:
+        tables = {}
+        by_directory = dict(written.files)
+        for table in run.tables:
+            _, directory = self._context.destination(entries[table.table])
+            if files := by_directory.get(directory):
+                size = sum(file.size for file in files)
+                tables[table.table] = TableProgress(rows_of(files), size, table.low, table.low)
+        return Progress(
+            "snapshot",
+            window.database,
+            window.window_id,
+            window.after,
+            window.until,
+            tables,
+            slices_done=written.done,
+            slices=len(run.slices),
+        )
+
+
+def _next_place(run: SnapshotRun, start: int, failed: Mapping[TableId, str]) -> int:
+    """Place of the first slice from `start` on whose table did not fail; the number of slices if there is none."""
+    return next((entry.number for entry in run.slices[start:] if entry.table not in failed), len(run.slices))

@@ -1,0 +1,90 @@
+"""Writes the structures of a snapshot's tables into the schema history, before any of their rows.
+
+The record is one commit with the snapshot's number, so a repeated run finds it
+written and takes the structures from the history: rows read before and after a
+crash become events by the same structure.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import datetime
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.errors import ConfigurationError, InvariantError
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.lake.state import SnapshotRun, SnapshotTable
+from cdc_assets.lake.steps import step
+from cdc_assets.snapshot.plan import SnapshotPlanner
+from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.instances import newest
+
+
+class Structures:
+    """Records structures of one capture.
+
+    Args:
+        context: of the capture.
+        planner: tells which databases stream.
+    """
+
+    def __init__(self, context: Context, planner: SnapshotPlanner) -> None:
+        self._context, self._planner = context, planner
+
+    def record(self, run: SnapshotRun) -> Mapping[TableId, HistoryEntry]:
+        """CREATE records of tables whose structure is new, before any data; structures of all tables."""
+        history, now = self._context.history, self._context.clock.now()
+        recorded: list[HistoryEntry] = []
+        if not history.written(run.snapshot_id):
+            for table in [*run.tables, *self._bystanders(run)]:
+                entry = self._current(table, now)
+                if self._joined(table):
+                    entry = dataclasses.replace(entry, lsn=table.low.next(), snapshot=None)
+                known = history.of_instance(entry.table, entry.instance)
+                if known is None or not known.same_structure(entry) or known.schema.object_id != entry.schema.object_id:
+                    recorded.append(entry)
+            if recorded and not run.slices and recorded[-1].snapshot:
+                recorded[-1] = dataclasses.replace(recorded[-1], last=True)
+            history.commit(run.snapshot_id, recorded)
+        step("history-written")
+        entries = {table.table: history.of_instance(table.table, table.instance) for table in run.tables}
+        missing = [table for table, entry in entries.items() if entry is None]
+        if missing:
+            raise InvariantError(f"The schema history lacks {missing[0]}. Next: set snapshot.mode=recovery.")
+        return {table: entry for table, entry in entries.items() if entry is not None}
+
+    def _current(self, table: SnapshotTable, now: datetime) -> HistoryEntry:
+        schema = self._schema(table.table)
+        own = self._context.instances(table.table.database).get(table.table, [])
+        captured = next((found.columns for found in own if found.name == table.instance), None)
+        if table.instance is not None and captured is None:
+            raise InvariantError(
+                f"{table.table} lost its capture instance {table.instance} during its snapshot. "
+                "Next: enable it again and materialize its snapshot asset."
+            )
+        return HistoryEntry("CREATE", schema, captured, table.instance, table.low, now, "INITIAL")
+
+    def _bystanders(self, run: SnapshotRun) -> list[SnapshotTable]:
+        """User tables that are only recorded in the history, if the settings want all (spec §6.1)."""
+        known = any(table.database == run.database for table in self._context.manifest.state.tables)
+        if known or self._context.config.history.only_captured_tables:
+            return []
+        own = {table.table for table in run.tables}
+        others = [table for table in self._context.source.user_tables(run.database) if table not in own]
+        instances = self._context.instances(run.database)
+        found = []
+        for table in others:
+            last = newest(instances.get(table, []))
+            found.append(SnapshotTable(table, 0, last.name if last else None, run.tables[0].low, (), whole=False))
+        return found
+
+    def _joined(self, table: SnapshotTable) -> bool:
+        """Whether a table without rows joins a capture that streams; the same until the snapshot is complete."""
+        new = table.table not in self._context.manifest.state.tables
+        return new and table.instance is not None and not table.ranges and self._planner.streams(table.table.database)
+
+    def _schema(self, table: TableId) -> TableSchema:
+        schema = self._context.source.table_schema(table)
+        if schema is None:
+            raise ConfigurationError("table", str(table), "a table that exists", "check its name and the filters")
+        return schema
