@@ -18,6 +18,7 @@ from cdc_assets.streaming.capture import Capture
 from cdc_assets.streaming.progress import Progress, StreamSummary, TroubledTable
 from resources.bulk import MssqlBulkSource
 from resources.clock import SystemClock
+from resources.kafka import kafka_channels
 from resources.sqlserver_source import SqlServerSource
 
 ENDED = {
@@ -78,8 +79,8 @@ def _settings(settings: CaptureConfig, follow: bool, idle: float | None) -> Capt
 
 @contextmanager
 def _open(settings: CaptureConfig, runner: TaskRunner) -> Iterator[Capture]:
-    with SqlServerSource.of(settings) as source:
-        yield Capture(settings, source, MssqlBulkSource.of(settings), runner, SystemClock())
+    with SqlServerSource.of(settings) as source, kafka_channels(settings) as channels:
+        yield Capture(settings, source, MssqlBulkSource.of(settings), runner, SystemClock(), channels=channels)
 
 
 @contextmanager

@@ -36,6 +36,7 @@ _TYPED_DRIVER_OPTIONS = {
 }
 _HASH_ALGORITHMS = ("MD2", "MD5", "SHA-1", "SHA-224", "SHA-256", "SHA-384", "SHA-512", "SHA3-256", "SHA3-512")
 _CHANNELS = ("sink", "log")
+_SIGNAL_CHANNELS = ("source", "file", "kafka")
 
 
 def build_config(given: Given) -> CaptureConfig:
@@ -52,7 +53,7 @@ def build_config(given: Given) -> CaptureConfig:
     _require(found)
     _check_exclusive(found)
     values = _values(found)
-    signals = _signals(values)
+    signals = _signals(values, found)
     also = frozenset(table.lower() for table in signals.collections)
     filters = FilterSettings(**values["filters"], also=also)
     columns = FilterSettings(column_include=filters.column_include, column_exclude=filters.column_exclude)
@@ -227,7 +228,7 @@ def _column_rule(name: str, row: Property, text: str) -> ColumnRule:
     return ColumnRule(cast(Any, kind), columns, length=int(holes["length"]))
 
 
-def _signals(values: Mapping[str, Mapping[str, Any]]) -> SignalSettings:
+def _signals(values: Mapping[str, Mapping[str, Any]], found: Found) -> SignalSettings:
     """Signal tables in three parts, without brackets; one per database at most."""
     given = dict(values["signals"])
     tables = tuple(_bare(table) for table in given.pop("collections", ()))
@@ -242,11 +243,16 @@ def _signals(values: Mapping[str, Mapping[str, Any]]) -> SignalSettings:
             "signal.data.collection", ", ".join(tables), "one table per database at most", "remove the others"
         )
     for channel in given.get("channels", ()):
-        if channel not in ("source", "file"):
+        if channel not in _SIGNAL_CHANNELS:
             raise ConfigurationError(
-                "signal.enabled.channels", channel, "source or file; others are not yet supported", "remove it"
+                "signal.enabled.channels", channel, "one of " + ", ".join(_SIGNAL_CHANNELS), "remove it"
             )
-    return SignalSettings(**given, collections=tables)
+    if "kafka" in given.get("channels", ()) and not given.get("kafka_servers"):
+        raise ConfigurationError(
+            "signal.kafka.bootstrap.servers", "", "host:port of a broker, since channel kafka is enabled", "add it"
+        )
+    consumer = tuple((holes["option"], text) for _, holes, text in _of_pattern(found, "signal.consumer.<option>"))
+    return SignalSettings(**given, collections=tables, kafka_consumer=consumer)
 
 
 def _notifications(values: dict[str, Any]) -> NotificationSettings:

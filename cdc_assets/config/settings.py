@@ -292,12 +292,17 @@ class SignalSettings:
 
     Args:
         collections: `signal.data.collection`: `db.schema.table` of the signal table, one per database at most.
-        channels: `signal.enabled.channels`: `source`, `file`.
+        channels: `signal.enabled.channels`: `source`, `file`, `kafka`.
         file: `signal.file`: one JSON object per line; emptied when it was read.
-        poll_interval_s: `signal.poll.interval.ms` in seconds: how often the file is looked at.
+        poll_interval_s: `signal.poll.interval.ms` in seconds: how often channels other than `source` are looked at.
         chunk_rows: `incremental.snapshot.chunk.size`.
         recompile: `incremental.snapshot.option.recompile`.
         watermarking: `incremental.snapshot.watermarking.strategy`.
+        kafka_topic: `signal.kafka.topic`; empty takes `<prefix>-signal`.
+        kafka_servers: `signal.kafka.bootstrap.servers`.
+        kafka_group: `signal.kafka.groupId`.
+        kafka_timeout_s: `signal.kafka.poll.timeout.ms` in seconds.
+        kafka_consumer: options of the client by name, may hold secrets; never printed.
     """
 
     collections: tuple[str, ...] = ()
@@ -307,6 +312,11 @@ class SignalSettings:
     chunk_rows: int = 1024
     recompile: bool = False
     watermarking: Literal["insert_insert", "insert_delete"] = "insert_insert"
+    kafka_topic: str = ""
+    kafka_servers: str = ""
+    kafka_group: str = "kafka-signal"
+    kafka_timeout_s: float = 0.1
+    kafka_consumer: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

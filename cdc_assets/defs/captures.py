@@ -19,6 +19,7 @@ from cdc_assets.history.drift import Drift
 from cdc_assets.streaming.capture import Capture
 from resources.bulk import MssqlBulkSource
 from resources.clock import SystemClock
+from resources.kafka import kafka_channels
 from resources.spark import SparkResource
 from resources.sqlserver_drift import drifts
 from resources.sqlserver_source import SqlServerSource
@@ -70,8 +71,9 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
         config = self.config()
         if idle_timeout_s is not None:
             config = replace(config, streaming=replace(config.streaming, idle_timeout_s=idle_timeout_s))
-        with SqlServerSource.of(config) as source:
-            yield Capture(config, source, MssqlBulkSource.of(config), self.spark.runner(), SystemClock(), run_id)
+        bulk = MssqlBulkSource.of(config)
+        with SqlServerSource.of(config) as source, kafka_channels(config) as channels:
+            yield Capture(config, source, bulk, self.spark.runner(), SystemClock(), run_id, channels)
 
     @contextmanager
     def glance(self) -> Iterator[Glance]:

@@ -99,11 +99,6 @@ IGNORED = (
 
 REFUSED = (
     *_refused(
-        "the Kafka channel of signals is not supported yet",
-        ("signal.kafka.<option>", "", "Kafka topic of signals."),
-        ("signal.consumer.<option>", "", "Kafka consumer of signals."),
-    ),
-    *_refused(
         _PLUGIN,
         ("converters", "", "Custom converters."),
         ("post.processors", "", "Chain of post-processors."),

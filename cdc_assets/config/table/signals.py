@@ -16,7 +16,8 @@ SIGNALS = (
         "signal.enabled.channels",
         kinds.ENTRIES,
         "source",
-        "Where signals come from: `source` (the signal table), `file`.",
+        "Where signals come from: `source` (the signal table), `file`, `kafka` (needs the extra `kafka`). Requests of "
+        "the command line and of Dagster are always heard.",
         "signals.channels",
     ),
     Property(
@@ -30,8 +31,46 @@ SIGNALS = (
         "signal.poll.interval.ms",
         kinds.milliseconds(),
         "5000",
-        "How often the file is looked at.",
+        "How often channels other than `source` are looked at.",
         "signals.poll_interval_s",
+    ),
+    Property(
+        "signal.kafka.topic",
+        kinds.TEXT,
+        "",
+        "Topic of channel `kafka`; `<topic.prefix>-signal` if left out. The key of a message must be the topic prefix, "
+        "its value a JSON object with type and data, and perhaps id.",
+        "signals.kafka_topic",
+    ),
+    Property(
+        "signal.kafka.bootstrap.servers",
+        kinds.TEXT,
+        "",
+        "Brokers of channel `kafka`, as `host:port`, comma separated.",
+        "signals.kafka_servers",
+    ),
+    Property(
+        "signal.kafka.groupId",
+        kinds.FILLED,
+        "kafka-signal",
+        "Consumer group to which the broker is told how far the topic was read.",
+        "signals.kafka_group",
+        note="What was handled is in the manifest; the group's offset counts only where that holds none.",
+    ),
+    Property(
+        "signal.kafka.poll.timeout.ms",
+        kinds.milliseconds(1),
+        "100",
+        "How long one request for messages waits.",
+        "signals.kafka_timeout_s",
+    ),
+    Property(
+        "signal.consumer.<option>",
+        kinds.TEXT,
+        None,
+        "Further options of the consumer, such as `signal.consumer.security.protocol`.",
+        secret=True,
+        note="They are options of librdkafka: `sasl.username` and `sasl.password` in place of `sasl.jaas.config`.",
     ),
     Property(
         "incremental.snapshot.chunk.size",

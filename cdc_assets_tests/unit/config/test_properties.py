@@ -33,6 +33,7 @@ BUILT_BY_CODE = {
     "filters.column_include",
     "snapshot.overrides",
     "lake.storage_options",
+    "signals.kafka_consumer",
     "capture.ignored",
     *(f"capture.{section}" for section in SECTIONS),
 }

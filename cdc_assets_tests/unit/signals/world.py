@@ -14,6 +14,7 @@ from cdc_assets_tests.unit.streaming.child import DATABASE, config_of
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from resources.bulk import MssqlBulkSource
 from resources.clock import SystemClock
+from resources.kafka import kafka_channels
 from resources.sqlserver_source import SqlServerSource
 
 SIGNALS = f"{DATABASE}.dbo.cdc_signal"
@@ -59,10 +60,10 @@ class World:
 
     def run(self, what: str = "stream") -> None:
         """As a new process would; raises what ends it."""
-        with SqlServerSource(self.config.connection) as source:
-            capture = Capture(
-                self.config, source, MssqlBulkSource(self.config.connection), LocalRunner(2), SystemClock()
-            )
+        connection = self.config.connection
+        with SqlServerSource(connection) as source, kafka_channels(self.config) as channels:
+            bulk = MssqlBulkSource(connection)
+            capture = Capture(self.config, source, bulk, LocalRunner(2), SystemClock(), channels=channels)
             capture.snapshot() if what == "snapshot" else capture.stream()
 
     def state(self) -> CaptureState:

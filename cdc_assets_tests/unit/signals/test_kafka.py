@@ -1,0 +1,162 @@
+"""Signals from Kafka: the real client against librdkafka's own mock cluster."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from cdc_assets.config.settings import SignalSettings
+from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets.lake.steps import listening
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.signals.world import PowerCutError, World
+from cdc_assets_tests.unit.streaming.child import DATABASE
+from resources.kafka import KafkaSignals, kafka_channels
+
+
+class Broker:
+    """A mock cluster of one broker; topics are made with four partitions when they are first asked for."""
+
+    def __init__(self) -> None:
+        quiet = logging.getLogger("mock")
+        quiet.setLevel(logging.ERROR)
+        self.producer = Producer({"bootstrap.servers": "none:1", "test.mock.num.brokers": 1}, logger=quiet)
+        (broker,) = self.producer.list_topics(timeout=10).brokers.values()
+        self.address = f"{broker.host}:{broker.port}"
+
+    def send(self, value: str | bytes | None, key: str = "shop", topic: str = "shop-signal", **more: Any) -> None:
+        self.producer.produce(topic, key=key, value=value, **more)
+        assert self.producer.flush(10) == 0
+
+    def settings(self, **more: Any) -> SignalSettings:
+        return SignalSettings(channels=("kafka",), kafka_servers=self.address, **more)
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def channel(broker: Broker) -> Iterator[KafkaSignals]:
+    channel = KafkaSignals(broker.settings(), "shop")
+    yield channel
+    channel.close()
+
+
+def signal(kind: str, **entry: object) -> str:
+    return json.dumps({"type": kind, **entry})
+
+
+def test_messages_with_the_capture_as_key_are_signals(broker: Broker, channel: KafkaSignals) -> None:
+    broker.send(signal("log", data={"message": "old"}))
+    broker.send(signal("log", id="mine", data='{"message": "text"}'))
+    broker.send(signal("log"), key="another", partition=0)
+    broker.send(None)
+    broker.send("nonsense")
+    assert channel.waiting({})
+    delivery = channel.receive({})
+    first, second, third = delivery.signals
+    assert (first.id.startswith("kafka:shop-signal:"), first.data) == (True, '{"message": "old"}')
+    assert (second.id, second.data) == ("mine", '{"message": "text"}')
+    assert third.type == "nonsense"
+    assert sum(delivery.reached.values()) == 5
+    assert not channel.waiting(delivery.reached)
+    assert channel.receive(delivery.reached).reached == {}
+    channel.forget(delivery)
+    broker.send(signal("pause-snapshot"))
+    assert [one.type for one in channel.receive(delivery.reached).signals] == ["pause-snapshot"]
+
+
+def test_the_group_counts_only_where_nothing_is_recorded(broker: Broker, channel: KafkaSignals) -> None:
+    broker.send(signal("log"))
+    delivery = channel.receive({})
+    channel.forget(delivery)
+    broker.send(signal("pause-snapshot"))
+    assert [one.type for one in channel.receive({}).signals] == ["pause-snapshot"]
+    again = channel.receive(dict.fromkeys(delivery.reached, 0))
+    assert [one.type for one in again.signals] == ["log", "pause-snapshot"]
+
+
+def test_a_new_capture_may_leave_old_messages_out(broker: Broker) -> None:
+    broker.send(signal("log"))
+    options = (("auto.offset.reset", "latest"), ("key.deserializer", "of.the.jvm"))
+    channel = KafkaSignals(broker.settings(kafka_consumer=options), "shop")
+    delivery = channel.receive({})
+    assert delivery.signals == ()
+    broker.send(signal("pause-snapshot"))
+    assert [one.type for one in channel.receive(delivery.reached).signals] == ["pause-snapshot"]
+    channel.close()
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_start(broker: Broker, channel: KafkaSignals) -> None:
+    broker.send(signal("log"))
+    assert len(channel.receive({f"kafka:shop-signal:{number}": 99 for number in range(4)}).signals) == 1
+
+
+def test_clear_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = SignalSettings(channels=("kafka",), kafka_servers="127.0.0.1:1")
+    with pytest.raises(ConfigurationError, match=r"sasl\.jaas\.config") as refused:
+        KafkaSignals(replace(settings, kafka_consumer=(("sasl.jaas.config", "secret"),)), "shop")
+    assert "secret" not in str(refused.value)
+    channel = KafkaSignals(settings, "shop")
+    with pytest.raises(ConnectionLostError, match=r"127\.0\.0\.1:1"):
+        channel.receive({})
+    channel.close()
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(ConfigurationError, match=r"cdc-assets\[kafka\]"):
+        KafkaSignals(settings, "shop")
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+def test_each_message_acts_once_whatever_dies(broker: Broker, tmp_path: Path, cut: int) -> None:
+    with StandIn(databases=(DATABASE,)) as server:
+        server.agent.start()
+        world = World(server, str(tmp_path), channels=("kafka",), kafka_servers=broker.address)
+        table = world.make("orders", "id int PRIMARY KEY, version int")
+        world.sql("INSERT INTO dbo.orders VALUES (1, 1)")
+        server.agent.drain()
+        world.run("snapshot")
+        broker.send(signal("execute-snapshot", data={"data-collections": [f"{DATABASE}.dbo.orders"]}))
+        left = [cut]
+
+        def die(name: str) -> None:
+            left[0] -= name == "signals-recorded"
+            if name == "signals-recorded" and left[0] == 0:
+                raise PowerCutError(name)
+
+        with listening(die):
+            try:
+                world.run()
+            except PowerCutError:
+                server.agent.drain()
+        world.run()
+        world.run()
+        assert [row["id"] for row in world.reads(table)] == [1]
+        assert [kind for kind, _ in world.notes()].count("STARTED") <= 1
+
+
+def test_a_broker_that_is_away_holds_nothing_up(tmp_path: Path) -> None:
+    with StandIn(databases=(DATABASE,)) as server:
+        server.agent.start()
+        world = World(server, str(tmp_path), channels=("kafka",), kafka_servers="127.0.0.1:1")
+        table = world.make("orders", "id int PRIMARY KEY, version int")
+        world.run("snapshot")
+        world.sql("INSERT INTO dbo.orders VALUES (1, 1)")
+        server.agent.drain()
+        world.run()
+        assert len(world.events(table)) == 1
+
+
+def test_without_the_channel_no_client_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with StandIn(databases=(DATABASE,)) as server:
+        config = World(server, str(tmp_path)).config
+    with kafka_channels(config) as channels:
+        assert channels == []

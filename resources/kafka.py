@@ -1,0 +1,207 @@
+"""Signals from a Kafka topic, through librdkafka (extra `kafka`).
+
+How far the topic was handled is in the manifest, so the consumer joins no group:
+each look asks for the ends of the partitions and reads what lies between. The
+group's own offsets are written for people who watch the lag, and read once: as
+the place to begin when the manifest knows none.
+"""
+
+import importlib
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from cdc_assets.config.settings import CaptureConfig, SignalSettings
+from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets.signals.channels import Delivery, SignalChannel, signal_of
+from cdc_assets.signals.model import Signal
+
+log = logging.getLogger(__name__)
+
+_ANSWER_S = 3.0
+"""Seconds that a question to a broker may take."""
+_LOOK_S = 10.0
+"""Seconds of one look; what did not come is left to the next."""
+_OF_THE_JVM = frozenset({"key.deserializer", "value.deserializer"})
+
+
+@contextmanager
+def kafka_channels(config: CaptureConfig) -> Iterator[list[SignalChannel]]:
+    """The Kafka channel of a capture, if its settings enable it; closed at the end of the block.
+
+    Raises:
+        ConfigurationError: the extra `kafka` is not installed, or an option is unknown to the client.
+    """
+    if "kafka" not in config.signals.channels:
+        yield []
+        return
+    channel = KafkaSignals(config.signals, config.events.topic_prefix)
+    try:
+        yield [channel]
+    finally:
+        channel.close()
+
+
+class KafkaSignals:
+    """Messages of one topic whose key is the topic prefix.
+
+    Args:
+        settings: topic, servers and options of the client.
+        prefix: the capture's topic prefix.
+
+    Raises:
+        ConfigurationError: see `kafka_channels`.
+    """
+
+    name, lasting = "kafka", True
+
+    def __init__(self, settings: SignalSettings, prefix: str) -> None:
+        self._settings, self._prefix = settings, prefix
+        self._topic = settings.kafka_topic or f"{prefix}-signal"
+        self._kafka = _client_library()
+        self._consumer = self._open()
+
+    def receive(self, reached: Mapping[str, int]) -> Delivery:
+        """See `SignalChannel`."""
+        with self._clear_errors():
+            known = self._known(reached)
+            spans = self._spans(known)
+            numbers = {
+                self._stream(partition): start for partition, (start, _) in spans.items() if start != known[partition]
+            }
+            signals: list[Signal] = []
+            for message in self._messages({part: span for part, span in spans.items() if span[0] < span[1]}):
+                stream = self._stream(message.partition())
+                numbers[stream] = _behind(message)
+                if signal := self._signal(message, stream):
+                    signals.append(signal)
+        return Delivery(tuple(signals), numbers)
+
+    def forget(self, delivery: Delivery) -> None:
+        """Tell the broker how far the topic was handled, for whoever watches."""
+        offsets = [
+            self._kafka.TopicPartition(self._topic, int(stream.rpartition(":")[2]), number)
+            for stream, number in delivery.reached.items()
+        ]
+        with self._clear_errors():
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+
+    def waiting(self, reached: Mapping[str, int]) -> bool:
+        """See `SignalChannel`."""
+        with self._clear_errors():
+            return any(start < end for start, end in self._spans(self._known(reached)).values())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+    def _open(self) -> Any:
+        options = {name: value for name, value in self._settings.kafka_consumer if name not in _OF_THE_JVM}
+        base: dict[str, Any] = {
+            "bootstrap.servers": self._settings.kafka_servers,
+            "group.id": self._settings.kafka_group,
+        }
+        fixed = {"enable.auto.commit": False, "enable.partition.eof": True}
+        given = {name: value for name, value in options.items() if name != "auto.offset.reset"}
+        try:
+            return self._kafka.Consumer({**base, **given, **fixed}, logger=log)
+        except self._kafka.KafkaException as error:
+            raise ConfigurationError(
+                "signal.consumer options",
+                ", ".join(given) or "(none)",
+                f"options of librdkafka ({error.args[0].str()})",
+                "use librdkafka's names, such as sasl.username and sasl.password in place of sasl.jaas.config",
+            ) from None
+
+    def _known(self, reached: Mapping[str, int]) -> dict[int, int | None]:
+        """Partitions of the topic, and how far each was handled."""
+        topic = self._consumer.list_topics(self._topic, timeout=_ANSWER_S).topics[self._topic]
+        if topic.error is not None:
+            log.warning("Topic %s of signals cannot be read: %s.", self._topic, topic.error.str())
+            return {}
+        return {partition: reached.get(self._stream(partition)) for partition in sorted(topic.partitions)}
+
+    def _spans(self, known: Mapping[int, int | None]) -> dict[int, tuple[int, int]]:
+        """By partition: the first message that was not handled, and the end."""
+        return {partition: self._span(partition, place) for partition, place in known.items()}
+
+    def _span(self, partition: int, place: int | None) -> tuple[int, int]:
+        own = self._kafka.TopicPartition(self._topic, partition)
+        low, high = self._consumer.get_watermark_offsets(own, timeout=_ANSWER_S)
+        if place is None:
+            place = self._begin(own, low, high)
+        if place < low:
+            log.warning("Signals %d to %d of %s were removed unread.", place, low - 1, self._stream(partition))
+        elif place > high:
+            log.warning(
+                "Topic %s was made anew: partition %d ends at %d, before %d.", self._topic, partition, high, place
+            )
+        return (place if low <= place <= high else low), high
+
+    def _begin(self, partition: Any, low: int, high: int) -> int:
+        committed: int = self._consumer.committed([partition], timeout=_ANSWER_S)[0].offset
+        if committed >= 0:
+            return committed
+        reset = dict(self._settings.kafka_consumer).get("auto.offset.reset", "earliest")
+        return high if reset in ("latest", "largest", "end") else low
+
+    def _messages(self, spans: Mapping[int, tuple[int, int]]) -> Iterator[Any]:
+        """Messages of the spans; the end of a partition is one without a key, as its last numbers may hold none."""
+        if not spans:
+            return
+        places = [self._kafka.TopicPartition(self._topic, partition, start) for partition, (start, _) in spans.items()]
+        self._consumer.assign(places)
+        missing, until = set(spans), time.monotonic() + _LOOK_S
+        try:
+            while missing and time.monotonic() < until:
+                message = self._consumer.poll(self._settings.kafka_timeout_s)
+                if message is None:
+                    continue
+                if message.error() and message.error().code() != self._kafka.KafkaError._PARTITION_EOF:
+                    raise self._kafka.KafkaException(message.error())
+                yield message
+                if _behind(message) >= spans[message.partition()][1]:
+                    missing.discard(message.partition())
+        finally:
+            self._consumer.unassign()
+
+    def _signal(self, message: Any, stream: str) -> Signal | None:
+        if message.error():
+            return None
+        if message.key() != self._prefix.encode():
+            log.info("A message of %s has a key other than %s, so it is no signal for it.", stream, self._prefix)
+            return None
+        return signal_of(message.value(), f"{stream}:{message.offset()}") if message.value() else None
+
+    def _stream(self, partition: int) -> str:
+        return f"{self.name}:{self._topic}:{partition}"
+
+    @contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self._kafka.KafkaException as error:
+            raise ConnectionLostError(
+                f"Topic {self._topic} at {self._settings.kafka_servers} cannot be asked for signals: "
+                f"{error.args[0].str()}. Next: check signal.kafka.bootstrap.servers and signal.consumer options."
+            ) from None
+
+
+def _behind(message: Any) -> int:
+    """Number behind a message, or of the end of a partition."""
+    number: int = message.offset()
+    return number if message.error() else number + 1
+
+
+def _client_library() -> Any:
+    try:
+        return importlib.import_module("confluent_kafka")
+    except ImportError as error:
+        raise ConfigurationError(
+            "signal.enabled.channels",
+            "kafka",
+            f"a channel whose client is installed ({error})",
+            "pip install 'cdc-assets[kafka]', or remove kafka from the channels",
+        ) from None
