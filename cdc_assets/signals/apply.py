@@ -21,7 +21,7 @@ from cdc_assets.signals.model import (
     expand,
     parse,
 )
-from cdc_assets.signals.state import Collection, SignalState
+from cdc_assets.signals.state import BlockingRequest, Collection, SignalState
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +86,15 @@ def _one(outcome: Outcome, signal: Signal, captured: Sequence[TableId], position
 
 
 def _execute(outcome: Outcome, signal: Signal, request: ExecuteSnapshot, captured: Sequence[TableId]) -> None:
-    if request.kind == "blocking":
-        outcome.warnings.append(
-            f"Signal {signal.id!r} asks for a blocking snapshot, which is not supported yet; it is skipped. "
-            "Next: ask for an incremental one, or read the table again with `cdc-assets capture --table`."
-        )
-        return
     tables, unknown = expand(request.collections, captured)
     for pattern in unknown:
         outcome.warnings.append(f"Signal {signal.id!r}: no captured table matches {pattern!r}.")
-        outcome.told.append(scanned(pattern, signal.id, "UNKNOWN_SCHEMA", 0))
+    if request.kind == "blocking":
+        if tables:
+            blocking = BlockingRequest(signal.id, tuple((table, request.condition_of(table)) for table in tables))
+            outcome.state = dataclasses.replace(outcome.state, blocking=(*outcome.state.blocking, blocking))
+        return
+    outcome.told += [scanned(pattern, signal.id, "UNKNOWN_SCHEMA", 0) for pattern in unknown]
     queued = {entry.table for entry in outcome.state.queue}
     added = [
         Collection(table, signal.id, request.condition_of(table), request.surrogate)

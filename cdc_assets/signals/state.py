@@ -38,6 +38,19 @@ class Collection:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockingRequest:
+    """A snapshot that the stream is to wait for.
+
+    Args:
+        signal: id of the signal that asked for it.
+        tables: in their order, each with a SELECT that is read in its place, or empty.
+    """
+
+    signal: str
+    tables: tuple[tuple[TableId, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RoundReads:
     """Files of a round that are recorded and may not be committed yet.
 
@@ -66,6 +79,7 @@ class SignalState:
         queue: tables to read; the first is being read.
         paused: whether the incremental snapshot waits.
         reads: see `RoundReads`.
+        blocking: snapshots for which the stream is to wait, in their order.
         places: of channels outside the log: stream and number of the first message that was not handled; the same
             in every database.
     """
@@ -75,6 +89,7 @@ class SignalState:
     queue: tuple[Collection, ...] = ()
     paused: bool = False
     reads: RoundReads | None = None
+    blocking: tuple[BlockingRequest, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
 
     def with_handled(self, signal: str) -> "SignalState":

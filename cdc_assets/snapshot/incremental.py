@@ -139,6 +139,10 @@ class IncrementalSnapshot:
         if state.reads is not None:
             self._commit(database, state, state.reads)
 
+    def set_aside(self, database: str) -> None:
+        """Forget the round that waits for its markers; it is read again between new ones."""
+        self._rounds.pop(database, None)
+
     def turn(self, database: str, rows: Sequence[Row]) -> Turn:
         """One step, at a window border.
 

@@ -16,6 +16,7 @@ from typing import Literal
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, RetryableError
 from cdc_assets.signals.watch import SignalWatch
+from cdc_assets.snapshot.blocking import BlockingSnapshots
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.planner import Planner
@@ -53,6 +54,7 @@ class StreamLoop:
         self._planner, self._executor = Planner(context), WindowExecutor(context)
         self._watch = SignalWatch(context)
         self._incremental = IncrementalSnapshot(context, self._watch)
+        self._blocking = BlockingSnapshots(context, self._watch, self._incremental, on_progress)
         self._awaited: set[str] = set()
         self._failures = 0
         self.windows = 0
@@ -86,6 +88,7 @@ class StreamLoop:
     def _turn(self, database: str) -> bool:
         """One window of one database; False if there was nothing to do."""
         try:
+            self._blocking.resume()
             progress = self._step(database)
             self._mend(database)
             self._take_in(database)
@@ -135,8 +138,10 @@ class StreamLoop:
             self._seen |= strangers
 
     def _obey(self, database: str, progress: Progress | None) -> bool:
-        """Look for signals and go on with an incremental snapshot; whether anything was done."""
+        """Look for signals and go on with the snapshots they ask for; whether anything was done."""
         rows = self._watch.look(database, touched=progress is not None)
+        if self._blocking.turn(database):
+            return True
         turn = self._incremental.turn(database, rows)
         (self._awaited.add if turn == "waiting" else self._awaited.discard)(database)
         return turn == "worked"

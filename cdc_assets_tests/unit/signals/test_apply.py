@@ -57,6 +57,20 @@ def test_conditions_belong_to_the_first_match() -> None:
     assert {entry.surrogate for entry in outcome.state.queue} == {"no"}
 
 
+def test_a_blocking_snapshot_waits_beside_the_queue() -> None:
+    select = "SELECT * FROM SalesDb.dbo.lines WHERE qty > 10"
+    conditions = [{"data-collection": "SalesDb.dbo.lines", "filter": select}]
+    wanted = execute("a", ".*lines", ".*orders", "nothing", type="BLOCKING", **{"additional-conditions": conditions})
+    outcome = applied(wanted, wanted)
+    assert [(entry.signal, [(table.table, text) for table, text in entry.tables]) for entry in outcome.state.blocking] == [
+        ("a", [("lines", select), ("orders", "")])
+    ]  # fmt: skip
+    assert not outcome.state.queue
+    assert not outcome.told
+    assert len(outcome.warnings) == 2
+    assert not applied(execute("b", "nothing", type="blocking")).state.blocking
+
+
 def test_stop_pause_resume() -> None:
     outcome = applied(execute("a", ".*"), Signal("b", "pause-snapshot", "{}"), Signal("c", "pause-snapshot", None))
     assert outcome.state.paused
@@ -109,5 +123,5 @@ def test_nothing_raises(own_id: str, kind: str, data: str) -> None:
 
 
 def test_state_survives_the_manifest() -> None:
-    state = applied(execute("a", ".*", **{"surrogate-key": "no"})).state
+    state = applied(execute("a", ".*", **{"surrogate-key": "no"}), execute("b", ".*", type="blocking")).state
     assert decode(SignalState, json.loads(json.dumps(encode(state)))) == state

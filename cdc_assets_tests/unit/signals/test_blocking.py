@@ -1,0 +1,158 @@
+"""Blocking snapshots by signal: the stream waits and goes on, and nothing overtakes."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.steps import listening
+from cdc_assets.signals.inbox import Inbox
+from cdc_assets.signals.model import Signal
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.signals.test_incremental import Weather, values
+from cdc_assets_tests.unit.signals.world import PowerCutError, World, check_law
+from cdc_assets_tests.unit.streaming.child import DATABASE
+from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+
+ORDERS = f"{DATABASE}.dbo.orders"
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with StandIn(databases=(DATABASE,)) as server:
+        server.agent.start()
+        yield server
+
+
+def told(world: World, signal: str) -> list[str]:
+    """Types of notifications about a signal's snapshot."""
+    rows: list[dict[str, Any]] = sorted(rows_of_topic(world.config, "notes"), key=lambda row: str(row["position"]))
+    values = [row["value"] for row in rows if row["value"]["id"] == signal]
+    return [value["type"] for value in values if value["aggregate_type"] == "Initial Snapshot"]
+
+
+def read_again(world: World, table: TableId) -> list[int]:
+    """Keys of READ events that no incremental snapshot made, in position order."""
+    events = [event["value"] for event in world.events(table) if event["value"]]
+    return [e["after"]["id"] for e in events if e["op"] == "r" and e["source"]["snapshot"] != "incremental"]
+
+
+def test_the_stream_waits_and_goes_on_from_where_it_was(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    other = world.make("lines", "id int PRIMARY KEY, version int")
+    world.sql(f"INSERT INTO dbo.orders VALUES {values('1, 1', '2, 2', '3, 3')}; INSERT INTO dbo.lines VALUES (1, 1)")
+    server.agent.drain()
+    world.run("snapshot")
+    conditions = [{"data-collection": ORDERS, "filter": f"SELECT * FROM {ORDERS} WHERE id <> 2"}]
+    world.signal(
+        "s1", "execute-snapshot", data_collections=[ORDERS, f"{DATABASE}.dbo.lines"], type="blocking",
+        additional_conditions=conditions,
+    )  # fmt: skip
+    world.sql("UPDATE dbo.orders SET version = 4 WHERE id = 1")
+    server.agent.drain()
+    world.run()
+    assert read_again(world, table) == [1, 2, 3, 1, 3]
+    assert read_again(world, other) == [1, 1]
+    assert [event["value"]["op"] for event in world.events(table)] == ["r", "r", "r", "u", "r", "r"]
+    assert (told(world, "s1")[0], told(world, "s1")[-1]) == ("STARTED", "COMPLETED")
+    world.run()
+    assert len(read_again(world, table)) == 5
+
+
+def test_what_cannot_be_read_aborts_and_the_stream_goes_on(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    gone = world.make("gone", "id int PRIMARY KEY, version int")
+    world.run("snapshot")
+    conditions = [{"data-collection": ORDERS, "filter": "SELECT * FROM nowhere"}]
+    inbox = Inbox(Location.of(world.config.lake), "shop")
+    for own_id, name, more in (("s1", "orders", {"additional-conditions": conditions}), ("s2", "gone", {})):
+        data = {"type": "blocking", "data-collections": [f"{DATABASE}.dbo.{name}"], **more}
+        inbox.put(Signal(own_id, "execute-snapshot", json.dumps(data)))
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1)")
+    server.agent.drain()
+    world.sql(f"DROP TABLE {gone.within_database}")
+    world.run()
+    assert told(world, "s1")[-1] == "ABORTED"
+    assert told(world, "s2")[-1] == "ABORTED"
+    assert [event["value"]["op"] for event in world.events(table)] == ["c"]
+    state = world.state()
+    assert not state.signals[DATABASE].blocking
+    assert not state.snapshots
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_read_overtakes_between_incremental_rounds(server: StandIn, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311 - a test
+    world = World(server, str(tmp_path), poll_interval_s=0.0)
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    weather = Weather(world, chance, 10**9)
+    for _ in range(40):
+        weather.write()
+    server.agent.drain()
+    world.run("snapshot")
+    inbox = Inbox(Location.of(world.config.lake), "shop")
+
+    def ask(name: str) -> None:
+        if name in ("chunk-read", "round-planned") and chance.random() < 0.5:
+            kind = chance.choice(["blocking", "blocking", "incremental"])
+            data = {"type": kind, "data-collections": [ORDERS]}
+            inbox.put(Signal(f"s{chance.random()}", "execute-snapshot", json.dumps(data)))
+        weather(name)
+
+    inbox.put(Signal("s0", "execute-snapshot", json.dumps({"data-collections": [ORDERS]})))
+    for _ in range(3):
+        weather.left = chance.randint(10, 60)
+        with listening(ask):
+            try:
+                world.run()
+            except PowerCutError:
+                server.agent.drain()
+    server.agent.drain()
+    world.run()
+    state = world.state()
+    assert not state.signals[DATABASE].blocking
+    assert not state.signals[DATABASE].queue
+    assert world.reads(table)
+    assert len(read_again(world, table)) > len(weather.rows)
+    check_law(world, table, weather.rows)
+
+
+def test_a_round_that_waits_is_read_again_behind_a_blocking_snapshot(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path), poll_interval_s=0.0)
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1)")
+    server.agent.drain()
+    world.run("snapshot")
+    inbox = Inbox(Location.of(world.config.lake), "shop")
+    seen: list[str] = []
+
+    def play(name: str) -> None:
+        seen.append(name)
+        if name == "chunk-read" and seen.count(name) == 1:
+            data = {"type": "blocking", "data-collections": [ORDERS]}
+            inbox.put(Signal("s2", "execute-snapshot", json.dumps(data)))
+        elif name == "marker-written":  # both markers are captured, and what follows is not
+            server.agent.resume()
+            server.agent.drain()
+            server.agent.pause()
+        elif name == "snapshot-planned":
+            world.sql("UPDATE dbo.orders SET version = 2 WHERE id = 1")
+
+    world.signal("s1", "execute-snapshot", data_collections=[ORDERS])
+    server.agent.pause()
+    with listening(play):
+        world.run()
+    assert "snapshot-planned" in seen
+    reads = sorted((e for e in world.events(table) if e["value"]["op"] == "r"), key=lambda e: e["window_id"])
+    assert [event["value"]["after"]["version"] for event in reads] == [1, 2, 2]
+    server.agent.resume()
+    server.agent.drain()
+    world.run()
+    check_law(world, table, {1: 2})
