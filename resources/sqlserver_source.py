@@ -104,10 +104,15 @@ class SqlServerSource:
         return sorted(TableId(database, str(schema), str(table)) for schema, table in rows)
 
     def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
-        """All capture instances with their columns, sorted by table and start LSN."""
-        with cdc_objects(database):
-            tables = self._rows(queries.CHANGE_TABLES, database, database, database)
-            columns = self._rows(queries.CAPTURED_COLUMNS, database)
+        """All capture instances with their columns, sorted by table and start LSN; none if CDC is not required and off."""
+        try:
+            with cdc_objects(database):
+                tables = self._rows(queries.CHANGE_TABLES, database, database, database)
+                columns = self._rows(queries.CAPTURED_COLUMNS, database)
+        except PreflightError:
+            if self._require_cdc:
+                raise
+            return []
         return instances_of(database, tables, columns)
 
     def max_captured_lsn(self, database: str) -> Lsn | None:

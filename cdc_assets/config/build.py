@@ -66,7 +66,7 @@ def build_config(given: Given) -> CaptureConfig:
         filters=filters,
         events=events,
         text=TextSettings(**values["text"]),
-        snapshot=SnapshotSettings(**values["snapshot"], overrides=_overrides(found)),
+        snapshot=_snapshot(values["snapshot"], found),
         streaming=StreamingSettings(**values["streaming"]),
         lake=LakeSettings(**{"path": "lake"} | values["lake"], storage_options=_storage_options(found)),
         history=HistorySettings(**values["history"]),
@@ -169,6 +169,18 @@ def _connection(values: dict[str, Any], options: tuple[tuple[str, str], ...]) ->
             "database.user", values.get("user"), "a login, unless driver.authentication says how to log in", "add it"
         )
     return ConnectionSettings(**{"user": "", "password": ""} | values, extra=options)
+
+
+def _snapshot(values: dict[str, Any], found: Found) -> SnapshotSettings:
+    settings = SnapshotSettings(**values, overrides=_overrides(found))
+    if settings.mode == "configuration_based" and not (settings.data or settings.schema or settings.start_stream):
+        raise ConfigurationError(
+            "snapshot.mode",
+            settings.mode,
+            "at least one of snapshot.mode.configuration.based.snapshot.data, .snapshot.schema and .start.stream",
+            "set one of them to true",
+        )
+    return settings
 
 
 def _overrides(found: Found) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,16 @@ TimeMode = Literal[
 DecimalMode = Literal["precise", "double", "string"]
 BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
 AdjustmentMode = Literal["none", "avro", "avro_unicode"]
-SnapshotMode = Literal["always", "initial", "initial_only", "no_data", "recovery", "when_needed", "when_needed_no_data"]
+SnapshotMode = Literal[
+    "always",
+    "initial",
+    "initial_only",
+    "no_data",
+    "recovery",
+    "when_needed",
+    "when_needed_no_data",
+    "configuration_based",
+]
 IsolationMode = Literal["read_uncommitted", "read_committed", "repeatable_read", "exclusive", "snapshot"]
 FailureMode = Literal["fail", "warn", "skip"]
 GapPolicy = Literal["fail", "resnapshot", "ignore"]
@@ -173,6 +182,11 @@ class SnapshotSettings:
         include: `snapshot.include.collection.list`; empty means all captured tables.
         overrides: (`schema.table` or `db.schema.table`, SELECT statement) pairs.
         order_by_row_count: `snapshot.tables.order.by.row.count`.
+        data: rows are read at each start; this and the next four: `snapshot.mode.configuration.based.*`.
+        schema: structures are recorded at each start.
+        start_stream: changes are streamed afterwards.
+        on_schema_error: structures are recorded when the schema history lacks them.
+        on_data_error: rows are read when the position can no longer be read.
     """
 
     mode: SnapshotMode = "initial"
@@ -187,6 +201,11 @@ class SnapshotSettings:
     include: tuple[str, ...] = ()
     overrides: tuple[tuple[str, str], ...] = ()
     order_by_row_count: Literal["disabled", "ascending", "descending"] = "disabled"
+    data: bool = False
+    schema: bool = False
+    start_stream: bool = False
+    on_schema_error: bool = False
+    on_data_error: bool = False
 
     def override_of(self, table: TableId) -> str:
         """The table's SELECT of `overrides`, letter case of its name ignored; empty if it has none."""

@@ -12,6 +12,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.state import CaptureState, TableState
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.snapshot.modes import rule_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,27 @@ class Glance:
     def __init__(self, config: CaptureConfig, source: Source) -> None:
         tables = TopicTables(Location.of(config.lake), config.name)
         self.state: CaptureState = Manifest(tables, config.events.topic_prefix).read()
-        self._source = source
+        self._source, self._rule = source, rule_of(config.snapshot)
 
-    def waiting(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Which of these tables have no state yet, or are in a snapshot that did not end."""
+    @property
+    def streams(self) -> bool:
+        """Whether the snapshot mode streams changes."""
+        return self._rule.streams
+
+    def waiting(self, tables: Sequence[TableId], *, first_look: bool = False) -> list[TableId]:
+        """Which of these tables a snapshot run is needed for, by the snapshot mode.
+
+        Args:
+            tables: of the capture.
+            first_look: whether nobody has looked since the start.
+        """
+        rule = self._rule
+        if first_look and (rule.data == "each start" or (rule.schema == "each start" and not rule.streams)):
+            return list(tables)
         unfinished = {entry.table for run in self.state.snapshots.values() for entry in run.tables}
-        return [table for table in tables if table not in self.state.tables or table in unfinished]
+        again = {"needed", "position lost"} & {rule.schema, rule.data}
+        lost = {state.table for state in self.state.tables.values() if again and state.status != "healthy"}
+        return [table for table in tables if table not in self.state.tables or table in unfinished | lost]
 
     def fresh(self) -> Mapping[str, Lsn]:
         """Databases with something to read, and their newest captured transaction.

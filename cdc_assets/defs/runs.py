@@ -15,7 +15,7 @@ ACTIVE = [*WAITING, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, Dagster
 
 FAILURE_REASON_TAG = "dagster/failure_reason"
 COMMITTED_TAG = "cdc/committed"
-"""On a run that committed all it found: if it fails then, a check of one table failed it, and the others go on."""
+"""On a run that committed all it found: if it fails then, it is for one of its tables, and the others go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class CaptureRuns:
 
     def finished(self, instance: DagsterInstance, limit: int) -> Sequence[dg.RunRecord]:
         """The newest ended runs, newest first, among the capture's jobs."""
-        records = [
-            record
-            for job in sorted(self.jobs)
-            for record in instance.get_run_records(RunsFilter(job_name=job), limit=limit)
-            if record.dagster_run.is_finished
-        ]
+        records = [record for job in sorted(self.jobs) for record in self.finished_of(instance, job, limit)]
         return sorted(records, key=lambda record: record.storage_id, reverse=True)[:limit]
+
+    def finished_of(self, instance: DagsterInstance, job: str, limit: int) -> Sequence[dg.RunRecord]:
+        """The newest ended runs of one job, newest first."""
+        records = instance.get_run_records(RunsFilter(job_name=job), limit=limit)
+        return [record for record in records if record.dagster_run.is_finished]

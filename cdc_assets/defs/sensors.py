@@ -10,13 +10,18 @@ or gave way changes the epoch, so the same LSN can be asked for again.
 *After a failure.* A run whose process was killed is started again at once. A
 run that failed for a reason would fail again: the pause doubles with each
 failure in a row, up to `LONGEST_PAUSE`. A run that committed all it found and
-then failed by the check of one troubled table counts as a good one: the other
-tables must not wait for it.
+then failed by the check of one troubled table, or because one table could not be
+read, counts as a good one: the other tables must not wait for it. Tables that
+could not be read wait by such a pause of their own, while the others are streamed.
+
+*Starts.* With a snapshot mode that reads tables at each start, the first look of
+a loaded code location is one. The cursor remembers which start that was.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import dagster as dg
 from dagster import DagsterRunStatus
@@ -33,6 +38,8 @@ FIRST_PAUSE = timedelta(seconds=15)
 LONGEST_PAUSE = timedelta(minutes=15)
 _LOOK_BACK = 10
 """Failures in a row that are told apart."""
+_START = uuid4().hex
+"""This loading of the code location."""
 _OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
 
 
@@ -59,24 +66,40 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         if ends and ends > datetime.now(UTC):
             return dg.SkipReason(f"The last run failed; the next starts after {ends:%H:%M:%S} UTC.")
         resource: CaptureResource = getattr(context.resources, names.resource)
+        unread = pause_ends(runs.finished_of(context.instance, names.snapshot, _LOOK_BACK), of_any_kind=True)
         try:
-            return _request(catalog, resource, records)
+            request = _request(catalog, resource, records, unread, first_look=context.cursor != _START)
         except CdcError as error:
             if error.retryable:
                 return dg.SkipReason(f"{type(error).__name__}: {error}")
             raise
+        context.update_cursor(_START)
+        return request
 
     return sensor
 
 
 def _request(
-    catalog: CaptureCatalog, resource: CaptureResource, records: Sequence[dg.RunRecord]
+    catalog: CaptureCatalog,
+    resource: CaptureResource,
+    records: Sequence[dg.RunRecord],
+    unread: datetime | None,
+    *,
+    first_look: bool,
 ) -> dg.RunRequest | dg.SkipReason:
-    """What to do next for a capture at rest."""
+    """What to do next for a capture at rest.
+
+    Args:
+        catalog: of the capture.
+        resource: of the capture.
+        records: its newest ended runs.
+        unread: when tables that could not be read may be tried again; None if now.
+        first_look: whether this is the first look since the start.
+    """
     capture = catalog.names.capture
     with resource.glance() as glance:
-        waiting = glance.waiting([schema.table for schema in catalog.tables])
-        if waiting:
+        waiting = glance.waiting([schema.table for schema in catalog.tables], first_look=first_look)
+        if waiting and (unread is None or unread < datetime.now(UTC)):
             return dg.RunRequest(
                 run_key=run_key(capture, records, "snapshot"),
                 job_name=catalog.names.snapshot,
@@ -84,7 +107,11 @@ def _request(
                 run_config=dg.RunConfig(ops={catalog.names.snapshot_op: SnapshotConfig(due_only=True)}),
                 tags=dict(all_ranges(catalog.partitions)),
             )
-        fresh = glance.fresh()
+        fresh = glance.fresh() if glance.streams else {}
+    if waiting and not fresh:
+        return dg.SkipReason(
+            f"{len(waiting)} tables could not be read; the next attempt is after {unread:%H:%M:%S} UTC."
+        )
     if not fresh:
         return dg.SkipReason("Nothing new.")
     newest = max(fresh.values())
@@ -95,9 +122,14 @@ def _request(
     )
 
 
-def pause_ends(records: Sequence[dg.RunRecord]) -> datetime | None:
-    """When the next run may start after failures; None if it may start now."""
-    failures = failures_in_a_row(records)
+def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> datetime | None:
+    """When the next run may start after failures; None if it may start now.
+
+    Args:
+        records: newest first.
+        of_any_kind: count runs too that failed for some of their tables only.
+    """
+    failures = failures_in_a_row(records, of_any_kind=of_any_kind)
     ended = records[0].end_time if failures else None
     if ended is None:
         return None
@@ -105,12 +137,12 @@ def pause_ends(records: Sequence[dg.RunRecord]) -> datetime | None:
     return datetime.fromtimestamp(ended, UTC) + pause
 
 
-def failures_in_a_row(records: Sequence[dg.RunRecord]) -> int:
+def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> int:
     """How many of the newest runs failed for a reason of their own, without another end between them."""
     count = 0
     for record in records:
         run = record.dagster_run
-        if run.status is not DagsterRunStatus.FAILURE or COMMITTED_TAG in run.tags:
+        if run.status is not DagsterRunStatus.FAILURE or (COMMITTED_TAG in run.tags and not of_any_kind):
             break
         count += run.tags.get(FAILURE_REASON_TAG) in _OWN_FAILURES
     return count

@@ -10,6 +10,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import RETRY, as_failures
 from cdc_assets.defs.partitions import range_numbers
+from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session
 
 
@@ -44,6 +45,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             else:
                 summary = capture.snapshot(session.chosen(), _ranges(catalog, context), session.on_progress)
         yield from session.results()
+        context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(len(summary.tables))})
         if summary.failed:
             raise dg.Failure(
                 description="\n".join(f"{trouble.table}: {trouble.reason}" for trouble in summary.failed),

@@ -1,17 +1,18 @@
 """What `snapshot.mode` decides at a start (spec debezium-sqlserver §2.1).
 
-A table of rules and one pure function. `always` cannot be told from `initial`
-by one table's state alone: it applies to each new run, so the caller says
-whether the table was snapshotted in this run already.
+A table of rules and one pure function over what is known of one table. A start
+is the opening of a `Capture`; under Dagster's sensor it is the loading of the
+code location, since its runs follow one another all the time.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from cdc_assets.config.settings import SnapshotMode
+from cdc_assets.config.settings import SnapshotMode, SnapshotSettings
 
-When = Literal["never", "start", "each run", "unavailable"]
+When = Literal["never", "first", "each start", "needed", "position lost", "history lost"]
+"""`first`: there is no position. `needed`: also when the position cannot be read any more, or the history is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,27 +21,44 @@ class ModeRule:
 
     Args:
         schema: when structures are recorded.
-        data: when rows are read.
+        data: when rows are read, which records structures too.
         streams: whether changes are streamed afterwards.
         keeps_position: whether a stored position is required and kept.
     """
 
     schema: When
     data: When
-    streams: bool
+    streams: bool = True
     keeps_position: bool = False
 
 
 RULES: Final[Mapping[SnapshotMode, ModeRule]] = {
-    "always": ModeRule("each run", "each run", True),
-    "initial": ModeRule("start", "start", True),
-    "initial_only": ModeRule("start", "start", False),
-    "no_data": ModeRule("start", "never", True),
-    "recovery": ModeRule("each run", "never", True, keeps_position=True),
-    "when_needed": ModeRule("unavailable", "unavailable", True),
-    "when_needed_no_data": ModeRule("unavailable", "never", True),
+    "always": ModeRule("each start", "each start"),
+    "initial": ModeRule("first", "first"),
+    "initial_only": ModeRule("first", "first", streams=False),
+    "no_data": ModeRule("first", "never"),
+    "recovery": ModeRule("each start", "never", keeps_position=True),
+    "when_needed": ModeRule("needed", "needed"),
+    "when_needed_no_data": ModeRule("needed", "never"),
 }
-"""`start`: no position, or the first snapshot unfinished. `unavailable`: also when the position can no longer be read."""
+"""Of every mode but `configuration_based`, which has `rule_of`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What is known of a table at a start.
+
+    Args:
+        has_position: its first snapshot is complete.
+        available: changes after its position can still be read.
+        has_history: its structure is in the schema history.
+        done: this start has snapshotted it already.
+    """
+
+    has_position: bool
+    available: bool = True
+    has_history: bool = True
+    done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +78,43 @@ class Decision:
     reason: str
 
 
-def decide(mode: SnapshotMode, *, has_position: bool, available: bool = True, done_in_run: bool = False) -> Decision:
-    """Apply a mode to one table.
+def rule_of(settings: SnapshotSettings) -> ModeRule:
+    """The rule of the configured mode; `configuration_based` makes its own of five booleans."""
+    if settings.mode != "configuration_based":
+        return RULES[settings.mode]
+    schema: When = "history lost" if settings.on_schema_error else "never"
+    data: When = "position lost" if settings.on_data_error else "never"
+    return ModeRule(
+        "each start" if settings.schema else schema,
+        "each start" if settings.data else data,
+        streams=settings.start_stream,
+    )
 
-    Args:
-        mode: `snapshot.mode`.
-        has_position: whether the table's first snapshot is complete.
-        available: whether changes after its position can still be read.
-        done_in_run: whether this run has snapshotted it already.
+
+def decide(settings: SnapshotSettings, table: Situation) -> Decision:
+    """Apply the mode to one table.
+
+    A table that is to be streamed needs a position, so its structure is recorded at the first start whatever the rule
+    says; Debezium would stream it without knowing its columns.
     """
-    rule = RULES[mode]
+    rule = rule_of(settings)
+    lost = table.has_position and not table.available
     due = {
         "never": False,
-        "start": not has_position,
-        "each run": not done_in_run,
-        "unavailable": not has_position or not available,
+        "first": not table.has_position,
+        "each start": not table.done,
+        "needed": not table.has_position or lost or not table.has_history,
+        "position lost": lost,
+        "history lost": table.has_position and not table.has_history,
     }
-    if not has_position:
-        reason = "no position yet"
-    else:
-        reason = "position can be read" if available else "position is no longer available"
-    return Decision(due[rule.schema], due[rule.data], rule.streams, f"snapshot.mode={mode}: {reason}")
+    data = due[rule.data]
+    schema = data or due[rule.schema] or (rule.streams and not table.has_position)
+    return Decision(schema, data, rule.streams, f"snapshot.mode={settings.mode}: {_reason(table)}")
+
+
+def _reason(table: Situation) -> str:
+    if not table.has_position:
+        return "no position yet"
+    if not table.available:
+        return "changes after its position can no longer be read"
+    return "position can be read" if table.has_history else "its structure is not in the schema history"

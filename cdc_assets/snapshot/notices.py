@@ -29,10 +29,6 @@ class Notices:
         """`COMPLETED`, or `ABORTED` if it was given up or a table failed."""
         self._send(run, kind)
 
-    def skipped(self) -> None:
-        """The mode wants no snapshot."""
-        self._context.notify("Initial Snapshot", "SKIPPED")
-
     def unplanned(self, signal: str, failed: Iterable[TableId]) -> None:
         """Tables that could not even be divided."""
         for table in failed:

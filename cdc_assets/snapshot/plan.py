@@ -36,6 +36,7 @@ class Request:
         table: which.
         partitions: numbers of its partitions; None reads all.
         data: whether rows are read; otherwise only the structure and the position are recorded.
+        keeps_position: whether not even the position is recorded, because there is one.
         select: a complete SELECT statement whose rows are read in place of the table's; goes before
             `snapshot.select.statement.overrides`. Its rows are a part of the table, so no position is set.
     """
@@ -44,11 +45,12 @@ class Request:
     partitions: tuple[int, ...] | None = None
     data: bool = True
     select: str = ""
+    keeps_position: bool = False
 
     @property
     def whole(self) -> bool:
         """Whether the table's position may be set afterwards."""
-        return self.partitions is None and not self.select
+        return self.partitions is None and not self.select and not self.keeps_position
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from cdc_assets.config.filters import Names, TableFilter
+from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -30,10 +30,9 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.notifications import Notifier
 from cdc_assets.signals.channels import SignalChannel
-from cdc_assets.signals.table import signal_table
 from cdc_assets.signals.watch import SignalWatch
+from cdc_assets.snapshot.due import Due
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
-from cdc_assets.snapshot.modes import decide
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets.streaming.context import Context
@@ -102,7 +101,10 @@ class Capture:
             notifier=Notifier(tables, config.notifications, config.events.topic_prefix),
             channels=channels,
         )
+        self._due = Due(self._context)
         self._claimed = False
+        self._through: set[TableId] = set()
+        """Tables that this start has snapshotted."""
 
     def discover(self) -> Sequence[TableSchema]:
         """Structures of the captured tables, in snapshot order: those that the filters let through.
@@ -176,41 +178,18 @@ class Capture:
         selected = self._selected()
         self.claim()
         done = self._recover([*_flat(selected), *(tables or ())], on_progress)
+        self._through.update(done.tables)
+        ranges = None if partitions is None else tuple(partitions)
         for database, captured in selected.items():
             if tables is None:
-                requests = self._due(captured)
+                requests = self._due.requests(database, captured, self._through)
             else:
-                ranges = None if partitions is None else tuple(partitions)
-                requests = [
-                    Request(table, ranges, data=not self._takes_signals(table))
-                    for table in tables
-                    if table.database == database
-                ]
-            through = set(done.tables)
-            if tables is None:
-                requests = [request for request in requests if request.table not in through]
+                requests = self._due.whole([table for table in tables if table.database == database], ranges)
             done += Snapshotter(self._context).run(database, requests, on_progress)
+        self._through.update(done.tables)
+        if tables is None and not done.tables and not done.failed:
+            self._context.notify("Initial Snapshot", "SKIPPED")
         return done
-
-    def _due(self, captured: Sequence[TableId]) -> list[Request]:
-        """What `snapshot.mode` wants of each captured table."""
-        config, state = self._context.config, self._context.manifest.state
-        include = Names("snapshot.include.collection.list", config.snapshot.include)
-        requests = []
-        for table in captured:
-            known = state.tables.get(table)
-            available = known is None or known.status != "gap"
-            decision = decide(config.snapshot.mode, has_position=known is not None, available=available)
-            if decision.schema or decision.data:
-                log.info("%s: %s", table, decision.reason)
-                wanted = not include or include.match(table.within_database, str(table))
-                wanted = wanted and not self._takes_signals(table)
-                requests.append(Request(table, data=decision.data and wanted))
-        return requests
-
-    def _takes_signals(self, table: TableId) -> bool:
-        """Whether it is a signal table: its rows are requests, and are never snapshotted (spec §2.4)."""
-        return table == signal_table(self._context.config.signals.collections, table.database)
 
     def _recover(self, captured: Sequence[TableId], on_progress: OnProgress) -> SnapshotSummary:
         """Finish the window or the snapshots that an earlier run left."""
@@ -250,10 +229,15 @@ class Capture:
         """
         selected = self._selected()
         self.claim()
-        self._recover(_flat(selected), on_progress)
+        recovered = self._recover(_flat(selected), on_progress)
+        self._through.update(recovered.tables)
+        if not self._due.streams:
+            log.info("Streaming is disabled for snapshot mode %s.", self._context.config.snapshot.mode)
+            return StreamSummary("nothing", 0, {}, (), ())
         for database, captured in selected.items():
-            starting = [request for request in self._due(captured) if not request.data]
-            Snapshotter(self._context).run(database, starting, on_progress)
+            due = self._due.requests(database, captured, self._through)
+            starting = [request for request in due if not request.data]
+            self._through.update(Snapshotter(self._context).run(database, starting, on_progress).tables)
         known = self._context.manifest.state.tables
         waiting_now = [table for table in _flat(selected) if table not in known]
         loop = StreamLoop(self._context, on_progress, self._repair, self._join, waiting_now)
@@ -283,7 +267,7 @@ class Capture:
         if chosen:
             check_conflicts([*self._context.manifest.state.tables, *chosen], self._context.config.events)
             log.info("Now captured too: %s", ", ".join(map(str, chosen)))
-            Snapshotter(self._context).run(database, self._due(chosen), on_progress)
+            Snapshotter(self._context).run(database, self._due.requests(database, chosen), on_progress)
 
     def state(self) -> CaptureState:
         """What the manifest says, read without claiming it; for sensors and `status`.

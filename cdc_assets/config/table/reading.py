@@ -14,12 +14,13 @@ SNAPSHOT = (
             "recovery",
             "when_needed",
             "when_needed_no_data",
+            "configuration_based",
             aliases={"schema_only": "no_data", "schema_only_recovery": "recovery"},
         ),
         "initial",
         "When tables are read as a whole. `schema_only` is the older name of `no_data`.",
         "snapshot.mode",
-        note="`configuration_based` and `custom` are not supported yet.",
+        note="`custom`, a Java class, is not supported.",
     ),
     Property(
         "snapshot.isolation.mode",
@@ -271,21 +272,19 @@ LAKE = (
     ),
 )
 
-_CONFIGURED = "snapshot.mode=configuration_based is not supported yet"
 CONFIGURED_SNAPSHOT = tuple(
     Property(
         f"snapshot.mode.configuration.based.{part}",
         kinds.BOOLEAN,
         "false",
-        doc,
-        status=Status.REFUSED,
-        reason=_CONFIGURED,
+        f"With `snapshot.mode=configuration_based`: {doc}.",
+        f"snapshot.{field}",
     )
-    for part, doc in (
-        ("snapshot.data", "Read rows."),
-        ("snapshot.schema", "Read structures."),
-        ("start.stream", "Stream afterwards."),
-        ("snapshot.on.schema.error", "Read structures again when the history is lost."),
-        ("snapshot.on.data.error", "Read rows again when the position is lost."),
+    for part, field, doc in (
+        ("snapshot.data", "data", "read rows at each start"),
+        ("snapshot.schema", "schema", "record structures at each start"),
+        ("start.stream", "start_stream", "stream afterwards"),
+        ("snapshot.on.schema.error", "on_schema_error", "record structures again when the history is lost"),
+        ("snapshot.on.data.error", "on_data_error", "read rows again when the position is lost"),
     )
 )

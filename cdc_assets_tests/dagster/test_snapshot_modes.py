@@ -1,0 +1,75 @@
+"""Snapshot modes and unreadable tables, as the sensor and the `snapshot` assets deal with them."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from cdc_assets.defs import sensors
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets_tests.shop import TABLES, Shop, key, open_shop
+from resources.spark import SparkResource
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
+
+
+def tick(shop: Shop, instance: dg.DagsterInstance, cursor: str | None = None) -> Any:
+    """Evaluate the sensor once: its request or what it says, and its cursor."""
+    definitions = shop.definitions()
+    (sensor,) = definitions.get_repository_def().sensor_defs
+    resources = {"cdc_shop": CaptureResource(config_file=str(shop.file), spark=SparkResource())}
+    context = dg.build_sensor_context(
+        instance=instance, resources=resources, repository_def=definitions.get_repository_def(), cursor=cursor
+    )
+    with shop.in_environment(), context:
+        data = sensor.evaluate_tick(context)
+    return (data.run_requests[0] if data.run_requests else data), data.cursor
+
+
+def test_starts_of_each_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensors, "FIRST_PAUSE", timedelta(0))
+    with open_shop(tmp_path) as shop, dg.DagsterInstance.ephemeral() as instance:
+        shop.write({"snapshot.mode": "initial_only"})
+        request, cursor = tick(shop, instance)
+        assert request.job_name == "shop_snapshot"
+        assert shop.snapshot(instance).success
+        shop.add_customers(1)
+        assert tick(shop, instance, cursor)[0].skip_message == "Nothing new."
+        assert shop.changes(instance).success
+        assert not [event for event in shop.events("customers") if event["value"]["op"] != "r"]
+
+        shop.write({"snapshot.mode": "always"})
+        request, cursor = tick(shop, instance, "the process before")
+        assert (request.job_name, len(request.asset_selection)) == ("shop_snapshot", len(TABLES))
+        assert tick(shop, instance, cursor)[0].job_name == "shop_changes"
+        before = len(shop.events("products"))
+        assert shop.snapshot(instance).success
+        assert len(shop.events("products")) == 2 * before
+
+
+def test_unreadable_table_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    override = "snapshot.select.statement.overrides"
+    with open_shop(tmp_path) as shop, dg.DagsterInstance.ephemeral() as instance:
+        shop.write({override: "dbo.products", f"{override}.dbo.products": "SELECT * FROM dbo.nowhere"})
+        result = shop.snapshot(instance)
+        assert not result.success
+        read = {event.asset_key for event in result.get_asset_materialization_events()}
+        assert read == {key(table, "snapshot") for table in TABLES if table != "products"}
+        (failed,) = [event for event in result.all_node_events if event.event_type_value == "STEP_FAILURE"]
+        assert "dbo.products" in failed.event_specific_data.user_failure_data.description  # type: ignore[union-attr]
+        assert "nowhere" in failed.event_specific_data.user_failure_data.description  # type: ignore[union-attr]
+
+        found, cursor = tick(shop, instance)
+        assert "1 tables could not be read" in found.skip_message
+        shop.add_customers(1)
+        assert tick(shop, instance, cursor)[0].job_name == "shop_changes", "the others are streamed meanwhile"
+        assert shop.changes(instance).success
+
+        monkeypatch.setattr(sensors, "FIRST_PAUSE", timedelta(0))
+        request, _ = tick(shop, instance, cursor)
+        assert (request.job_name, request.asset_selection) == ("shop_snapshot", [key("products", "snapshot")])
+        shop.write({})
+        assert shop.snapshot(instance).success
+        assert tick(shop, instance, cursor)[0].skip_message == "Nothing new."

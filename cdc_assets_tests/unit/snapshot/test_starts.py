@@ -1,0 +1,220 @@
+"""Each snapshot mode over the stand-in, start after start."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_assets.errors import ConfigurationError
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.snapshot.world import DATABASE, World
+from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+
+
+class Starts:
+    """A capture in one mode, and what each of its starts brings."""
+
+    def __init__(self, server: StandIn, lake: Path, mode: str, **properties: str) -> None:
+        self.world = World(server, str(lake))
+        self.world.properties = {"snapshot.mode": mode} | {
+            f"snapshot.mode.configuration.based.{name.replace('_', '.')}": text for name, text in properties.items()
+        }
+        self.orders = self.world.make("orders", 3)
+        self.next = 3
+        self.seen = 0
+
+    def mode(self, mode: str) -> None:
+        self.world.properties["snapshot.mode"] = mode
+
+    def insert(self) -> None:
+        self.next += 1
+        self.world.sql(f"INSERT INTO dbo.orders VALUES ({self.next}, 'new')")
+
+    def lose(self) -> None:
+        """Changes that nobody read are cleaned up."""
+        self.insert()
+        self.insert()
+        self.world.sql(
+            "DECLARE @l binary(10) = sys.fn_cdc_get_max_lsn(); "
+            "EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_orders', @low_water_mark = @l"
+        )
+
+    def start(self) -> list[str]:
+        """Snapshot and stream by one capture, as the command line does; the operations that arrived."""
+        with self.world.capture() as capture:
+            capture.snapshot()
+            capture.stream()
+        events = [event["op"] for event in self.by_arrival()] if self.arrived() else []
+        new, self.seen = events[self.seen :], len(events)
+        return new
+
+    def arrived(self) -> bool:
+        return (Path(self.world.lake) / f"shop.{self.orders}").exists()
+
+    def by_arrival(self) -> list[dict[str, Any]]:
+        rows: list[Any] = sorted(
+            rows_of_topic(self.world.config, f"shop.{self.orders}"), key=lambda row: (row["window_id"], row["position"])
+        )
+        return [row["value"] for row in rows if row["value"]]
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.world.notes()]
+
+    def structures(self) -> int:
+        rows = rows_of_topic(self.world.config, "shop.__schema_history")
+        return sum(row["table"] == "orders" for row in rows)
+
+    def position(self) -> object:
+        return self.world.position(self.orders)
+
+
+def test_initial_reads_once_and_then_skips(server: StandIn, tmp_path: Path) -> None:
+    starts = Starts(server, tmp_path, "initial")
+    assert starts.start() == ["r"] * 3
+    assert "SKIPPED" not in starts.kinds()
+    starts.insert()
+    assert starts.start() == ["c"]
+    assert starts.kinds()[-1] == "SKIPPED"
+    starts.lose()
+    assert starts.start() == []
+    assert starts.world.stream().troubled[0].status == "gap"
+
+
+def test_always_reads_at_each_start(server: StandIn, tmp_path: Path) -> None:
+    starts = Starts(server, tmp_path, "always")
+    assert starts.start() == ["r"] * 3
+    starts.insert()
+    assert starts.start() == ["r"] * 4 + ["c"]
+    assert starts.start() == ["r"] * 4
+    assert starts.world.stream().windows == 0, "the loop alone reads no table"
+
+
+def test_initial_only_never_streams(server: StandIn, tmp_path: Path) -> None:
+    starts = Starts(server, tmp_path, "initial_only")
+    assert starts.start() == ["r"] * 3
+    starts.insert()
+    assert starts.start() == []
+    starts.mode("initial")
+    assert starts.start() == ["c"], "the position was kept for a mode that streams"
+
+
+def test_initial_only_needs_no_change_data_capture(tmp_path: Path) -> None:
+    with StandIn() as server:
+        server.execute(f"CREATE DATABASE {DATABASE}")
+        server.execute("CREATE TABLE dbo.orders (id int PRIMARY KEY)", database=DATABASE)
+        server.execute("INSERT INTO dbo.orders VALUES (1), (2)", database=DATABASE)
+        world = World(server, str(tmp_path), snapshot__mode="initial_only")
+        [orders] = world.snapshot().tables
+        assert world.reads(orders) == [1, 2]
+        assert world.stream().ended == "nothing"
+        server.execute("EXEC sys.sp_cdc_enable_db", database=DATABASE)
+        server.execute("EXEC sys.sp_cdc_enable_table N'dbo', N'orders', @role_name = NULL", database=DATABASE)
+        server.agent.drain()
+        world.properties["snapshot.mode"] = "initial"
+        assert world.snapshot().tables == (orders,), "it was never streamed, so it is begun anew"
+        world.sql("INSERT INTO dbo.orders VALUES (3)")
+        assert world.stream().rows[orders] == {"c": 1}
+
+
+def test_no_data_streams_from_its_first_start(server: StandIn, tmp_path: Path) -> None:
+    for mode in ("no_data", "schema_only"):
+        starts = Starts(server, tmp_path / mode, mode)
+        assert starts.start() == []
+        starts.insert()
+        assert starts.start() == ["c"]
+        server.execute("DROP TABLE dbo.orders", database=DATABASE)
+
+
+def test_when_needed_reads_again_what_was_lost(server: StandIn, tmp_path: Path) -> None:
+    starts = Starts(server, tmp_path, "when_needed")
+    assert starts.start() == ["r"] * 3
+    starts.insert()
+    assert starts.start() == ["c"]
+    starts.lose()
+    assert starts.start() == ["r"] * 6
+    starts.insert()
+    assert starts.start() == ["c"]
+
+
+def test_when_needed_reads_again_without_history(server: StandIn, tmp_path: Path) -> None:
+    starts = Starts(server, tmp_path, "when_needed")
+    starts.start()
+    shutil.rmtree(tmp_path / "shop.__schema_history")
+    assert starts.start() == ["r"] * 3
+    assert starts.structures() == 1
+    assert starts.start() == []
+
+
+def test_when_needed_no_data_goes_on_where_it_can(server: StandIn, tmp_path: Path) -> None:
+    starts = Starts(server, tmp_path, "when_needed_no_data")
+    assert starts.start() == []
+    starts.lose()
+    assert starts.start() == []
+    starts.insert()
+    assert starts.start() == ["c"]
+    with starts.world.capture() as capture:
+        assert capture.state().tables[starts.orders].status == "healthy"
+
+
+def test_recovery_writes_the_history_again_and_keeps_the_position(server: StandIn, tmp_path: Path) -> None:
+    starts = Starts(server, tmp_path, "recovery")
+    with pytest.raises(ConfigurationError, match="nothing of SalesDb was captured before"):
+        starts.start()
+    starts.mode("initial")
+    starts.start()
+    before = starts.position()
+    shutil.rmtree(tmp_path / "shop.__schema_history")
+    starts.insert()
+    starts.mode("recovery")
+    starts.world.snapshot()
+    assert starts.position() == before
+    assert starts.structures() == 1
+    assert starts.start() == ["c"]
+    assert starts.structures() == 1, "a history that agrees with the server is left as it is"
+
+
+def test_recovery_heals_no_gap(server: StandIn, tmp_path: Path) -> None:
+    starts = Starts(server, tmp_path, "initial")
+    starts.start()
+    starts.lose()
+    starts.world.stream()
+    starts.mode("recovery")
+    starts.start()
+    with starts.world.capture() as capture:
+        assert capture.state().tables[starts.orders].status == "gap"
+
+
+def test_configuration_based(server: StandIn, tmp_path: Path) -> None:
+    rows = Starts(server, tmp_path / "a", "configuration_based", snapshot_data="true")
+    assert [rows.start(), rows.start()] == [["r"] * 3] * 2
+    rows.insert()
+    assert rows.start() == ["r"] * 4, "it does not stream"
+    server.execute("DROP TABLE dbo.orders", database=DATABASE)
+
+    stream = Starts(server, tmp_path / "b", "configuration_based", start_stream="true", snapshot_on_data_error="true")
+    assert stream.start() == []
+    stream.insert()
+    assert stream.start() == ["c"]
+    stream.lose()
+    assert stream.start() == ["r"] * 6
+    with pytest.raises(ConfigurationError, match="at least one of"):
+        _ = World(server, str(tmp_path), snapshot__mode="configuration_based").config
+
+
+def test_include_list_and_signal_table_limit_rows_not_structures(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path), snapshot__include__collection__list="dbo.ord.*")
+    world.properties |= {"signal.data.collection": f"{DATABASE}.dbo.orders_signal", "snapshot.delay.ms": "0"}
+    orders, lines = world.make("orders", 2), world.make("lines", 2)
+    world.sql("CREATE TABLE dbo.orders_signal (id varchar(64), type varchar(32), data varchar(2048))")
+    world.enable("orders_signal")
+    world.sql("INSERT INTO dbo.orders_signal VALUES ('1', 'log', '{}')")
+    assert len(world.snapshot().tables) == 3
+    assert (world.reads(orders), len(rows_of_topic(world.config, f"shop.{lines}"))) == ([1, 2], 0)
+    assert not rows_of_topic(world.config, f"shop.{DATABASE}.dbo.orders_signal")
+    world.sql("INSERT INTO dbo.lines VALUES (7, 'x')")
+    assert world.stream().rows[lines] == {"c": 1}
+    history = rows_of_topic(world.config, "shop.__schema_history")
+    assert {row["table"] for row in history} == {"orders", "lines", "orders_signal"}
+    assert all(json.loads(str(row["record"])) for row in history)
