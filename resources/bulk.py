@@ -18,7 +18,7 @@ from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, Isolat
 from cdc_assets.errors import CdcError
 from resources.sqlserver_driver import connection_string, keywords, server_name
 from resources.sqlserver_errors import redact, to_cdc_error
-from resources.sqlserver_queries import isolation_level
+from resources.sqlserver_queries import isolation_level, lock_timeout
 from resources.sqlserver_retry import repeated
 
 DEFAULT_ISOLATION: Final = "read_committed"
@@ -60,16 +60,21 @@ class MssqlBulkSource:
         settings: how to reach the server; the password travels with it and is in no repr.
         batch_rows: rows per Arrow batch.
         isolation: isolation level of statements that read source tables.
+        lock_timeout_ms: how long such statements wait for a lock; 0 not at all, -1 for ever.
     """
 
     settings: ConnectionSettings
     batch_rows: int = 32_768
     isolation: IsolationMode = DEFAULT_ISOLATION
+    lock_timeout_ms: int = -1
 
     @classmethod
     def of(cls, config: CaptureConfig) -> Self:
         """The data plane of a capture."""
-        return cls(config.connection, config.streaming.fetch_size, config.snapshot.isolation)
+        snapshot = config.snapshot
+        locks = snapshot.isolation in ("repeatable_read", "exclusive")  # as Debezium (spec debezium-sqlserver §2.3)
+        timeout = snapshot.lock_timeout_ms if locks else -1
+        return cls(config.connection, config.streaming.fetch_size, snapshot.isolation, timeout)
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema.
@@ -93,8 +98,8 @@ class MssqlBulkSource:
             try:
                 connection = opened.enter_context(_closing(self._connect()))
                 cursor = connection.cursor()
-                if self.isolation != DEFAULT_ISOLATION and statement.startswith(ROWS_TAG):
-                    cursor.execute(isolation_level(self.isolation))
+                for setting in self._settings_of(statement):
+                    cursor.execute(setting)
                 cursor.execute(statement, *parameters)
                 reader = cursor.arrow_reader(self.batch_rows)
                 first = next(reader, None)
@@ -102,6 +107,13 @@ class MssqlBulkSource:
                 raise translate(error, self.settings) from error
             stack.push(opened.pop_all())
         return reader, pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
+
+    def _settings_of(self, statement: str) -> Iterator[str]:
+        if statement.startswith(ROWS_TAG):
+            if self.isolation != DEFAULT_ISOLATION:
+                yield isolation_level(self.isolation)
+            if self.lock_timeout_ms >= 0:
+                yield lock_timeout(self.lock_timeout_ms)
 
     def _connect(self) -> mssql_python.Connection:
         settings = self.settings

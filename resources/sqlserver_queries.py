@@ -208,7 +208,7 @@ _LEVELS = {
     "read_uncommitted": "READ UNCOMMITTED",
     "read_committed": "READ COMMITTED",
     "repeatable_read": "REPEATABLE READ",
-    "exclusive": "REPEATABLE READ",
+    "exclusive": "READ COMMITTED",  # another session keeps writers out
     "snapshot": "SNAPSHOT",
 }
 
@@ -219,6 +219,19 @@ def isolation_level(mode: str) -> str:
     https://learn.microsoft.com/en-us/sql/t-sql/statements/set-transaction-isolation-level-transact-sql
     """
     return f"SET TRANSACTION ISOLATION LEVEL {_LEVELS[mode]}"
+
+
+def lock_timeout(milliseconds: int) -> str:
+    """How long statements of a session wait for a lock; 0 not at all, -1 for ever.
+
+    https://learn.microsoft.com/en-us/sql/t-sql/statements/set-lock-timeout-transact-sql
+    """
+    return f"SET LOCK_TIMEOUT {milliseconds:d}"
+
+
+def shared_lock(table: str) -> str:
+    """Locks a quoted table against writers until the transaction ends."""
+    return f"{_TAG.format(name='shared_lock')}SELECT TOP (1) 1 AS one FROM {table} WITH (TABLOCK, HOLDLOCK)"  # noqa: S608
 
 
 def nothing_of(table: str) -> str:

@@ -4,7 +4,7 @@ Bulk rows go through `resources.bulk`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
@@ -13,11 +13,12 @@ from typing import Self, TypeVar
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.ports import HeldLocks, KeyRange
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CdcDisabledError, LoginError, PreflightError, QueryError
 from resources import sqlserver_queries as queries
 from resources.sqlserver_driver import server_name
+from resources.sqlserver_locks import locked
 from resources.sqlserver_ranges import key_ranges
 from resources.sqlserver_rows import Row, commit_time, cut, instances_of, integer, lsn_of, schema_of
 from resources.sqlserver_session import Session
@@ -197,6 +198,10 @@ class SqlServerSource:
     def row_count(self, table: TableId) -> int:
         """Exact `COUNT_BIG(*)`."""
         return integer(self.session.value(queries.row_count(table.quoted)))
+
+    def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> AbstractContextManager[HeldLocks]:
+        """Hold a shared lock on each table by a session of its own: writers wait, readers do not."""
+        return locked(self._settings, tables, timeout_ms)
 
     def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
         """Insert a row of id, type and data into a signal table; not tried again."""

@@ -5,6 +5,7 @@ Nothing here knows pyodbc, Spark or Dagster.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -84,6 +85,12 @@ class Source(Protocol):
     def row_count(self, table: TableId) -> int:
         """Exact `COUNT_BIG(*)`."""
 
+    def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> AbstractContextManager["HeldLocks"]:
+        """Hold a shared lock on each table by a session of its own: writers wait, readers do not.
+
+        `timeout_ms` limits the wait for each; 0 does not wait, -1 waits for ever. Raises ServerBusyError after it.
+        """
+
     def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
         """Insert a row of id, type and data into a signal table, its columns taken by position."""
 
@@ -92,6 +99,13 @@ class Source(Protocol):
 
     def agent_running(self, database: str) -> bool | None:
         """Whether the SQL Server Agent runs; None if it cannot be told."""
+
+
+class HeldLocks(Protocol):
+    """Table locks that somebody holds."""
+
+    def check(self) -> None:
+        """Raise ConnectionLostError if they are lost."""
 
 
 class BulkSource(Protocol):

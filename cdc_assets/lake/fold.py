@@ -48,6 +48,8 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         case "snapshot-planned":
             run = decode(SnapshotRun, detail["snapshot"])
             next_window = max(state.next_window, run.snapshot_id + 1)
+            if state.pending is not None and state.pending.kind == "snapshot" and state.pending.database == database:
+                state = dataclasses.replace(state, pending=None, written=None)  # the snapshot begins again
             told = decode(dict[str, SignalState], detail.get("signals", {}))
             return dataclasses.replace(
                 state,

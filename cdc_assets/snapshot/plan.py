@@ -54,26 +54,13 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class Draft:
     """A request with what the server says about its table."""
 
     request: Request
     schema: TableSchema
     rows: int
     ranges: tuple[KeyRange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A snapshot that could begin.
-
-    Args:
-        run: None if no table is left.
-        failed: tables that could not be planned, and why.
-    """
-
-    run: SnapshotRun | None
-    failed: dict[TableId, CdcError]
 
 
 class SnapshotPlanner:
@@ -90,25 +77,36 @@ class SnapshotPlanner:
     def _state(self) -> CaptureState:
         return self._context.manifest.state
 
-    def plan(self, database: str, requests: Sequence[Request], signal: str = "") -> Plan:
-        """Watermarks, ranges and slices of some tables.
+    def draft(self, requests: Sequence[Request]) -> tuple[list[Draft], dict[TableId, CdcError]]:
+        """Structures and key ranges of some tables, before any lock: they are only where to cut.
 
         Args:
-            database: where.
             requests: one per table, in the order in which they are read.
-            signal: id of the signal that asked, or empty.
+
+        Returns:
+            What can be planned, and the tables that cannot, with the reason.
 
         Raises:
             ConfigurationError: a table does not exist.
+            CdcError: the server is away.
+        """
+        failed: dict[TableId, CdcError] = {}
+        return list(self._drafts(requests, failed)), failed
+
+    def plan(self, database: str, drafts: Sequence[Draft], signal: str = "") -> SnapshotRun:
+        """Watermarks and slices of some tables.
+
+        Args:
+            database: where.
+            drafts: at least one, in the order in which they are read.
+            signal: id of the signal that asked, or empty.
+
+        Raises:
             CaptureNotReadyError: the capture job has not read the log yet.
             CdcError: the server is away.
         """
         instances = self._context.instances(database)
-        low = self._low_watermark(database, captured=any(request.table in instances for request in requests))
-        failed: dict[TableId, CdcError] = {}
-        drafts = list(self._drafts(requests, failed))
-        if not drafts:
-            return Plan(None, failed)
+        low = self._low_watermark(database, captured=any(draft.schema.table in instances for draft in drafts))
         tables: list[SnapshotTable] = []
         slices: list[SnapshotSlice] = []
         target = self._target(sum(draft.rows for draft in drafts))
@@ -118,15 +116,17 @@ class SnapshotPlanner:
             chosen = self._chosen(draft.request, len(draft.ranges))
             tables.append(_entry(draft, last, start))
             slices += slices_of(draft.schema.table, draft.ranges, chosen, draft.rows, target, len(slices))
-        run = SnapshotRun(self._state.next_window, database, tuple(tables), tuple(slices), signal=signal)
-        return Plan(run, failed)
+        return SnapshotRun(self._state.next_window, database, tuple(tables), tuple(slices), signal=signal)
+
+    def again(self, run: SnapshotRun) -> SnapshotRun:
+        """The same snapshot from its beginning. The watermarks stay: what lies below them is in the rows still."""
+        number = self._state.next_window
+        return dataclasses.replace(run, snapshot_id=number, done=0, held=None, scanned=(), failed=())
 
     def outdated(self, run: SnapshotRun, captured: Collection[TableId]) -> str:
         """Why a planned snapshot no longer fits the server or the settings, or nothing."""
         instances = self._context.instances(run.database)
         for entry in run.tables:
-            if entry.table in dict(run.failed):
-                continue
             schema = self._context.source.table_schema(entry.table)
             if schema is None or schema.object_id != entry.object_id:
                 return f"{entry.table} was dropped or created again"
@@ -162,7 +162,7 @@ class SnapshotPlanner:
             "Next: start the Agent, or sys.sp_cdc_start_job @job_type = N'capture', and run again."
         )
 
-    def _drafts(self, requests: Sequence[Request], failed: dict[TableId, CdcError]) -> Iterator[_Draft]:
+    def _drafts(self, requests: Sequence[Request], failed: dict[TableId, CdcError]) -> Iterator[Draft]:
         for request in requests:
             schema = self._context.source.table_schema(request.table)
             if schema is None:
@@ -174,11 +174,11 @@ class SnapshotPlanner:
             except OF_ONE_TABLE as error:
                 failed[request.table] = error
 
-    def _draft(self, request: Request, schema: TableSchema) -> _Draft:
+    def _draft(self, request: Request, schema: TableSchema) -> Draft:
         if not request.data:
-            return _Draft(request, schema, 0, ())
+            return Draft(request, schema, 0, ())
         rows = 0 if request.select else self._context.source.row_count(request.table)
-        return _Draft(request, schema, rows, self._ranges(request, schema, rows))
+        return Draft(request, schema, rows, self._ranges(request, schema, rows))
 
     def _ranges(self, request: Request, schema: TableSchema, rows: int) -> tuple[KeyRange, ...]:
         """A statement of its own cannot be divided: each part would read all of it."""
@@ -201,7 +201,7 @@ class SnapshotPlanner:
         return min(MAX_SLICE, max(MIN_SLICE, rows // (2 * readers)))
 
 
-def _entry(draft: _Draft, instance: CaptureInstance | None, low: Lsn) -> SnapshotTable:
+def _entry(draft: Draft, instance: CaptureInstance | None, low: Lsn) -> SnapshotTable:
     request, schema = draft.request, draft.schema
     return SnapshotTable(
         schema.table,

@@ -17,7 +17,7 @@ watermark. An error of the server or the lake as a whole ends the run.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -58,17 +58,25 @@ class Rounds:
     def _state(self) -> CaptureState:
         return self._context.manifest.state
 
-    def carry_out(self, database: str, entries: Entries, on_progress: OnProgress) -> None:
+    def carry_out(
+        self, database: str, entries: Entries, check_locks: Callable[[], None], on_progress: OnProgress
+    ) -> None:
         """Finish the round in flight, then read what is left.
+
+        Args:
+            database: whose snapshot.
+            entries: structures of its tables.
+            check_locks: called when a round was read, before that is recorded; raises if its locks are lost.
+            on_progress: called after each round.
 
         Raises:
             CdcError: the server or the lake failed as a whole.
         """
         if self._state.pending is not None:
-            self._finish(entries, on_progress)
+            self._finish(entries, check_locks, on_progress)
         while self._state.snapshots[database].done < len(self._state.snapshots[database].slices):
             self._plan(database)
-            self._finish(entries, on_progress)
+            self._finish(entries, check_locks, on_progress)
 
     def _plan(self, database: str) -> None:
         run = self._state.snapshots[database]
@@ -93,7 +101,7 @@ class Rounds:
             chosen.append(entry)
         return chosen
 
-    def _finish(self, entries: Entries, on_progress: OnProgress) -> None:
+    def _finish(self, entries: Entries, check_locks: Callable[[], None], on_progress: OnProgress) -> None:
         """Read the pending round unless that was recorded, commit its files, complete it."""
         window = self._state.pending
         if window is None:
@@ -104,6 +112,7 @@ class Rounds:
         if self._state.written is None:
             self._notices.reading(run, slices)
             written, rows = self._read(window, run, slices, entries)
+            check_locks()
             self._context.manifest.record_files(self._context.clock.now(), written)
         recorded = self._state.written
         assert recorded is not None  # noqa: S101 - recorded just now

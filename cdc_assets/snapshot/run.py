@@ -9,6 +9,8 @@ history, `rounds` reads. This module puts them in order:
 | a step of a round | see `rounds` |
 | the last round | sets the positions and ends the snapshot |
 
+A snapshot whose rows are read under locks begins again instead (`locks`).
+
 *Positions* are set when the whole snapshot is complete: a table that was not
 streamed before, or lost changes, or was created anew, streams from its
 watermark. A table whose rows are not read (`no_data`) and that is enabled while
@@ -30,6 +32,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.lake.state import CaptureState, SnapshotTable, TableState
 from cdc_assets.signals.state import SignalState
+from cdc_assets.snapshot.locks import SnapshotLocks, held_to_the_end
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import Request, SnapshotPlanner
 from cdc_assets.snapshot.rounds import Rounds
@@ -80,7 +83,11 @@ class Snapshotter:
             self._context.manifest.finish_snapshot(self._context.clock.now(), database, [])
             self._notices.ended(run, "ABORTED")
             return SnapshotSummary()
-        return self._carry_out(database, on_progress)
+        with SnapshotLocks(self._context, [entry.table for entry in run.tables]) as locks:
+            if held_to_the_end(self._context.config.snapshot):
+                log.warning("The snapshot of %s begins again: the locks under which it read are gone.", database)
+                self._context.manifest.start_snapshot(self._context.clock.now(), self._planner.again(run))
+            return self._carry_out(database, locks, on_progress)
 
     def run(
         self,
@@ -110,23 +117,26 @@ class Snapshotter:
         """
         if not requests:
             return SnapshotSummary()
-        plan = self._planner.plan(database, requests, signal)
-        now = self._context.clock.now()
-        if plan.run is not None:
-            self._context.manifest.start_snapshot(now, plan.run, signals=signals)
-            self._notices.began(plan.run)
-        elif signals:
-            self._context.manifest.record_signals(now, signals)
-        self._notices.unplanned(signal, plan.failed)
-        unplanned = tuple(TroubledTable(table, "failed", _reason(error)) for table, error in plan.failed.items())
+        drafts, failed = self._planner.draft(requests)
+        unplanned = tuple(TroubledTable(table, "failed", _reason(error)) for table, error in failed.items())
         for trouble in unplanned:
             log.warning("%s could not be read: %s", trouble.table, trouble.reason)
-        done = SnapshotSummary() if plan.run is None else self._carry_out(database, on_progress)
-        return done + SnapshotSummary(failed=unplanned)
+        if not drafts:
+            if signals:
+                self._context.manifest.record_signals(self._context.clock.now(), signals)
+            self._notices.unplanned(signal, failed)
+            return SnapshotSummary(failed=unplanned)
+        with SnapshotLocks(self._context, [draft.schema.table for draft in drafts]) as locks:
+            run = self._planner.plan(database, drafts, signal)
+            self._context.manifest.start_snapshot(self._context.clock.now(), run, signals=signals)
+            self._notices.began(run)
+            self._notices.unplanned(signal, failed)
+            return self._carry_out(database, locks, on_progress) + SnapshotSummary(failed=unplanned)
 
-    def _carry_out(self, database: str, on_progress: OnProgress) -> SnapshotSummary:
+    def _carry_out(self, database: str, locks: SnapshotLocks, on_progress: OnProgress) -> SnapshotSummary:
         entries = self._structures.record(self._state.snapshots[database])
-        self._rounds.carry_out(database, entries, on_progress)
+        locks.structures_are_recorded()
+        self._rounds.carry_out(database, entries, locks.check, on_progress)
         return self._end(database)
 
     def _end(self, database: str) -> SnapshotSummary:

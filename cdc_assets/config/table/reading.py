@@ -24,31 +24,28 @@ SNAPSHOT = (
     ),
     Property(
         "snapshot.isolation.mode",
-        kinds.choice("read_uncommitted", "read_committed", "repeatable_read", "snapshot"),
+        kinds.choice("read_uncommitted", "read_committed", "repeatable_read", "exclusive", "snapshot"),
         "read_committed",
         "Isolation level at which slices of tables are read; change tables are always read committed.",
         "snapshot.isolation",
         note="Debezium takes repeatable_read, whose locks stop writers; what changes while a slice is read is streamed again "
-        "anyhow. `exclusive` is not supported: parallel readers cannot share an exclusive lock.",
+        "anyhow. `exclusive` stops writers until the last row is read, so that all rows are of one moment; the lock is "
+        "a shared one, because the tables are read in parallel.",
     ),
     Property(
         "snapshot.locking.mode",
         kinds.choice("exclusive", "none"),
         "exclusive",
-        "Whether structures are read under table locks.",
+        "Whether isolation `repeatable_read` and `exclusive` take table locks: shared ones, which stop writers.",
         "snapshot.locking",
         note="`custom` is not supported.",
-        status=Status.IGNORED,
-        reason="structures are read without table locks, whatever the mode",
     ),
     Property(
         "snapshot.lock.timeout.ms",
         kinds.integer(-1),
         "10000",
-        "Time to wait for a table lock; 0 fails at once, -1 waits for ever.",
+        "Time to wait for a lock with isolation `repeatable_read` and `exclusive`; 0 fails at once, -1 waits for ever.",
         "snapshot.lock_timeout_ms",
-        status=Status.IGNORED,
-        reason="no table locks are taken",
     ),
     Property(
         "snapshot.include.collection.list",

@@ -7,6 +7,7 @@ ever made, so that a test knows what the lake must hold.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -22,7 +23,7 @@ from cdc_assets.config.settings import (
 )
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.ports import HeldLocks, KeyRange
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.errors import QueryError
 from cdc_assets.streaming.capture import Capture
@@ -210,6 +211,9 @@ class SimulatedServer:
 
     def row_count(self, table: TableId) -> int:
         return len(self.rows[table])
+
+    def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> AbstractContextManager[HeldLocks]:
+        raise QueryError("The simulation has no locks.")
 
     def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
         raise QueryError(f"Invalid object name '{table}'.", 208)

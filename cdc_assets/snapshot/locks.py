@@ -1,0 +1,87 @@
+"""Table locks of a snapshot (spec debezium-sqlserver §2.3).
+
+| isolation | locks, unless `snapshot.locking.mode=none` |
+|---|---|
+| `repeatable_read` | while low watermarks are taken and structures are recorded: no structure changes in between |
+| `exclusive` | until the last row is read: all rows of all tables are the state of one moment |
+| others | none |
+
+*Who holds them.* Many sessions read at once, and none could hold a lock that the
+others may pass. So one more session, of the driver, holds a shared lock on each
+table: readers go through, writers and ALTER TABLE wait. Debezium takes exclusive
+locks, which its one reading session itself may pass.
+
+*One moment.* Writers are out from before the low watermark is taken until the
+last row is read, so every row read in between is of the same state. That ends
+with the holding session, whatever ends it: so it is asked for a sign of life before
+what a round has read is recorded, and a snapshot that was interrupted begins again
+under new locks, in place of going on with the next slice.
+
+With isolation `snapshot` each slice is a state of one moment, but not of the same.
+A transaction per reader, opened by all under one short lock, would make it one;
+it would also bind each slice to a living session, so that nothing could be
+repeated alone. Whoever needs one moment takes `exclusive`.
+"""
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from cdc_assets.config.settings import SnapshotSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ports import HeldLocks
+from cdc_assets.streaming.context import Context
+
+
+class SnapshotLocks:
+    """Context manager of the locks of one snapshot.
+
+    Args:
+        context: of the capture.
+        tables: that are locked.
+
+    Raises:
+        ServerBusyError: on entry, if a table could not be locked in time.
+    """
+
+    def __init__(self, context: Context, tables: Iterable[TableId]) -> None:
+        self._source, self._settings = context.source, context.config.snapshot
+        self._tables = sorted(tables)
+        self._stack = ExitStack()
+        self._held: HeldLocks | None = None
+
+    def __enter__(self) -> Self:
+        wanted = self._settings.isolation in ("repeatable_read", "exclusive") and self._settings.locking != "none"
+        if wanted and self._tables:
+            locks = self._source.lock_tables(self._tables, self._settings.lock_timeout_ms)
+            self._held = self._stack.enter_context(locks)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._release()
+
+    def structures_are_recorded(self) -> None:
+        """Release the locks, unless they are held until the last row is read."""
+        if not held_to_the_end(self._settings):
+            self._release()
+
+    def check(self) -> None:
+        """See that locks that must be held still are.
+
+        Raises:
+            RetryableError: they are lost.
+        """
+        if self._held is not None:
+            self._held.check()
+
+    def _release(self) -> None:
+        self._held = None
+        self._stack.close()
+
+
+def held_to_the_end(settings: SnapshotSettings) -> bool:
+    """Whether locks are held while rows are read."""
+    return settings.isolation == "exclusive" and settings.locking != "none"

@@ -1,0 +1,147 @@
+"""Locks of each isolation level over the stand-in: whom they stop, how long, and what happens when they are lost."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import ConnectionLostError, ServerBusyError
+from cdc_assets.lake.steps import listening
+from cdc_assets.standin.control import StandIn
+from cdc_assets.standin.errors import SqlError
+from cdc_assets.streaming.progress import Progress
+from cdc_assets_tests.unit.snapshot.world import DATABASE, World
+from resources.sqlserver_locks import HeldTableLocks
+
+
+@pytest.fixture(autouse=True)
+def round_per_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_assets.snapshot.rounds._ROUND_SLICES", 1)
+    monkeypatch.setattr("cdc_assets.snapshot.rounds.MIN_SLICE", 1)
+
+
+class Shop:
+    """Three tables and a writer who does not wait."""
+
+    def __init__(self, server: StandIn, lake: Path, isolation: str, **properties: str) -> None:
+        self.world = World(server, str(lake), snapshot__isolation__mode=isolation, snapshot__max__threads="1")
+        self.world.properties |= {name.replace("_", "."): text for name, text in properties.items()}
+        self.tables = [self.world.make(name, 3) for name in ("a", "b", "c")]
+        self.passed: list[str] = []
+        server.execute(f"ALTER DATABASE {DATABASE} SET ALLOW_SNAPSHOT_ISOLATION ON")
+
+    def write(self, when: str) -> None:
+        """Change a row of the last table if nothing is in the way."""
+        try:
+            self.world.sql("SET LOCK_TIMEOUT 0; UPDATE dbo.c SET note = 'later' WHERE id = 1")
+        except SqlError as error:
+            assert error.number == 1222  # noqa: PT017
+        else:
+            self.passed.append(when)
+
+    def snapshot(self) -> list[str]:
+        """Snapshot with an attempt to write after each step; when it came through."""
+
+        def on_step(name: str) -> None:
+            if name in ("snapshot-planned", "round-written"):
+                self.write(name)
+
+        with listening(on_step), self.world.capture() as capture:
+            assert capture.snapshot().tables == tuple(self.tables)
+        self.write("afterwards")
+        return self.passed
+
+    def notes(self, table: TableId) -> list[str]:
+        return [event["after"]["note"] for event in self.world.events(table) if event["op"] == "r"]
+
+
+EXPECTED = {
+    "read_uncommitted": ["snapshot-planned", *["round-written"] * 3, "afterwards"],
+    "read_committed": ["snapshot-planned", *["round-written"] * 3, "afterwards"],
+    "repeatable_read": [*["round-written"] * 3, "afterwards"],
+    "exclusive": ["afterwards"],
+    "snapshot": ["snapshot-planned", *["round-written"] * 3, "afterwards"],
+}
+
+
+@pytest.mark.parametrize("isolation", EXPECTED)
+def test_who_is_kept_out_and_until_when(server: StandIn, tmp_path: Path, isolation: str) -> None:
+    shop = Shop(server, tmp_path, isolation)
+    assert shop.snapshot() == EXPECTED[isolation]
+    assert shop.notes(shop.tables[2])[0] == ("n1" if isolation == "exclusive" else "later")
+
+
+def test_without_locking_nobody_is_kept_out(server: StandIn, tmp_path: Path) -> None:
+    shop = Shop(server, tmp_path, "exclusive", snapshot_locking_mode="none")
+    assert shop.snapshot() == EXPECTED["read_committed"]
+
+
+@pytest.mark.parametrize(("timeout", "least_s"), [("0", 0.0), ("200", 0.2)])
+def test_lock_that_is_not_to_be_had_in_time(server: StandIn, tmp_path: Path, timeout: str, least_s: float) -> None:
+    shop = Shop(server, tmp_path, "exclusive", snapshot_lock_timeout_ms=timeout)
+    with server.connect(DATABASE) as other:
+        other.execute("BEGIN TRAN")
+        other.execute("UPDATE dbo.b SET note = 'held'")
+        began = time.monotonic()
+        with pytest.raises(ServerBusyError, match=rf"dbo\.b could not be locked within {timeout} ms.*lock\.timeout"):
+            shop.world.snapshot()
+        assert least_s <= time.monotonic() - began < least_s + 2
+        other.execute("ROLLBACK")
+    assert shop.world.snapshot().tables == tuple(shop.tables)
+
+
+def test_lock_that_is_waited_for(server: StandIn, tmp_path: Path) -> None:
+    shop = Shop(server, tmp_path, "exclusive", snapshot_lock_timeout_ms="-1")
+    with server.connect(DATABASE) as other:
+        other.execute("BEGIN TRAN")
+        other.execute("UPDATE dbo.b SET note = 'held'")
+        timer = threading.Timer(0.5, lambda: other.execute("COMMIT"))
+        timer.start()
+        shop.world.snapshot()
+        timer.join()
+    assert set(shop.notes(shop.tables[1])) == {"held"}
+
+
+def test_snapshot_under_lost_locks_begins_again(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(server, tmp_path, "exclusive")
+    alive = HeldTableLocks.check
+    checks = 0
+
+    def check(locks: HeldTableLocks) -> None:
+        nonlocal checks
+        checks += 1
+        if checks == 2:
+            raise ConnectionLostError("The session is gone.")
+        alive(locks)
+
+    monkeypatch.setattr(HeldTableLocks, "check", check)
+    with pytest.raises(ConnectionLostError):
+        shop.world.snapshot()
+    assert [len(shop.notes(table)) for table in shop.tables[:1]] == [2], "its last row waits for its marker"
+    shop.write("between")
+    assert shop.world.snapshot().tables == tuple(shop.tables)
+    assert [len(shop.notes(table)) for table in shop.tables] == [5, 3, 3]
+    assert shop.notes(shop.tables[2])[0] == "later", "all rows are of the second moment"
+    assert shop.world.notes()[-1][0] == "COMPLETED"
+    assert shop.world.stream().troubled == ()
+
+
+def test_crash_under_locks_begins_again_and_each_row_is_there(server: StandIn, tmp_path: Path) -> None:
+    shop = Shop(server, tmp_path, "exclusive")
+    seen: list[Progress] = []
+
+    def stop(progress: Progress) -> None:
+        seen.append(progress)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), shop.world.capture() as capture:
+        capture.snapshot(on_progress=stop)
+    shop.write("between")
+    assert shop.passed == ["between"], "the locks went with the process"
+    assert shop.world.snapshot().tables == tuple(shop.tables)
+    assert [set(shop.world.reads(table)) for table in shop.tables] == [{1, 2, 3}] * 3
