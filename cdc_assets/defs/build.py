@@ -14,6 +14,7 @@ from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.checks import drift_check, headroom_check
 from cdc_assets.defs.discovery import discover
 from cdc_assets.defs.sensors import lsn_sensor
+from cdc_assets.defs.signals import signal_job
 from cdc_assets.defs.snapshot import snapshot_assets
 from cdc_assets.defs.translator import CdcTranslator, word
 from resources.envelope_io import EnvelopeIOManager
@@ -64,7 +65,7 @@ def capture_definitions(
     return dg.Definitions(
         assets=[*catalog.specs("source", deps=None), changes, *([snapshot] if snapshot else [])],
         asset_checks=looks,
-        jobs=[*jobs, headroom_job],
+        jobs=[*jobs, headroom_job, signal_job(catalog)],
         schedules=[headroom_schedule],
         sensors=[lsn_sensor(catalog, jobs)],
         resources={

@@ -79,8 +79,8 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
     def glance(self) -> Iterator[Glance]:
         """A look from outside, for sensors and checks; waits a few seconds at most."""
         config = self.config()
-        with quick_source(config) as source:
-            yield Glance(config, source)
+        with quick_source(config) as source, kafka_channels(config) as channels:
+            yield Glance(config, source, channels)
 
     def drifts(self) -> Sequence[Drift]:
         """How the tables on the server differ from the structure of their events, asked now."""

@@ -65,6 +65,16 @@ class Names:
         return f"{word(self.capture)}_follow_log"
 
     @property
+    def signal(self) -> str:
+        """Job that asks for snapshots."""
+        return f"{word(self.capture)}_signal"
+
+    @property
+    def signal_op(self) -> str:
+        """Its one step."""
+        return f"{word(self.capture)}_ask"
+
+    @property
     def headroom(self) -> str:
         """Job of the check of that name."""
         return f"{word(self.capture)}_headroom"

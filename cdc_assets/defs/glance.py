@@ -1,6 +1,7 @@
-"""What a sensor may know: one read of the manifest, one small query per database. No JVM, nothing is claimed."""
+"""What a sensor may know: one read of the manifest, one small query per database and channel. No JVM, nothing is claimed."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,11 +9,16 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import Source
+from cdc_assets.errors import CdcError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.state import CaptureState, TableState
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.signals.channels import SignalChannel
+from cdc_assets.signals.watch import channels_of, reached
 from cdc_assets.snapshot.modes import rule_of
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +49,14 @@ class Glance:
     Args:
         config: the capture.
         source: asked only by `fresh`.
+        adapters: channels of signals that need one; asked only by `asked`.
     """
 
-    def __init__(self, config: CaptureConfig, source: Source) -> None:
+    def __init__(self, config: CaptureConfig, source: Source, adapters: Iterable[SignalChannel] = ()) -> None:
         tables = TopicTables(Location.of(config.lake), config.name)
         self.state: CaptureState = Manifest(tables, config.events.topic_prefix).read()
         self._source, self._rule = source, rule_of(config.snapshot)
+        self._channels = channels_of(config, adapters)
 
     @property
     def streams(self) -> bool:
@@ -85,6 +93,21 @@ class Glance:
         pending = self.state.pending
         if pending is not None and pending.kind == "stream":
             found.setdefault(pending.database, pending.until)
+        return found
+
+    def asked(self) -> list[str]:
+        """Channels with signals that nobody has seen, and databases with requests that no run has finished.
+
+        A channel that cannot be read is told in the log; the others count.
+        """
+        found = [name for name, signals in self.state.signals.items() if signals.unfinished]
+        known = reached(self.state)
+        for channel in self._channels:
+            try:
+                if channel.waiting(known):
+                    found.append(channel.name)
+            except CdcError as error:
+                log.warning("Channel %s of signals cannot be read: %s", channel.name, error)
         return found
 
     def headroom(self) -> list[Headroom]:

@@ -1,7 +1,9 @@
 """One sensor per capture: asks for the newest LSN and starts a run when there is something to do.
 
-A tick is one small query per database and one read of the manifest; no JVM.
-The cursor plays no part in it: where the capture stands is in the lake.
+A tick is one small query per database, one read of the manifest, and a look at
+the channels of signals; no JVM. Rows of the signal table are changes as any
+others, so they start a run by themselves; a file, a Kafka topic, requests of
+people, and requests that no run has finished are asked for. The cursor plays no part in it: where the capture stands is in the lake.
 
 *Run keys.* `capture:epoch:LSN`, where the epoch is the run before (its id). A
 tick that is repeated asks for the same key and so for nothing; a run that died
@@ -36,6 +38,8 @@ from cdc_assets.errors import CdcError
 
 FIRST_PAUSE = timedelta(seconds=15)
 LONGEST_PAUSE = timedelta(minutes=15)
+SIGNAL_TAG = "cdc/signals"
+"""On a run that was started for signals: the channels, or the databases whose requests were not finished."""
 _LOOK_BACK = 10
 """Failures in a row that are told apart."""
 _START = uuid4().hex
@@ -108,6 +112,9 @@ def _request(
                 tags=dict(all_ranges(catalog.partitions)),
             )
         fresh = glance.fresh() if glance.streams else {}
+        asked = glance.asked() if glance.streams and not fresh else []
+    if asked:
+        return _signalled(catalog, asked, records)
     if waiting and not fresh:
         return dg.SkipReason(
             f"{len(waiting)} tables could not be read; the next attempt is after {unread:%H:%M:%S} UTC."
@@ -120,6 +127,22 @@ def _request(
         job_name=catalog.names.changes,
         tags={"cdc/lsn": str(newest)},
     )
+
+
+def _signalled(
+    catalog: CaptureCatalog, asked: Sequence[str], records: Sequence[dg.RunRecord]
+) -> dg.RunRequest | dg.SkipReason:
+    """A run for signals; not at once again if the last one was for the same and left them there."""
+    what = ", ".join(sorted(asked))
+    last = records[0] if records else None
+    if last is not None and last.end_time and last.dagster_run.tags.get(SIGNAL_TAG) == what:
+        again = datetime.fromtimestamp(last.end_time, UTC) + FIRST_PAUSE
+        if again > datetime.now(UTC):
+            return dg.SkipReason(
+                f"A run for signals ({what}) has just ended; the next starts after {again:%H:%M:%S} UTC."
+            )
+    key = run_key(catalog.names.capture, records, "signals")
+    return dg.RunRequest(run_key=key, job_name=catalog.names.changes, tags={SIGNAL_TAG: what})
 
 
 def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> datetime | None:

@@ -92,6 +92,11 @@ class SignalState:
     blocking: tuple[BlockingRequest, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a run has something to do though nothing new comes."""
+        return bool(self.blocking or self.reads or (self.queue and not self.paused))
+
     def with_handled(self, signal: str) -> "SignalState":
         """With an id remembered."""
         return dataclasses.replace(self, handled=(*self.handled, signal)[-_REMEMBERED:])

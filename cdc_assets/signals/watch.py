@@ -12,8 +12,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import CdcError, FencedError
+from cdc_assets.lake.location import Location
 from cdc_assets.lake.state import CaptureState
 from cdc_assets.notifications import Notification
 from cdc_assets.signals.apply import Outcome, Told, apply
@@ -40,6 +42,13 @@ def reached(state: CaptureState) -> dict[str, int]:
     return numbers
 
 
+def channels_of(config: CaptureConfig, adapters: Iterable[SignalChannel]) -> list[SignalChannel]:
+    """All channels outside the log: the inbox, those of the settings, and those that need an adapter."""
+    inbox = Inbox(Location.of(config.lake), config.events.topic_prefix)
+    file = [FileChannel(Path(config.signals.file))] if "file" in config.signals.channels else []
+    return [inbox, *file, *adapters]
+
+
 class SignalWatch:
     """Looks for signals and records what they change.
 
@@ -50,11 +59,7 @@ class SignalWatch:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._seen: dict[str, Lsn] = {}
-        settings = context.config.signals
-        self._channels: list[SignalChannel] = [Inbox(context.tables.location, context.config.events.topic_prefix)]
-        if "file" in settings.channels:
-            self._channels.append(FileChannel(Path(settings.file)))
-        self._channels += context.channels
+        self._channels = channels_of(context.config, context.channels)
         self._due: dict[str, datetime] = {}
 
     def state(self, database: str) -> SignalState:

@@ -1,4 +1,4 @@
-"""`cdc-assets signal` writes a signal that the capture carries out."""
+"""`cdc-assets signal` leaves a request that the capture carries out."""
 
 import json
 from pathlib import Path
@@ -10,27 +10,38 @@ from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import SIGNALS, World
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
+ORDERS = f"{DATABASE}[.]dbo[.]orders"
+
 
 def test_a_command_asks_for_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "shop.json"
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["signal", *arguments, "--config", str(file)])
+        return done.exit_code, " ".join(done.output.split())
+
     with StandIn(databases=(DATABASE,)) as server:
         world = World(server, str(tmp_path / "lake"))
         table = world.make("orders", "id int PRIMARY KEY, version int")
         world.sql("INSERT INTO dbo.orders VALUES (1, 1), (2, 20)")
         server.agent.start()
         server.agent.drain()
-        world.run("snapshot")
-        file = tmp_path / "shop.json"
         properties = {
             "topic.prefix": "shop", "database.hostname": "127.0.0.1", "database.port": str(server.port),
             "database.user": "sa", "database.password": server.password, "database.names": DATABASE,
-            "driver.encrypt": "no", "lake.path": str(tmp_path / "lake"), "signal.data.collection": SIGNALS,
+            "driver.encrypt": "no", "lake.path": str(tmp_path / "lake"),
         }  # fmt: skip
         file.write_text(json.dumps(properties))
-        asked = ["signal", "execute-snapshot", f"{DATABASE}[.]dbo[.]orders", "--where", "version > 10"]
-        done = CliRunner().invoke(app, [*asked, "--config", str(file)])
-        assert done.exit_code == 0, done.output
-        server.agent.drain()
+        code, output = run("execute-snapshot", ORDERS, "--type", "blocking")
+        assert (code, "into which shop was captured" in output) == (2, True)
+        world.run("snapshot")
+        code, output = run("execute-snapshot", ORDERS)
+        assert (code, "signal.data.collection" in output) == (2, True)
+        file.write_text(json.dumps(properties | {"signal.data.collection": SIGNALS}))
+        assert run("execute-snapshot", ORDERS, "--where", "version > 10")[0] == 0
+        assert run("execute-snapshot", f"{DATABASE}.dbo.orders", "--type", "blocking")[0] == 0
         world.run()
         assert world.reads(table) == [{"id": 2, "version": 20}]
-        wrong = CliRunner().invoke(app, ["signal", "execute-snapshot", "--config", str(file)])
-        assert wrong.exit_code != 0
+        assert len([event for event in world.events(table) if event["value"]["op"] == "r"]) == 5
+        code, output = run("execute-snapshot")
+        assert (code, "data-collections" in output) == (2, True)

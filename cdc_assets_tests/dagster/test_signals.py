@@ -1,0 +1,123 @@
+"""Signals in Dagster: the launchpad asks, the sensor starts a run for it, and each request acts once."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.steps import listening
+from cdc_assets.signals.inbox import Inbox
+from cdc_assets.standin import sample
+from cdc_assets_tests.dagster.test_sensor import tick
+from cdc_assets_tests.shop import Shop, open_shop
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
+
+CUSTOMERS = f"{sample.DATABASE}.dbo.customers"
+SIGNALS = f"{sample.DATABASE}.dbo.{sample.SIGNAL_TABLE}"
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory, instance: dg.DagsterInstance) -> Iterator[Shop]:
+    """A shop with its first snapshot, its signal table, and a signal file."""
+    folder = tmp_path_factory.mktemp("asked")
+    with open_shop(folder) as shop:
+        shop.write(
+            {
+                "signal.data.collection": SIGNALS,
+                "signal.enabled.channels": "source,file",
+                "signal.file": str(folder / "signals.txt"),
+                "signal.poll.interval.ms": "0",
+            }
+        )
+        assert shop.snapshot(instance).success
+        assert shop.changes(instance).success
+        yield shop
+
+
+def launch(shop: Shop, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
+    """What a person does in the launchpad."""
+    return shop.run("shop_signal", instance, run_config={"ops": {"shop_ask": {"config": config}}})
+
+
+def reads(shop: Shop, kind: str) -> int:
+    """READ events of customers: of a blocking or an incremental snapshot, or all."""
+    values = [event["value"] for event in shop.events("customers") if event["value"]]
+    found = [value["source"]["snapshot"] for value in values if value["op"] == "r"]
+    return sum((snapshot == "incremental") == (kind == "incremental") for snapshot in found)
+
+
+def test_a_request_of_the_launchpad_starts_a_run_and_acts_once(asked: Shop, instance: dg.DagsterInstance) -> None:
+    before = reads(asked, "blocking")
+    assert tick(asked, instance).skip_message == "Nothing new."
+    select = f"SELECT * FROM {CUSTOMERS} WHERE id <= 5"
+    done = launch(asked, instance, tables=[CUSTOMERS], snapshot="blocking", conditions={CUSTOMERS: select})
+    assert done.success
+    request = tick(asked, instance)
+    assert (request.job_name, request.tags["cdc/signals"]) == ("shop_changes", "in-process")
+    assert asked.changes(instance).success
+    assert reads(asked, "blocking") == before + 5
+    assert tick(asked, instance).skip_message == "Nothing new."
+    inbox = Inbox(Location.of(asked.config().lake), "shop")
+    signal_id = done.dagster_run.run_id
+    (row,) = [state for state in asked.view().state().signals.values() if signal_id in state.handled]
+    assert row.blocking == ()
+    assert not inbox.waiting({})
+
+
+def test_incremental_and_a_row_of_the_signal_table(asked: Shop, instance: dg.DagsterInstance) -> None:
+    assert launch(asked, instance, tables=[CUSTOMERS], conditions={CUSTOMERS: "id <= 3"}).success
+    assert asked.changes(instance).success
+    assert reads(asked, "incremental") == 3
+    data = json.dumps({"data-collections": [CUSTOMERS]})
+    asked.execute(f"INSERT INTO {SIGNALS} VALUES ('row', 'execute-snapshot', '{data}')")
+    assert tick(asked, instance).job_name == "shop_changes"
+    assert asked.changes(instance).success
+    assert reads(asked, "incremental") == 3 + 40
+
+
+def test_a_line_of_the_file_starts_a_run(asked: Shop, instance: dg.DagsterInstance) -> None:
+    file = Path(asked.properties["signal.file"])
+    file.write_text('{"type": "log", "data": {"message": "here: {}"}}\n')
+    request = tick(asked, instance)
+    assert request.tags["cdc/signals"] == "file"
+    assert asked.changes(instance).success
+    assert tick(asked, instance).skip_message == "Nothing new."
+    assert not file.exists()
+
+
+def test_a_request_that_a_dead_run_left_starts_another(asked: Shop, instance: dg.DagsterInstance) -> None:
+    before = reads(asked, "blocking")
+
+    def die(name: str) -> None:
+        if name == "signals-recorded":
+            raise LakeError(name)
+
+    assert launch(asked, instance, tables=[CUSTOMERS], snapshot="blocking").success
+    with listening(die):
+        assert not asked.changes(instance).success
+    request = tick(asked, instance)
+    assert isinstance(request, dg.RunRequest) or "failed" in request.skip_message
+    assert asked.changes(instance).success
+    assert reads(asked, "blocking") == before + 40
+    assert asked.differences() == {}
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"tables": []}, "data-collections"),
+        ({"tables": ["("]}, "no regular expression"),
+        ({"type": "log"}, "message"),
+    ],
+)
+def test_nonsense_is_told_at_once(asked: Shop, instance: dg.DagsterInstance, config: Any, reason: str) -> None:
+    done = launch(asked, instance, **config)
+    assert not done.success
+    (failure,) = [event for event in done.all_events if event.is_step_failure]
+    assert reason in str(failure.step_failure_data.error or failure.step_failure_data.user_failure_data)
