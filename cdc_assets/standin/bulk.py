@@ -9,7 +9,7 @@ the change rows describe, LSNs are drawn from the database's log, the last one i
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -159,7 +159,7 @@ class Bulk:
         change_table = self._table(database, "cdc", f"{capture_instance}_CT")
         with self._loading() as connection:
             source = self._source(connection, owner, change_table)
-            backlog = _Backlog(connection, owner, source, change_table)
+            backlog = _Backlog(connection, owner, source, change_table, self._engine.agent.new_number)
             last = b""
             with _without_triggers(connection, source):
                 for _ in range(transactions):
@@ -253,9 +253,16 @@ def _without_triggers(connection: sqlite3.Connection, table: Table) -> Iterator[
 class _Backlog:
     """Writes captured updates of one table."""
 
-    def __init__(self, connection: sqlite3.Connection, owner: Database, source: Table, change_table: Table) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        owner: Database,
+        source: Table,
+        change_table: Table,
+        new_number: Callable[[], int],
+    ) -> None:
         self._connection, self._owner = connection, owner
-        self._source, self._change_table = source, change_table
+        self._source, self._change_table, self._new_number = source, change_table, new_number
         self._rows = connection.execute(f"SELECT count(*), min(rowid) FROM {source.sqlite}").fetchone()
         self._place = 0
         self._captured = [column for column in change_table.columns if not column.name.startswith("__$")]
@@ -264,7 +271,6 @@ class _Backlog:
         if mapping is None:
             raise invalid_object("cdc.lsn_time_mapping")
         self._mapping = mapping.sqlite
-        self._number = connection.execute("SELECT coalesce(max(tran), 0) FROM capture_log").fetchone()[0]
 
     def _column_to_change(self) -> Column:
         keys = {
@@ -295,8 +301,8 @@ class _Backlog:
             self._place = 0
         low = first + self._place
         self._place += updates
-        self._number += 1
-        bounds = {"low": low, "high": low + updates, "number": self._number}
+        number = self._new_number()
+        bounds = {"low": low, "high": low + updates, "number": number}
         commit = lsn.run_lsn(vlf, block, updates)
         self._connection.execute(self._images(), {**bounds, "lsn": commit, "vlf": vlf, "block": block})
         self._connection.execute(
@@ -305,7 +311,7 @@ class _Backlog:
             bounds,
         )
         begin = lsn.pack(vlf, block, lsn.FIRST_SLOT - 1)
-        tran = self._number.to_bytes(6, "big")
+        tran = number.to_bytes(6, "big")
         scan.map_time(self._connection, self._mapping, (commit, now, now, tran, begin))
         return commit
 

@@ -193,7 +193,7 @@ class Agent:
 
     def opened(self, context: SessionContext) -> None:
         """Register the functions that capture triggers call on the session's connection."""
-        state = SessionState(self._new_number, self.clock)
+        state = SessionState(self.new_number, self.clock)
         self._states[context.session_id] = state
         register(context, state)
 
@@ -385,7 +385,8 @@ class Agent:
     def _now(self) -> int:
         return to_stored(self.clock.local())
 
-    def _new_number(self) -> int:
+    def new_number(self) -> int:
+        """The next transaction number, never used before in these databases."""
         with self._lock:
             self._number += 1
             return self._number

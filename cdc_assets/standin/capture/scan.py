@@ -17,7 +17,7 @@ A transaction whose rows were all undone by a savepoint leaves no mapping row.
 
 import json
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from cdc_assets.standin.capture import lsn, triggers
@@ -41,11 +41,11 @@ class Transaction:
     mapping: str
     """SQLite table of the database's `cdc.lsn_time_mapping`."""
     sources: list[int]
+    lsn: bytes = field(init=False)
+    """Commit LSN, which is every row's `__$start_lsn`."""
 
-    @property
-    def lsn(self) -> bytes:
-        """Commit LSN, which is every row's `__$start_lsn`."""
-        return lsn.run_lsn(self.vlf, self.block, self.changes)
+    def __post_init__(self) -> None:
+        self.lsn = lsn.run_lsn(self.vlf, self.block, self.changes)
 
     @property
     def begin_lsn(self) -> bytes:

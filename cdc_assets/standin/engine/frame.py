@@ -1,10 +1,13 @@
 """Variables of a batch, or of a text run by EXEC or sp_executesql."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from cdc_assets.standin.catalog import Table, fold
+from cdc_assets.standin.contract import Parameter
 from cdc_assets.standin.errors import SqlError, undeclared_variable
-from cdc_assets.standin.sqltypes import SqlType, Value
+from cdc_assets.standin.sqltypes import MAX, SqlType, Value
 
 
 @dataclass(slots=True)
@@ -31,13 +34,29 @@ class Frame:
     declared: set[object] = field(default_factory=set)
     """DECLARE statements that ran: in a loop they only assign."""
 
+    @classmethod
+    def of(cls, parameters: Sequence[Parameter], depth: int) -> "Frame":
+        """The frame of a text with parameters.
+
+        Raises:
+            SqlError: 134 when two have the same name.
+        """
+        keys = [variable_key(parameter.name) for parameter in parameters]
+        variables = {
+            key: Variable(widened(parameter.type), parameter.value)
+            for key, parameter in zip(keys, parameters, strict=True)
+        }
+        if len(variables) < len(keys):
+            raise taken(next(p.name for place, p in enumerate(parameters) if keys[place] in keys[:place]))
+        return cls(variables, signature=tuple((key, variables[key].type) for key in keys), depth=depth)
+
     def declare(self, name: str, sql_type: SqlType, value: Value = None) -> None:
         """Declare a variable.
 
         Raises:
             SqlError: 134 when the name is taken.
         """
-        key = fold(name.removeprefix("@"))
+        key = variable_key(name)
         if key in self.variables or fold(name) in self.tables:
             raise taken(name)
         self.variables[key] = Variable(sql_type, value)
@@ -49,14 +68,14 @@ class Frame:
         Raises:
             SqlError: 134 when the name is taken.
         """
-        if fold(name) in self.tables or fold(name.removeprefix("@")) in self.variables:
+        if fold(name) in self.tables or variable_key(name) in self.variables:
             raise taken(name)
         self.tables[fold(name)] = table
         self.signature = (*self.signature, (fold(name), table.object_id))
 
     def variable(self, name: str) -> Variable:
         """The variable; error 137 if it is not declared."""
-        found = self.variables.get(fold(name.removeprefix("@")))
+        found = self.variables.get(variable_key(name))
         if found is None:
             raise undeclared_variable(name)
         return found
@@ -64,6 +83,22 @@ class Frame:
     def values(self, names: list[str]) -> dict[str, Value]:
         """Parameters of a compiled statement."""
         return {name: self.variables[name].value for name in names}
+
+
+@lru_cache(maxsize=4096)
+def variable_key(name: str) -> str:
+    """The key of a variable: folded, without `@`."""
+    return fold(name.removeprefix("@"))
+
+
+@lru_cache(maxsize=1024)
+def widened(sql_type: SqlType) -> SqlType:
+    """A parameter's type with its length rounded up, so that values of many lengths share a plan (spec standin §4: ODBC
+    declares a length of its own for every value; the value counts, not the length)."""
+    if sql_type.name in ("nvarchar", "varchar", "varbinary") and sql_type.length != MAX:
+        most = 4000 if sql_type.name == "nvarchar" else 8000
+        return replace(sql_type, length=most)
+    return sql_type
 
 
 def taken(name: str) -> SqlError:

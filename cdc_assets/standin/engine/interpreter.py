@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Parameter, ResultSink
-from cdc_assets.standin.engine import changes, definitions, messages, options, queries, sqlite_errors, tree
+from cdc_assets.standin.engine import changes, definitions, dynamic, messages, options, queries, sqlite_errors, tree
 from cdc_assets.standin.engine.batch import parse_batch
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.names import SessionNames
@@ -403,9 +403,7 @@ class Interpreter:
         return status
 
     def _sp_executesql(self, arguments: Sequence[Parameter]) -> int:
-        from cdc_assets.standin.engine.dynamic import bound
-
-        text, parameters = bound(self, arguments)
+        text, parameters = dynamic.bound(self, arguments)
         frame = Frame(depth=self.frame.depth + 1)
         for parameter in parameters:
             frame.declare(parameter.name, parameter.type, parameter.value)
@@ -413,9 +411,7 @@ class Interpreter:
         for parameter in parameters:
             if parameter.output:
                 parameter.value = frame.variable(parameter.name).value
-        from cdc_assets.standin.engine.dynamic import give_back
-
-        give_back(arguments, parameters)
+        dynamic.give_back(arguments, parameters)
         return status
 
     # ---- queries, changes, definitions ---------------------------------------------------------------------------

@@ -102,6 +102,9 @@ class Locks:
             SqlError: 1222 after the timeout, 1205 when waiting would close a cycle.
         """
         with self._changed:
+            if resource not in self._held and not self._waiting:
+                self._grant(_Request(owner, resource, mode))
+                return
             held = self._held.get(resource, {}).get(owner)
             request = _Request(owner, resource, _joined(held, mode))
             if held is request.mode:
@@ -140,7 +143,8 @@ class Locks:
         with self._changed:
             self._drop(owner, resource)
             self._owned.get(owner, set()).discard(resource)
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
 
     def release_all(self, owner: object) -> None:
         """Let go of everything the owner holds."""

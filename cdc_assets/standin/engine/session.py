@@ -16,13 +16,15 @@ from cdc_assets.standin.contract import (
     ResultColumn,
     ResultSink,
 )
-from cdc_assets.standin.engine import describe, physical, procedures
+from cdc_assets.standin.engine import physical, procedures
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.functions import register_engine_functions
 from cdc_assets.standin.engine.identity import Identities
+from cdc_assets.standin.engine.interpreter import Interpreter
 from cdc_assets.standin.engine.options import Options
 from cdc_assets.standin.engine.plans import Plan
+from cdc_assets.standin.engine.suggest import suggest
 from cdc_assets.standin.engine.transactions import Transaction
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql.registry import register_functions
@@ -193,19 +195,16 @@ class EngineSession:
 
     def execute_sql(self, text: str, parameters: Sequence[Parameter], sink: ResultSink) -> int:
         """Run text with parameters; output parameters are changed in place."""
-        frame = Frame(depth=1)
-        for parameter in parameters:
-            frame.declare(parameter.name, describe.widened(parameter.type), parameter.value)
+        frame = Frame.of(parameters, depth=1)
         status = self._run(text, frame, sink)
         for parameter in parameters:
             if parameter.output:
                 parameter.value = frame.variable(parameter.name).value
-        self.drop_frame_tables(frame)
+        if frame.temporary or frame.tables:
+            self.drop_frame_tables(frame)
         return status
 
     def _run(self, text: str, frame: Frame, sink: ResultSink) -> int:
-        from cdc_assets.standin.engine.interpreter import Interpreter
-
         previous, self.sink = self.sink, sink
         try:
             return Interpreter(self, frame, sink).run_text(text)
@@ -219,8 +218,6 @@ class EngineSession:
 
     def call(self, procedure: str, arguments: Sequence[Parameter], sink: ResultSink) -> int:
         """EXEC of a named procedure by a client's RPC."""
-        from cdc_assets.standin.engine.interpreter import Interpreter
-
         previous, self.sink = self.sink, sink
         try:
             return Interpreter(self, Frame(), sink).call_guarded(procedure, arguments)
@@ -230,7 +227,7 @@ class EngineSession:
 
     def describe_parameters(self, text: str) -> Sequence[Parameter]:
         """sp_describe_undeclared_parameters."""
-        return describe.undeclared(self, text)
+        return suggest(self, text)
 
     def use(self, name: str, sink: ResultSink) -> None:
         """Change the database.

@@ -193,7 +193,7 @@ class Transaction:
         connection = self._owner.connection
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        self._storage.locks.release_all(self._owner)
+        self._release_all()
         self._reset()
         self._owner.rolled_back()
 
@@ -280,7 +280,7 @@ class Transaction:
                 owner.connection.execute("BEGIN IMMEDIATE")
         except BaseException:
             if self.count == 0:
-                self._storage.locks.release_all(owner)
+                self._release_all()
             else:
                 self._storage.locks.release(owner, WRITER)
             raise
@@ -342,6 +342,11 @@ class Transaction:
                 self._storage.locks.release(self._owner, resource)
             self._statement_locks.clear()
 
+    def _release_all(self) -> None:
+        """Let go of every lock."""
+        self._storage.locks.release_all(self._owner)
+        self._statement_locks.clear()
+
     # ---- ends ------------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
@@ -363,7 +368,7 @@ class Transaction:
             raise
         if saved is not None:
             self._storage.publish(saved)
-        self._storage.locks.release_all(owner)
+        self._release_all()
         self._reset()
         owner.after_commit()
 
@@ -371,7 +376,7 @@ class Transaction:
         """End a transaction that wrote nothing."""
         if self._owner.connection.in_transaction:
             self._owner.connection.execute("COMMIT")
-        self._storage.locks.release_all(self._owner)
+        self._release_all()
         self._reset()
 
     def _reset(self) -> None:

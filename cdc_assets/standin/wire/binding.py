@@ -81,6 +81,8 @@ def bind(text: str, declarations: Sequence[Declaration], values: Sequence[Parame
     """
     if len(values) > len(declarations):
         raise SqlError(8144, "Procedure or function has too many arguments specified.")
+    if len(values) == len(declarations) and not any(value.name or value.default for value in values):
+        return [_bound(declaration, value) for declaration, value in zip(declarations, values, strict=True)]
     by_name = {value.name.casefold(): value for value in values if value.name}
     bound = list[Parameter]()
     for place, declaration in enumerate(declarations):
@@ -104,27 +106,26 @@ def _names_another(value: Parameter, declarations: Sequence[Declaration]) -> boo
 
 
 def _bound(declaration: Declaration, value: Parameter) -> Parameter:
-    declared = declaration.type
-    if declared is None or (value.value is not None and not _same_form(value.type, declared)):
-        declared = value.type
-    stored = _rescaled(value.value, value.type, declared)
+    declared, sent, stored = declaration.type, value.type, value.value
+    if declared is not sent and declared != sent:
+        if declared is None or (stored is not None and not _same_form(sent, declared)):
+            declared = sent
+        elif stored is not None and sent.name in DECIMAL:
+            stored = _rescaled(stored, sent, declared)
     return Parameter(declaration.name, declared, stored, declaration.output and value.output)
 
 
 _GROUPS: Final = (CHARACTER, BINARY, INTEGER, DECIMAL)
 
 
+@lru_cache(maxsize=4096)
 def _same_form(sent: SqlType, declared: SqlType) -> bool:
     """Whether a value stored as one type means the same as the other; lengths are the sender's affair."""
     return sent.name == declared.name or any(sent.name in group and declared.name in group for group in _GROUPS)
 
 
 def _rescaled(value: Value, sent: SqlType, declared: SqlType) -> Value:
-    if (
-        value is None
-        or sent.name not in DECIMAL
-        or (sent.precision, sent.scale) == (declared.precision, declared.scale)
-    ):
+    if (sent.precision, sent.scale) == (declared.precision, declared.scale):
         return value
     scaled, digits = decimal_from_stored(cast(int | bytes, value)), declared.scale - sent.scale
     if digits >= 0:

@@ -72,7 +72,8 @@ class Reader:
 
     def short_text(self) -> str:
         """Text behind a one-byte count."""
-        return self.text(self.u8())
+        characters = self.u8()
+        return self.text(characters) if characters else ""
 
 
 def _short(reader: Reader, count: int) -> ProtocolError:

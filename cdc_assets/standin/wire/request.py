@@ -8,8 +8,7 @@ from typing import Final
 from cdc_assets.standin.contract import Parameter
 from cdc_assets.standin.wire.buffers import Reader
 from cdc_assets.standin.wire.packets import ProtocolError
-from cdc_assets.standin.wire.typeinfo import read_type_info
-from cdc_assets.standin.wire.values import read_value
+from cdc_assets.standin.wire.values import read_typed
 
 BY_NUMBER: Final = 0xFFFF
 PROCEDURES: Final = {
@@ -74,7 +73,7 @@ def read_calls(data: bytes) -> Iterator[Call]:
     while reader.left:
         try:
             call = _read_call(reader)
-        except (KeyError, ValueError, OverflowError, struct.error) as error:  # a length or a text that cannot be
+        except (LookupError, ValueError, OverflowError, struct.error) as error:  # a length or a text that cannot be
             raise ProtocolError(f"a call that cannot be read at {reader.place}: {error}") from error
         yield call
 
@@ -90,9 +89,10 @@ def _read_call(reader: Reader) -> Call:
         procedure = reader.text(length)
     reader.u16()
     parameters = list[Parameter]()
-    while reader.left:
+    size = len(reader.data)
+    while reader.place < size:
         if reader.data[reader.place] in SEPARATORS:
-            reader.u8()
+            reader.place += 1
             break
         parameters.append(_read_parameter(reader))
     return Call(procedure, parameters)
@@ -103,9 +103,8 @@ def _read_parameter(reader: Reader) -> Parameter:
     status = reader.u8()
     if status & _ENCRYPTED:
         raise ProtocolError("an encrypted parameter, though column encryption was not acknowledged")
-    wire = read_type_info(reader)
-    value = read_value(reader, wire)
-    return Parameter(name, wire.type, value, output=bool(status & _OUTPUT), default=bool(status & _DEFAULT))
+    sql_type, value = read_typed(reader)
+    return Parameter(name, sql_type, value, bool(status & _OUTPUT), bool(status & _DEFAULT))
 
 
 def read_transaction_request(data: bytes) -> TransactionRequest:

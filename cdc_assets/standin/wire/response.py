@@ -15,8 +15,8 @@ from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import Value
 from cdc_assets.standin.wire import tokens
 from cdc_assets.standin.wire.packets import Channel
-from cdc_assets.standin.wire.rowenc import Encoder, encode_value, encoder_of
-from cdc_assets.standin.wire.typeinfo import column_metadata, type_info
+from cdc_assets.standin.wire.rowenc import Encoder, encode_value, shape_of
+from cdc_assets.standin.wire.typeinfo import type_info
 
 _CHUNK_BYTES: Final = 128 * 1024
 _CHUNK_ROWS: Final = 4096
@@ -67,8 +67,9 @@ class Response:
 
     def columns(self, columns: Sequence[ResultColumn]) -> None:
         """Begin a result set."""
-        self._write(column_metadata(columns))
-        self._columns, self._encoder = columns, encoder_of(columns)
+        shape = shape_of(columns)
+        self._write(shape.metadata)
+        self._columns, self._encoder = columns, shape.encoder
 
     def rows(self, rows: Iterable[Sequence[Value]]) -> int:
         """Send rows; returns how many."""

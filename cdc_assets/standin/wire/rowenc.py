@@ -22,7 +22,14 @@ from cdc_assets.standin.sqltypes import (
     offset_from_stored,
 )
 from cdc_assets.standin.wire.collations import code_page
-from cdc_assets.standin.wire.typeinfo import BIGVARBINARY, VARIANT_LIMIT, decimal_length, has_fixed_form, time_length
+from cdc_assets.standin.wire.typeinfo import (
+    BIGVARBINARY,
+    VARIANT_LIMIT,
+    column_metadata,
+    decimal_length,
+    has_fixed_form,
+    time_length,
+)
 from cdc_assets.standin.wire.values import DAY_MINUTES, DAY_THIRDS, DAY_TICKS
 
 ROW: Final = 0xD1
@@ -30,6 +37,7 @@ ROW: Final = 0xD1
 Encoder = Callable[[Iterable[Sequence[Value]]], tuple[int, bytes]]
 """Rows of stored values → (rows, their ROW tokens)."""
 
+_MOST_SHAPES: Final = 2048
 _GUID_FORMAT: Final = "4s2s2s2s6s"
 _GUID_PARTS: Final = "{v}[12:16], {v}[10:12], {v}[8:10], {v}[6:8], {v}[0:6]"
 """The inverse of `sqltypes.GUID_ORDER` in slices."""
@@ -252,6 +260,32 @@ def row_encoder(types: tuple[SqlType, ...], nullable: tuple[bool, ...] = ()) -> 
 def encoder_of(columns: Sequence[ResultColumn]) -> Encoder:
     """The encoder for rows under the COLMETADATA of these columns."""
     return row_encoder(tuple(column.type for column in columns), tuple(column.nullable for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is sent for a result set of certain columns."""
+
+    columns: Sequence[ResultColumn]
+    metadata: bytes
+    """COLMETADATA."""
+    encoder: Encoder
+
+
+_SHAPES: Final[dict[int, Shape]] = {}
+
+
+def shape_of(columns: Sequence[ResultColumn]) -> Shape:
+    """The shape of a result set; that of a plan, whose columns are one and the same object, is made once.
+
+    Kept by identity: the columns of a plan never change, and while a shape is kept its columns keep their identity.
+    """
+    found = _SHAPES.get(id(columns))
+    if found is None:
+        if len(_SHAPES) >= _MOST_SHAPES:
+            _SHAPES.clear()
+        found = _SHAPES[id(columns)] = Shape(columns, column_metadata(columns), encoder_of(columns))
+    return found
 
 
 @lru_cache(maxsize=2048)

@@ -43,6 +43,14 @@ _FIXED_BACK: Final = {
     0x3A: ("smalldatetime", 4), 0x3D: ("datetime", 8), 0x3B: ("real", 4), 0x3E: ("float", 8),
     0x3C: ("money", 8), 0x7A: ("smallmoney", 4),
 }  # fmt: skip
+_INFO_SIZES: Final = {
+    **{token: 8 if name in CHARACTER else 3 for token, name in _COUNTED_BACK.items()},
+    **dict.fromkeys(_FIXED_BACK, 1), DATEN: 1,
+    **dict.fromkeys((INTN, BITN, FLTN, MONEYN, DATETIMN, GUID, XML, *_SCALED_BACK), 2),
+    DECIMALN: 4, NUMERICN: 4, IMAGE: 5, TEXT: 10, NTEXT: 10,
+}  # fmt: skip
+INFO_BYTES: Final = tuple(_INFO_SIZES.get(token, 0) for token in range(256))
+"""Bytes of the TYPE_INFO that begins with a token; 0 for those that no parameter may have."""
 _FIXED: Final = {name: token for token, (name, _) in _FIXED_BACK.items()}
 _PRECISION: Final = {"real": 24, "float": 53}
 _CLR: Final = {"hierarchyid": 892, "geometry": MAX_BYTES, "geography": MAX_BYTES}

@@ -2,6 +2,8 @@
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Final
 
 from cdc_assets.standin.sqltypes import (
@@ -18,7 +20,7 @@ from cdc_assets.standin.sqltypes import (
     offset_to_stored,
 )
 from cdc_assets.standin.wire.buffers import Reader
-from cdc_assets.standin.wire.typeinfo import WireType
+from cdc_assets.standin.wire.typeinfo import INFO_BYTES, WireType, read_type_info
 
 DAY_TICKS: Final = 864_000_000_000
 DAY_THIRDS: Final = 86400 * 300
@@ -27,33 +29,74 @@ DAY_MINUTES: Final = 1440
 _PLP_NULL: Final = 0xFFFFFFFFFFFFFFFF
 _NULL_32: Final = 0xFFFFFFFF
 _NULL_16: Final = 0xFFFF
+_REAL, _FLOAT = struct.Struct("<f").unpack, struct.Struct("<d").unpack
 
 
-def read_value(reader: Reader, wire: WireType) -> Value:
-    """The stored form of the value that follows a parameter's TYPE_INFO."""
-    data = _raw(reader, wire)
-    if data is None:
-        return None
-    if wire.codec:
-        return data.decode(wire.codec, "surrogatepass" if wire.codec == "utf-16-le" else "replace")
-    return _decoder(wire.type)(data, wire.type)
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How values of a type are read."""
+
+    type: SqlType
+    raw: Callable[[Reader], bytes | None]
+    """Takes the bytes of a value, without its length; None for NULL in its several forms (spec standin §11 no. 5)."""
+    decode: Callable[[bytes], Value]
 
 
-def _raw(reader: Reader, wire: WireType) -> bytes | None:
-    """The bytes of the value, without its length; None for NULL in its several forms (spec standin §11 no. 5)."""
+def read_typed(reader: Reader) -> tuple[SqlType, Value]:
+    """TYPE_INFO of a parameter and the stored form of the value that follows it.
+
+    Raises:
+        SqlError: for sql_variant, table-valued and CLR parameters.
+    """
+    data, place = reader.data, reader.place
+    end = place + INFO_BYTES[data[place]]
+    if end == place:
+        form = form_of(read_type_info(reader))
+    else:
+        form = _form(data[place:end])
+        reader.place = end
+    value = form.raw(reader)
+    return form.type, None if value is None else form.decode(value)
+
+
+@lru_cache(maxsize=4096)
+def _form(info: bytes) -> Form:
+    """A client sends the same few types again and again."""
+    return form_of(read_type_info(Reader(info)))
+
+
+def form_of(wire: WireType) -> Form:
+    """How values behind this TYPE_INFO are read."""
+    if not wire.codec:
+        return Form(wire.type, _raw(wire), _decoder(wire.type))
+    codec, errors = wire.codec, "surrogatepass" if wire.codec == "utf-16-le" else "replace"
+    return Form(wire.type, _raw(wire), lambda data: data.decode(codec, errors))
+
+
+def _raw(wire: WireType) -> Callable[[Reader], bytes | None]:
     if wire.fixed:
-        return reader.take(wire.fixed)
+        size = wire.fixed
+        return lambda reader: reader.take(size)
     name = wire.type.name
     if wire.type.length == MAX or name == "xml":
-        return _chunks(reader)
+        return _chunks
     if name in LEGACY_LOB:
-        length = reader.u32()
-        return None if length == _NULL_32 else reader.take(length)
-    if name in CHARACTER or name in ("binary", "varbinary"):
-        length = reader.u16()
-        return None if length == _NULL_16 else reader.take(length)
-    length = reader.u8()
-    return reader.take(length) if length else None
+        return _long
+    return _medium if name in CHARACTER or name in ("binary", "varbinary") else _short
+
+
+def _short(reader: Reader) -> bytes | None:
+    return reader.take(reader.u8()) or None
+
+
+def _medium(reader: Reader) -> bytes | None:
+    length = reader.u16()
+    return None if length == _NULL_16 else reader.take(length)
+
+
+def _long(reader: Reader) -> bytes | None:
+    length = reader.u32()
+    return None if length == _NULL_32 else reader.take(length)
 
 
 def _chunks(reader: Reader) -> bytes | None:
@@ -66,30 +109,35 @@ def _chunks(reader: Reader) -> bytes | None:
     return b"".join(parts)
 
 
-def _decoder(sql_type: SqlType) -> Callable[[bytes, SqlType], Value]:
+def _decoder(sql_type: SqlType) -> Callable[[bytes], Value]:
     name = sql_type.name
     if name in INTEGER:
-        return _integer
+        return _bit if name == "bit" else _integer
     if name in DECIMAL:
-        return _decimal
-    if name in SCALED_TIME or name == "date":
-        return _temporal
+        return partial(_decimal, sql_type)
+    if name in SCALED_TIME:
+        return partial(_temporal, sql_type)
     return _DECODERS.get(name, _bytes)
 
 
-def _integer(data: bytes, sql_type: SqlType) -> int:
-    value = int.from_bytes(data, "little", signed=len(data) > 1)
-    return min(value, 1) if sql_type.name == "bit" else value
+def _integer(data: bytes) -> int:
+    return int.from_bytes(data, "little", signed=len(data) > 1)
 
 
-def _decimal(data: bytes, sql_type: SqlType) -> int | bytes:
+def _bit(data: bytes) -> int:
+    return min(data[0], 1)
+
+
+def _unsigned(data: bytes) -> int:
+    return int.from_bytes(data, "little")
+
+
+def _decimal(sql_type: SqlType, data: bytes) -> int | bytes:
     magnitude = int.from_bytes(data[1:], "little")
     return decimal_to_stored(magnitude if data[0] else -magnitude, sql_type)
 
 
-def _temporal(data: bytes, sql_type: SqlType) -> int | bytes:
-    if sql_type.name == "date":
-        return int.from_bytes(data, "little")
+def _temporal(sql_type: SqlType, data: bytes) -> int | bytes:
     tail = {"time": 0, "datetime2": 3, "datetimeoffset": 5}[sql_type.name]
     clock = len(data) - tail
     ticks: int = int.from_bytes(data[:clock], "little") * 10 ** (7 - sql_type.scale)
@@ -101,40 +149,40 @@ def _temporal(data: bytes, sql_type: SqlType) -> int | bytes:
     return offset_to_stored(ticks, int.from_bytes(data[clock + 3 :], "little", signed=True))
 
 
-def _float(data: bytes, sql_type: SqlType) -> float:
-    value: float = struct.unpack("<f" if sql_type.name == "real" else "<d", data)[0]
+def _real(data: bytes) -> float:
+    value: float = _REAL(data)[0]
     return value
 
 
-def _money(data: bytes, sql_type: SqlType) -> int:
-    if sql_type.name == "smallmoney":
-        return int.from_bytes(data, "little", signed=True)
+def _float(data: bytes) -> float:
+    value: float = _FLOAT(data)[0]
+    return value
+
+
+def _smallmoney(data: bytes) -> int:
+    return int.from_bytes(data, "little", signed=True)
+
+
+def _money(data: bytes) -> int:
     high, low = struct.unpack("<iI", data)
     return int(high << 32 | low)
 
 
-def _datetime(data: bytes, sql_type: SqlType) -> int:
-    if sql_type.name == "smalldatetime":
-        days, minutes = struct.unpack("<HH", data)
-        return int(days * DAY_MINUTES + minutes)
+def _datetime(data: bytes) -> int:
     days, thirds = struct.unpack("<iI", data)
     return int(days * DAY_THIRDS + thirds)
 
 
-def _guid(data: bytes, sql_type: SqlType) -> bytes:
-    return guid_to_stored(data)
+def _smalldatetime(data: bytes) -> int:
+    days, minutes = struct.unpack("<HH", data)
+    return int(days * DAY_MINUTES + minutes)
 
 
-def _bytes(data: bytes, sql_type: SqlType) -> bytes:
+def _bytes(data: bytes) -> bytes:
     return data
 
 
-_DECODERS: Final[dict[str, Callable[[bytes, SqlType], Value]]] = {
-    "real": _float,
-    "float": _float,
-    "money": _money,
-    "smallmoney": _money,
-    "datetime": _datetime,
-    "smalldatetime": _datetime,
-    "uniqueidentifier": _guid,
-}
+_DECODERS: Final[dict[str, Callable[[bytes], Value]]] = {
+    "date": _unsigned, "real": _real, "float": _float, "money": _money, "smallmoney": _smallmoney,
+    "datetime": _datetime, "smalldatetime": _smalldatetime, "uniqueidentifier": guid_to_stored,
+}  # fmt: skip

@@ -10,8 +10,8 @@ from hypothesis.strategies import SearchStrategy
 from cdc_assets.standin.sqltypes import SqlType, Value, decimal_to_stored, offset_to_stored, parse_type
 from cdc_assets.standin.wire.buffers import Reader
 from cdc_assets.standin.wire.rowenc import encode_value, row_encoder
-from cdc_assets.standin.wire.typeinfo import read_type_info, type_info
-from cdc_assets.standin.wire.values import read_value
+from cdc_assets.standin.wire.typeinfo import type_info
+from cdc_assets.standin.wire.values import read_typed
 
 DAY = 864_000_000_000
 LAST_DAY = 3652058
@@ -72,9 +72,7 @@ def test_written_values_are_read_back(declared: str, data: st.DataObject) -> Non
     sql_type = parse_type(declared)
     value = data.draw(st.none() | values(sql_type))
     reader = Reader(type_info(sql_type) + encode_value(sql_type, value))
-    wire = read_type_info(reader)
-    assert wire.type == sql_type
-    assert read_value(reader, wire) == value
+    assert read_typed(reader) == (sql_type, value)
     assert reader.left == 0
 
 
