@@ -72,7 +72,8 @@ class Locks:
     """How often a waiter looks for an attention of its client."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._mutex = threading.Lock()
+        self._changed = threading.Condition(self._mutex)
         self._held: dict[int, dict[object, Mode]] = {}
         self._owned: dict[object, set[int]] = {}
         self._waiting: list[_Request] = []
@@ -101,7 +102,7 @@ class Locks:
         Raises:
             SqlError: 1222 after the timeout, 1205 when waiting would close a cycle.
         """
-        with self._changed:
+        with self._mutex:
             if resource not in self._held and not self._waiting:
                 self._grant(_Request(owner, resource, mode))
                 return
@@ -116,7 +117,7 @@ class Locks:
         try:
             self._wait(request, timeout_s, check)
         except BaseException:
-            with self._changed:
+            with self._mutex:
                 self._waiting.remove(request)
                 self._changed.notify_all()
             raise
@@ -124,7 +125,7 @@ class Locks:
     def _wait(self, request: _Request, timeout_s: float | None, check: Callable[[], None] | None) -> None:
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            with self._changed:
+            with self._mutex:
                 if not self._blockers(request):
                     self._waiting.remove(request)
                     self._grant(request)
@@ -140,7 +141,7 @@ class Locks:
 
     def release(self, owner: object, resource: int) -> None:
         """Let go of one resource; nothing happens when it is not held."""
-        with self._changed:
+        with self._mutex:
             self._drop(owner, resource)
             self._owned.get(owner, set()).discard(resource)
             if self._waiting:
@@ -150,7 +151,7 @@ class Locks:
         """Let go of everything the owner holds."""
         if owner not in self._owned:
             return
-        with self._changed:
+        with self._mutex:
             for resource in self._owned.pop(owner, ()):
                 self._drop(owner, resource)
             if self._waiting:
@@ -158,7 +159,7 @@ class Locks:
 
     def held_by(self, owner: object) -> frozenset[int]:
         """The resources an owner holds, for savepoints."""
-        with self._changed:
+        with self._mutex:
             return frozenset(self._owned.get(owner, ()))
 
     def _drop(self, owner: object, resource: int) -> None:

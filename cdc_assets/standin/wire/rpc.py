@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from cdc_assets.standin.contract import Parameter, ResultColumn, Session
@@ -118,15 +119,7 @@ class Procedures:
         """Run a statement whose values begin at place `first` of the call."""
         bound = bind(prepared.text, prepared.declarations, parameters[first:])
         status = self._session.execute_sql(prepared.text, bound, response)
-        places = {given.name.casefold(): place for place, given in enumerate(parameters) if given.name}
-        return Outcome(
-            status,
-            [
-                (places.get(parameter.name.casefold(), first + order), parameter)
-                for order, parameter in enumerate(bound)
-                if parameter.output
-            ],
-        )
+        return Outcome(status, _outputs(bound, parameters, first))
 
     def _describe(self, parameters: list[Parameter], response: Response) -> Outcome:
         described = self._session.describe_parameters(_text(parameters, 0, "@tsql"))
@@ -135,6 +128,16 @@ class Procedures:
         return Outcome(0, [])
 
 
+def _outputs(bound: Sequence[Parameter], sent: Sequence[Parameter], first: int) -> list[tuple[int, Parameter]]:
+    """The parameters to send back, with the places at which they came in."""
+    wanted = [(first + order, parameter) for order, parameter in enumerate(bound) if parameter.output]
+    if not wanted:
+        return wanted
+    places = {given.name.casefold(): place for place, given in enumerate(sent) if given.name}
+    return [(places.get(parameter.name.casefold(), place), parameter) for place, parameter in wanted]
+
+
+@lru_cache(maxsize=1024)
 def _bare(procedure: str) -> str:
     """Name without schema and brackets, folded."""
     return procedure.rsplit(".", 1)[-1].strip("[] ").casefold()
@@ -142,8 +145,9 @@ def _bare(procedure: str) -> str:
 
 def _text(parameters: Sequence[Parameter], place: int, name: str) -> str:
     """A text argument, by name or place; NULL is empty."""
-    found = next((given for given in parameters if given.name.casefold() == name), None)
-    found = found or (parameters[place] if place < len(parameters) else None)
+    found = parameters[place] if place < len(parameters) else None
+    if found is None or found.name:
+        found = next((given for given in parameters if given.name.casefold() == name), found)
     if found is None:
         raise SqlError(201, f"Procedure or function expects parameter '{name}', which was not supplied.")
     if found.value is not None and not isinstance(found.value, str):

@@ -1,6 +1,7 @@
 """Values of parameters: from their wire form to the stored form of their type."""
 
 import struct
+from codecs import utf_16_le_decode
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -20,6 +21,7 @@ from cdc_assets.standin.sqltypes import (
     offset_to_stored,
 )
 from cdc_assets.standin.wire.buffers import Reader
+from cdc_assets.standin.wire.packets import ProtocolError
 from cdc_assets.standin.wire.typeinfo import INFO_BYTES, WireType, read_type_info
 
 DAY_TICKS: Final = 864_000_000_000
@@ -29,6 +31,7 @@ DAY_MINUTES: Final = 1440
 _PLP_NULL: Final = 0xFFFFFFFFFFFFFFFF
 _NULL_32: Final = 0xFFFFFFFF
 _NULL_16: Final = 0xFFFF
+_U32, _U64 = struct.Struct("<I").unpack_from, struct.Struct("<Q").unpack_from
 _REAL, _FLOAT = struct.Struct("<f").unpack, struct.Struct("<d").unpack
 
 
@@ -37,26 +40,32 @@ class Form:
     """How values of a type are read."""
 
     type: SqlType
-    raw: Callable[[Reader], bytes | None]
-    """Takes the bytes of a value, without its length; None for NULL in its several forms (spec standin §11 no. 5)."""
+    raw: "Raw"
     decode: Callable[[bytes], Value]
 
 
-def read_typed(reader: Reader) -> tuple[SqlType, Value]:
-    """TYPE_INFO of a parameter and the stored form of the value that follows it.
+Raw = Callable[[bytes, int], tuple[bytes | None, int]]
+"""Request and place → the bytes of a value without its length, None for NULL in its several forms (spec standin §11 no. 5),
+and the place behind it, which lies behind the end of the request when that ends early."""
+
+
+def read_typed(data: bytes, place: int) -> tuple[SqlType, Value, int]:
+    """TYPE_INFO of a parameter and the stored form of the value that follows it; written for speed.
+
+    Returns:
+        Type, value, the place behind both.
 
     Raises:
         SqlError: for sql_variant, table-valued and CLR parameters.
+        ProtocolError: the request ends early.
+        LookupError, ValueError, struct.error: it cannot be read.
     """
-    data, place = reader.data, reader.place
-    end = place + INFO_BYTES[data[place]]
-    if end == place:
-        form = form_of(read_type_info(reader))
-    else:
-        form = _form(data[place:end])
-        reader.place = end
-    value = form.raw(reader)
-    return form.type, None if value is None else form.decode(value)
+    behind = place + INFO_BYTES[data[place]]
+    form = _form(data[place:behind]) if behind > place else form_of(read_type_info(Reader(data, place)))
+    value, end = form.raw(data, behind)
+    if end > len(data):
+        raise ProtocolError(f"the request ends early: a value up to {end} of {len(data)}")
+    return form.type, None if value is None else form.decode(value), end
 
 
 @lru_cache(maxsize=4096)
@@ -67,16 +76,19 @@ def _form(info: bytes) -> Form:
 
 def form_of(wire: WireType) -> Form:
     """How values behind this TYPE_INFO are read."""
-    if not wire.codec:
-        return Form(wire.type, _raw(wire), _decoder(wire.type))
-    codec, errors = wire.codec, "surrogatepass" if wire.codec == "utf-16-le" else "replace"
-    return Form(wire.type, _raw(wire), lambda data: data.decode(codec, errors))
+    return Form(wire.type, _raw(wire), _text_decoder(wire.codec) if wire.codec else _decoder(wire.type))
 
 
-def _raw(wire: WireType) -> Callable[[Reader], bytes | None]:
+def _text_decoder(codec: str) -> Callable[[bytes], str]:
+    if codec == "utf-16-le":
+        return lambda data: utf_16_le_decode(data, "surrogatepass", True)[0]
+    return lambda data: data.decode(codec, "replace")
+
+
+def _raw(wire: WireType) -> Raw:
     if wire.fixed:
         size = wire.fixed
-        return lambda reader: reader.take(size)
+        return lambda data, place: (data[place : place + size], place + size)
     name = wire.type.name
     if wire.type.length == MAX or name == "xml":
         return _chunks
@@ -85,28 +97,37 @@ def _raw(wire: WireType) -> Callable[[Reader], bytes | None]:
     return _medium if name in CHARACTER or name in ("binary", "varbinary") else _short
 
 
-def _short(reader: Reader) -> bytes | None:
-    return reader.take(reader.u8()) or None
+def _short(data: bytes, place: int) -> tuple[bytes | None, int]:
+    end = place + 1 + data[place]
+    return data[place + 1 : end] or None, end
 
 
-def _medium(reader: Reader) -> bytes | None:
-    length = reader.u16()
-    return None if length == _NULL_16 else reader.take(length)
+def _medium(data: bytes, place: int) -> tuple[bytes | None, int]:
+    length = data[place] | data[place + 1] << 8
+    if length == _NULL_16:
+        return None, place + 2
+    end = place + 2 + length
+    return data[place + 2 : end], end
 
 
-def _long(reader: Reader) -> bytes | None:
-    length = reader.u32()
-    return None if length == _NULL_32 else reader.take(length)
+def _long(data: bytes, place: int) -> tuple[bytes | None, int]:
+    length: int = _U32(data, place)[0]
+    if length == _NULL_32:
+        return None, place + 4
+    end = place + 4 + length
+    return data[place + 4 : end], end
 
 
-def _chunks(reader: Reader) -> bytes | None:
+def _chunks(data: bytes, place: int) -> tuple[bytes | None, int]:
     """A partially length-prefixed value: chunks up to one of length 0."""
-    if reader.u64() == _PLP_NULL:
-        return None
-    parts = list[bytes]()
-    while length := reader.u32():
-        parts.append(reader.take(length))
-    return b"".join(parts)
+    if _U64(data, place)[0] == _PLP_NULL:
+        return None, place + 8
+    parts, place = list[bytes](), place + 8
+    while length := _U32(data, place)[0]:
+        end = place + 4 + length
+        parts.append(data[place + 4 : end])
+        place = end
+    return b"".join(parts), place + 4
 
 
 def _decoder(sql_type: SqlType) -> Callable[[bytes], Value]:

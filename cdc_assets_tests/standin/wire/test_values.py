@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from cdc_assets.standin.sqltypes import SqlType, Value, decimal_to_stored, offset_to_stored, parse_type
-from cdc_assets.standin.wire.buffers import Reader
 from cdc_assets.standin.wire.rowenc import encode_value, row_encoder
 from cdc_assets.standin.wire.typeinfo import type_info
 from cdc_assets.standin.wire.values import read_typed
@@ -71,9 +70,8 @@ TYPES = [
 def test_written_values_are_read_back(declared: str, data: st.DataObject) -> None:
     sql_type = parse_type(declared)
     value = data.draw(st.none() | values(sql_type))
-    reader = Reader(type_info(sql_type) + encode_value(sql_type, value))
-    assert read_typed(reader) == (sql_type, value)
-    assert reader.left == 0
+    sent = type_info(sql_type) + encode_value(sql_type, value)
+    assert read_typed(sent, 0) == (sql_type, value, len(sent))
 
 
 @pytest.mark.parametrize("declared", TYPES)
