@@ -154,6 +154,8 @@ def _whole(sql_type: SqlType) -> str | None:
         return f"b'\\0' if {{v}} is None else legacy_lob({data})"
     if sql_type.name == "sql_variant":
         return f"b'\\0\\0\\0\\0' if {{v}} is None else variant({data})"
+    if sql_type.name == "binary":  # stored at its full length
+        return f"b'\\xff\\xff' if {{v}} is None else {struct.pack('<H', sql_type.length)!r} + {data}"
     return None
 
 
@@ -227,6 +229,9 @@ class _Writer:
         if not run.formats:
             return
         piece = f"r{len(self.pieces)}"
+        if run.formats == ["B"]:  # the row token alone
+            self.pieces.append(repr(bytes((ROW,))))
+            return
         fast = f"{self._pack(''.join(run.formats))}({', '.join(run.arguments)})"
         if run.nullable:
             missing = " or ".join(f"{name} is None" for name in run.nullable)

@@ -15,7 +15,8 @@ from typing import Final
 
 from cdc_assets.standin.wire.packets import PRELOGIN, REPLY, Channel, Disconnected, ProtocolError, Stream
 
-CHUNK: Final = 256 * 1024
+CHUNK: Final = 32 * 1024
+"""Bytes of one receive: a larger buffer costs every small request a fresh mapping of memory."""
 ALPN: Final = "tds/8.0"
 
 
