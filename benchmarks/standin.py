@@ -32,7 +32,7 @@ ORDER BY ct.[__$start_lsn], ct.[__$command_id], ct.[__$seqval], ct.[__$operation
 """
 _PLAIN = "plain"
 """A table with the same columns that is not captured."""
-_MOMENT, _AMOUNT = datetime(2024, 2, 29, 12, 34, 56, 789012), Decimal("123456.7891")
+_MOMENT, _AMOUNT = datetime.fromisoformat("2024-02-29 12:34:56.789012"), Decimal("123456.7891")
 
 
 def scans(bulk: MssqlBulkSource, rows: int, repeats: int) -> Iterator[str]:

@@ -334,7 +334,10 @@ def _call(reader: Reader, line: int) -> tree.Statement:
 
 def _query(reader: Reader, line: int) -> tree.Statement:
     first = reader.place
-    reader.take()
+    if reader.word() == "(":
+        reader.parenthesised()
+    else:
+        reader.take()
     reader.rest("SELECT")
     return tree.Query(line, reader.between(first, reader.place))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from cdc_assets.standin.contract import Relation
 from cdc_assets.standin.engine.frame import Frame
+from cdc_assets.standin.errors import SqlError
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
@@ -43,7 +44,7 @@ def planned(session: "EngineSession", frame: Frame, kind: str, text: str, compil
         own = (key, session.temporary_version)
         found = session.plans.get(own)
         if found is None:
-            found = compile_()
+            found = _compiled(compile_)
             cache, place = (
                 (session.engine.plans, key) if found.shared and not session.temporary else (session.plans, own)
             )
@@ -51,3 +52,10 @@ def planned(session: "EngineSession", frame: Frame, kind: str, text: str, compil
                 cache.clear()
             cache[place] = found
     return found  # type: ignore[return-value]
+
+
+def _compiled(compile_: Callable[[], P]) -> P:
+    try:
+        return compile_()
+    except RecursionError as error:
+        raise SqlError(191, "Some part of your SQL statement is nested too deeply.", 15) from error

@@ -16,6 +16,13 @@ _COLUMNS: Final = re.compile(
 _INDEX: Final = re.compile(r"UNIQUE constraint failed: index 'i(\d+)_(\d+)(?:_nulls)?'")
 _RAISED: Final = re.compile(r"(check|fk):(\d+):(INSERT|UPDATE|DELETE)( REFERENCE)?")
 
+_TOO_COMPLEX: Final = (
+    "parser stack overflow",
+    "Expression tree is too large",
+    "too many",
+    "at most 64 tables in a join",
+)
+
 
 def translate(session: "EngineSession", error: sqlite3.Error, verb: str = "INSERT") -> SqlError:
     """The error a client shall see; raises Cancelled instead when an attention interrupted the statement."""
@@ -44,6 +51,13 @@ def translate(session: "EngineSession", error: sqlite3.Error, verb: str = "INSER
         return SqlError(8115, "Arithmetic overflow error converting expression to data type bigint.")
     if "locked" in text:
         return SqlError(1222, "Lock request time out period exceeded.", 16, 45)
+    if any(limit in text for limit in _TOO_COMPLEX):
+        return SqlError(
+            8623,
+            "The query processor ran out of internal resources and could not produce a query plan. This is a rare event and only "
+            "expected for extremely complex queries or queries that reference a very large number of tables or partitions. "
+            "Please simplify the query.",
+        )
     return SqlError(8630, f"Internal error of the stand-in's store: {text}.", 17)
 
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from cdc_assets.standin.catalog import Column, fold
 from cdc_assets.standin.contract import Query, Relation, ResultColumn, Typed
-from cdc_assets.standin.engine import output
+from cdc_assets.standin.engine import output, updatable
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.insert import ChangePlan
@@ -40,6 +40,7 @@ from cdc_assets.standin.sql.literals import text_literal
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
 from cdc_assets.standin.sql.query import compile_query
 from cdc_assets.standin.sql.scope import Scope
+from cdc_assets.standin.sql.sources import table_parts
 from cdc_assets.standin.sqltypes import BIGINT
 
 if TYPE_CHECKING:
@@ -134,10 +135,24 @@ class UpdateCompiler:
     def __init__(self, session: "EngineSession", frame: Frame, text: UpdateText, with_clause: str = "") -> None:
         self.session, self.frame, self.text, self.with_clause = session, frame, text, with_clause
         self.alias = text.target[-1]
-        self.table = resolve(session, frame, self._target_parts())
+        self.through = self._query_of_target()
+        self.assigned = [name for name, _ in text.assignments]
+        if self.through is not None:
+            self.assigned = self.through.choose(self.assigned)
+            self.table = self.through.table
+        else:
+            self.table = resolve(session, frame, self._target_parts())
         self.target = Target(self.table, text.hints)
         self.names = SessionNames(session, frame, self.table)
         self.scope = Scope()
+
+    def _query_of_target(self) -> updatable.Updatable | None:
+        """The common table expression or derived table that is changed, if the target is not a stored table."""
+        if len(self.text.target) > 1 or not (self.with_clause or self.text.source):
+            return None
+        source = self.text.source or _quoted(self.text.target)
+        tree = parse_select(f"{self.with_clause} SELECT 1 FROM {source}")
+        return updatable.find(tree, self.alias, SessionNames(self.session, self.frame))
 
     def _target_parts(self) -> tuple[str, ...]:
         """The table's name: the target itself, or what its alias means in FROM."""
@@ -147,8 +162,6 @@ class UpdateCompiler:
         tree = parse_select(f"{self.with_clause} SELECT 1 FROM {self.text.source}")
         for node in tree.find_all(exp.Table):
             if fold(node.alias) == fold(wanted[0]):
-                from cdc_assets.standin.sql.sources import table_parts
-
                 return table_parts(node)
         return wanted
 
@@ -167,7 +180,7 @@ class UpdateCompiler:
         """The assigned columns with their expressions."""
         found = []
         seen: set[int] = set()
-        for name, text in self.text.assignments:
+        for name, (_, text) in zip(self.assigned, self.text.assignments, strict=True):
             column = column_of(self.table, name)
             if column.column_id in seen:
                 raise SqlError(
@@ -316,14 +329,19 @@ class UpdateCompiler:
         alias = self.alias
         if not source:
             source = _quoted(self.text.target)
-        elif not self._mentioned():
+        elif self.through is None and not self._mentioned():
             source = f"{_quoted(self.text.target)}, {source}"
         items = [f"[{alias}].[{ROWID}]" if not alias.startswith("@") else f"[{ROWID}]"]
         items += [f"({text})" for _, text in assignments if text.upper() != "DEFAULT"]
         top = f"TOP ({self.text.top}) " if self.text.top else ""
         where = f" WHERE {self.text.where}" if self.text.where else ""
-        text = f"{self.with_clause} SELECT {top}{', '.join(items)} FROM {source}{where}"
-        return compile_query(parse_select(text), self.names, self.scope)
+        tree = parse_select(f"{self.with_clause} SELECT {top}{', '.join(items)} FROM {source}{where}")
+        if self.through is not None:
+            tree = tree.copy()
+            through = certain(updatable.find(tree, self.alias, self.names), self.alias)
+            through.choose([name for name, _ in self.text.assignments])
+            through.show_rows()
+        return compile_query(tree, self.names, self.scope)
 
     def _mentioned(self) -> bool:
         """Whether FROM names the target, by alias or by name."""

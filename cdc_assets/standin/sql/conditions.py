@@ -13,6 +13,9 @@ from cdc_assets.standin.sql.coercion import is_null
 from cdc_assets.standin.sql.patterns import like
 from cdc_assets.standin.sql.scope import Scope
 
+_LONGEST_CHAIN: Final = 50
+"""Members of one AND or OR in SQLite's text."""
+
 if TYPE_CHECKING:
     from cdc_assets.standin.sql.query import Block
 
@@ -76,10 +79,10 @@ class Conditions(ABC):
         return f"NOT EXISTS (SELECT 1 FROM ({block.sql}) WHERE ({test}) IS NOT TRUE)"
 
     def _and(self, node: Any, scope: Scope) -> str:
-        return f"{self.condition(node.this, scope)} AND {self.condition(node.expression, scope)}"
+        return _balanced([self.condition(one, scope) for one in _chained(node)], " AND ")
 
     def _or(self, node: Any, scope: Scope) -> str:
-        return f"({self.condition(node.this, scope)} OR {self.condition(node.expression, scope)})"
+        return f"({_balanced([self.condition(one, scope) for one in _chained(node)], ' OR ')})"
 
     def _not(self, node: Any, scope: Scope) -> str:
         return f"NOT ({self.condition(node.this, scope)})"
@@ -147,6 +150,23 @@ class Conditions(ABC):
         if not isinstance(node.this, exp.Like):
             raise syntax_error("ESCAPE")
         return self._like(node.this, scope, node.expression)
+
+
+def _chained(node: Any) -> list[Any]:
+    """The members of `a AND b AND c …` or `a OR b OR c …`, in order; the tree nests to the left."""
+    kind, found = type(node), []
+    while type(node) is kind:
+        found.append(node.expression)
+        node = node.this
+    return [node, *reversed(found)]
+
+
+def _balanced(members: Sequence[str], word: str) -> str:
+    """A chain of conditions; a long one is grouped, since SQLite limits how deep an expression is."""
+    if len(members) <= _LONGEST_CHAIN:
+        return word.join(members)
+    half = len(members) // 2
+    return f"({_balanced(members[:half], word)}){word}({_balanced(members[half:], word)})"
 
 
 def _last_word(node: Any) -> str:

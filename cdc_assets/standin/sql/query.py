@@ -23,6 +23,8 @@ from cdc_assets.standin.sql.literals import Constant, constant
 from cdc_assets.standin.sql.scope import Scope, Source, Used
 from cdc_assets.standin.sql.sources import Sources
 
+_MOST_OPERANDS: Final = 400
+"""Of one compound SELECT; SQLite allows 500."""
 _OPERATIONS: Final = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
 
 
@@ -297,8 +299,10 @@ class Queries(Limits):
     # ---- set operations and VALUES ------------------------------------------------------------------------------
 
     def _set_operation(self, node: Any, scope: Scope, top: bool) -> Block:
-        left, right = self.query(node.this, scope), self.query(node.expression, scope)
-        if len(left.columns) != len(right.columns):
+        """A chain of one and the same operation becomes one flat text: SQLite's parser does not nest deeply."""
+        blocks = [self.query(operand, scope) for operand in _operands(node)]
+        first = blocks[0]
+        if any(len(block.columns) != len(first.columns) for block in blocks):
             raise _unequal_lists()
         operation = _OPERATIONS[type(node)]
         if not node.args.get("distinct"):
@@ -306,14 +310,15 @@ class Queries(Limits):
                 raise syntax_error("ALL")
             operation += " ALL"
         columns = []
-        sides: tuple[list[str], list[str]] = ([], [])
-        for place, (a, b) in enumerate(zip(left.columns, right.columns, strict=True), start=1):
-            values, target = self.unified([left.typed(place - 1), right.typed(place - 1)])
-            columns.append(RelationColumn(a.name, f"k{place}", target, a.nullable or b.nullable))
-            for side, value in zip(sides, values, strict=True):
+        keys: list[list[str]] = [[] for _ in blocks]
+        for place, column in enumerate(first.columns):
+            values, target = self.unified([block.typed(place) for block in blocks])
+            nullable = any(block.columns[place].nullable for block in blocks)
+            columns.append(RelationColumn(column.name, f"k{place + 1}", target, nullable))
+            for listed, value in zip(keys, values, strict=True):
                 text = value.sql if operation == "UNION ALL" else self.sortable(Typed(value.sql, target))
-                side.append(f"{text} AS k{place}")
-        sql = " ".join((_projected(left, sides[0]), operation, _projected(right, sides[1])))
+                listed.append(f"{text} AS k{place + 1}")
+        sql = _joined([_projected(*operand) for operand in zip(blocks, keys, strict=True)], operation)
         return Block(self._set_order(node, sql, columns, scope, top), tuple(columns))
 
     def _set_order(self, node: Any, sql: str, columns: Sequence[RelationColumn], scope: Scope, top: bool) -> str:
@@ -365,6 +370,31 @@ class Queries(Limits):
         )
 
 
+def _operands(node: Any) -> list[Any]:
+    """The operands of a chain `a UNION b UNION c …` of one operation, in order; the tree nests to the left."""
+    found = [node.expression]
+    left = node.this
+    while type(left) is type(node) and _same_chain(left, node):
+        found.append(left.expression)
+        left = left.this
+    found.append(left)
+    return found[::-1]
+
+
+def _same_chain(left: Any, node: Any) -> bool:
+    plain = not any(left.args.get(key) for key in ("with_", "order", "limit", "offset"))
+    return plain and bool(left.args.get("distinct")) == bool(node.args.get("distinct"))
+
+
+def _joined(selects: list[str], operation: str) -> str:
+    """A chain as text; SQLite takes 500 operands, a longer chain becomes one of chains (not of EXCEPT, where order counts)."""
+    if len(selects) > _MOST_OPERANDS and operation.startswith("UNION"):
+        parts = [selects[place : place + _MOST_OPERANDS] for place in range(0, len(selects), _MOST_OPERANDS)]
+        selects = [f"SELECT * FROM ({_joined(part, operation)})" for part in parts]
+        return _joined(selects, operation)
+    return f" {operation} ".join(selects)
+
+
 def _rows_text(rows: Sequence[Sequence[str]], constants: bool) -> str:
     """Rows as a query. VALUES has no limit on rows, but SQLite loses its columns when it refers to queries around."""
     if constants:
@@ -372,7 +402,7 @@ def _rows_text(rows: Sequence[Sequence[str]], constants: bool) -> str:
         tuples = ", ".join("(" + ", ".join(row) + ")" for row in rows)
         return f"SELECT {keys} FROM (VALUES {tuples})"
     selects = ("SELECT " + ", ".join(f"{text} AS k{place}" for place, text in enumerate(row, start=1)) for row in rows)
-    return " UNION ALL ".join(selects)
+    return _joined(list(selects), "UNION ALL")
 
 
 def _mentions(node: Any, name: str) -> bool:
