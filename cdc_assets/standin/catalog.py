@@ -13,7 +13,7 @@ T-SQL name can collide with a word of SQLite.
 Names compare without letter case; lookups fold with `fold`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping, ValuesView
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from operator import attrgetter
@@ -148,6 +148,49 @@ class AliasType:
     nullable: bool = True
 
 
+class Tables(MutableMapping[tuple[str, str], Table]):
+    """(folded schema, folded name) → table.
+
+    The tables of a copied catalogue are the original's until somebody asks for them: then they are copied, since who asks
+    may change them. So a definition statement costs what it touches, not what there is.
+    """
+
+    def __init__(self, original: "Tables | None" = None) -> None:
+        self._tables: dict[tuple[str, str], Table] = dict(original._tables) if original is not None else {}
+        self._shared = set(self._tables)
+
+    def freeze(self) -> None:
+        """Nobody changes these tables any more: give them out as they are."""
+        self._shared.clear()
+
+    def shared(self) -> ValuesView[Table]:
+        """All tables, for reading only."""
+        return self._tables.values()
+
+    def __getitem__(self, place: tuple[str, str]) -> Table:
+        table = self._tables[place]
+        if place in self._shared:
+            self[place] = table = _copied_table(table)
+        return table
+
+    def __setitem__(self, place: tuple[str, str], table: Table) -> None:
+        self._shared.discard(place)
+        self._tables[place] = table
+
+    def __delitem__(self, place: tuple[str, str]) -> None:
+        self._shared.discard(place)
+        del self._tables[place]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __contains__(self, place: object) -> bool:
+        return place in self._tables
+
+
 @dataclass(slots=True)
 class Database:
     """A database with its tables."""
@@ -161,8 +204,7 @@ class Database:
     cdc_enabled: bool = False
     schemas: dict[str, int] = field(default_factory=lambda: {"dbo": 1, "INFORMATION_SCHEMA": 3, "sys": 4})
     """name in declared case → schema_id."""
-    tables: dict[tuple[str, str], Table] = field(default_factory=dict)
-    """(folded schema, folded name) → table."""
+    tables: Tables = field(default_factory=Tables)
     alias_types: list[AliasType] = field(default_factory=list)
 
     def table(self, schema: str, name: str) -> Table | None:
@@ -171,7 +213,8 @@ class Database:
 
     def table_by_id(self, object_id: int) -> Table | None:
         """The table of that object id, or None."""
-        return next((table for table in self.tables.values() if table.object_id == object_id), None)
+        found = next((table for table in self.tables.shared() if table.object_id == object_id), None)
+        return None if found is None else self.table(found.schema, found.name)
 
 
 @dataclass(slots=True)
@@ -193,8 +236,13 @@ class Catalog:
         self.next_object_id += 16
         return self.next_object_id
 
+    def freeze(self) -> None:
+        """This catalogue is committed and never changes again."""
+        for database in self.databases.values():
+            database.tables.freeze()
+
     def copy(self) -> "Catalog":
-        """A deep copy for a transaction that changes definitions; only immutable parts are shared."""
+        """A copy for a transaction that changes definitions; what it does not touch is shared (see `Tables`)."""
         return Catalog(
             {name: _copied(database) for name, database in self.databases.items()}, self.version, self.next_object_id
         )
@@ -213,7 +261,7 @@ def _copied(database: Database) -> Database:
     made = Database(*_DATABASE(database))
     made.schemas = dict(database.schemas)
     made.alias_types = [AliasType(*_ALIAS(alias)) for alias in database.alias_types]
-    made.tables = {name: _copied_table(table) for name, table in database.tables.items()}
+    made.tables = Tables(database.tables)
     return made
 
 

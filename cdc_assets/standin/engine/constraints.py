@@ -69,7 +69,7 @@ def referencing(database: Database, table: Table) -> list[tuple[Table, ForeignKe
     """The foreign keys of other tables that reference this one."""
     return [
         (child, key)
-        for child in database.tables.values()
+        for child in database.tables.shared()
         for key in child.foreign_keys
         if child is not table
         and fold(key.referenced_table) == fold(table.name)

@@ -173,7 +173,7 @@ def drop_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None:
         raise SqlError(
             15151, f"Cannot drop the schema '{name}', because it does not exist or you do not have permission."
         )
-    used = next((table.name for (schema, _), table in database.tables.items() if schema == fold(name)), None)
+    used = next((table.name for table in database.tables.shared() if fold(table.schema) == fold(name)), None)
     if used is not None:
         raise SqlError(3729, f"Cannot drop schema '{name}' because it is being referenced by object '{used}'.")
     del database.schemas[found]
@@ -226,7 +226,7 @@ def drop_type(interpreter: "Interpreter", reader: Reader, text: str) -> None:
             f"Cannot drop the type '{'.'.join(parts)}', because it does not exist or you do not have permission.",
             11,
         )
-    for table in database.tables.values():
+    for table in database.tables.shared():
         if any(column.alias_type and fold(column.alias_type) == fold(found.name) for column in table.columns):
             raise SqlError(
                 3732,

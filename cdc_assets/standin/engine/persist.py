@@ -33,9 +33,10 @@ def _documents(catalog: Catalog, saved: Saved) -> dict[str, str]:
     for name, database in catalog.databases.items():
         texts[f"d{database.database_id}"] = _text(database, tables=None)
         before = saved.catalog.databases.get(name)
-        for place, table in database.tables.items():
+        known = {table.object_id: table for table in before.tables.shared()} if before is not None else {}
+        for table in database.tables.shared():
             key = f"t{table.object_id}"
-            same = before is not None and key in saved.texts and before.tables.get(place) == table
+            same = key in saved.texts and known.get(table.object_id) == table
             texts[key] = saved.texts[key] if same else _text(table)
     return texts
 

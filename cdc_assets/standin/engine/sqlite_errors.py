@@ -110,7 +110,7 @@ def _duplicate(table: Table, index: Index | None) -> SqlError:
 def conflict(session: "EngineSession", kind: str, object_id: int, verb: str, reference: bool = False) -> SqlError:
     """547."""
     for database in session.catalog.databases.values():
-        for table in database.tables.values():
+        for table in database.tables.shared():
             for check in table.checks if kind == "check" else ():
                 if check.object_id == object_id:
                     return _conflict(verb, "CHECK", check.name, table)

@@ -90,6 +90,7 @@ class Storage:
 
     def publish(self, saved: persist.Saved) -> None:
         """Make a catalogue, whose rows are committed, the one that all sessions see."""
+        saved.catalog.freeze()
         self._saved = saved
         self.catalog = saved.catalog
 

@@ -109,7 +109,7 @@ def none_of_them(_: SessionContext, __: Database) -> Rows:
 def triggers(_: SessionContext, database: Database) -> Rows:
     """The database DDL trigger of change data capture while the database is enabled."""
     if database.cdc_enabled:
-        made = stored_datetime(min(table.created for table in database.tables.values() if table.ms_shipped))
+        made = stored_datetime(min(table.created for table in database.tables.shared() if table.ms_shipped))
         yield (
             "tr_MScdc_ddl_event",
             885578100 + database.database_id,

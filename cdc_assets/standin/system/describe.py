@@ -88,4 +88,4 @@ def is_approximate(kind: SqlType) -> bool:
 
 def tables_of(database: Database) -> list[Table]:
     """Tables in the order of their object ids."""
-    return sorted(database.tables.values(), key=lambda table: table.object_id)
+    return sorted(database.tables.shared(), key=lambda table: table.object_id)

@@ -51,9 +51,9 @@ def _object_id(context: SessionContext, _: Call, name: str, kind: str | None = N
     table = database.table(schema, parts[-1])
     if table is not None and kind in (None, "U"):
         return table.object_id
-    for (owner, _name), other in database.tables.items():
+    for other in database.tables.shared():
         for constraint, object_id, type_name in _constraints(other):
-            if owner == fold(schema) and fold(constraint) == fold(parts[-1]) and kind in (None, type_name):
+            if fold(other.schema) == fold(schema) and fold(constraint) == fold(parts[-1]) and kind in (None, type_name):
                 return object_id
     return None
 
@@ -63,7 +63,7 @@ def _named_object(context: SessionContext, object_id: int, database_id: int | No
     database = _database(context, database_id)
     if database is None:
         return None
-    for table in database.tables.values():
+    for table in database.tables.shared():
         if table.object_id == object_id:
             return table.schema, table.name
         for name, constraint_id, _ in _constraints(table):
