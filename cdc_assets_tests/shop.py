@@ -128,14 +128,16 @@ class Shop:
 
     def events(self, table: str) -> list[dict[str, Any]]:
         """Events of a table in position order."""
-        handle = self.view().tables.open(f"shop.{sample.DATABASE}.dbo.{table}")
+        return self.rows(f"shop.{sample.DATABASE}.dbo.{table}")
+
+    def rows(self, directory: str) -> list[dict[str, Any]]:
+        """Rows of one of the lake's tables in position order."""
+        handle = self.view().tables.open(directory)
         return [] if handle is None else list(handle.to_pyarrow_dataset().to_table().sort_by("position").to_pylist())
 
     def transactions(self) -> list[tuple[str, str]]:
         """Status and id of each transaction event, in order."""
-        handle = self.view().tables.open("shop.transaction")
-        rows = [] if handle is None else handle.to_pyarrow_dataset().to_table().sort_by("position").to_pylist()
-        return [(row["value"]["status"], row["value"]["id"]) for row in rows]
+        return [(row["value"]["status"], row["value"]["id"]) for row in self.rows("shop.transaction")]
 
     def differences(self) -> dict[str, tuple[int, int]]:
         """Tables whose events do not lead to the server's number of rows: (by events, on the server)."""

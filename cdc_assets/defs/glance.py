@@ -79,7 +79,9 @@ class Glance:
         return [table for table in tables if table not in self.state.tables or table in unfinished | lost]
 
     def fresh(self) -> Mapping[str, Lsn]:
-        """Databases with something to read, and their newest captured transaction.
+        """Databases with something to do, and their newest captured transaction, or else how far they were read.
+
+        Besides unread changes that is a window in flight, and an incremental snapshot whose run was killed.
 
         Raises:
             RetryableError: the server is away or busy.
@@ -93,6 +95,10 @@ class Glance:
         pending = self.state.pending
         if pending is not None and pending.kind == "stream":
             found.setdefault(pending.database, pending.until)
+        for database, own in self.state.signals.items():
+            watermark = self.state.watermark(database)
+            if watermark and (own.reads or (own.queue and not own.paused)):
+                found.setdefault(database, watermark)
         return found
 
     def asked(self) -> list[str]:

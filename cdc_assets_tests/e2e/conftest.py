@@ -1,4 +1,4 @@
-"""`dagster dev` as users start it, over a shop of its own."""
+"""`dagster dev` as users start it, over a shop of its own with a ledger of several key ranges."""
 
 import json
 import os
@@ -8,17 +8,37 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
-from cdc_assets_tests.shop import ROOT, Shop, open_shop
+from cdc_assets.defs.partitions import range_partitions
+from cdc_assets.standin import sample
+from cdc_assets_tests.shop import ROOT, TABLES, Shop, open_shop
 
 HERE = Path(__file__).parent
+UNWATCHED = "unwatched"
+"""A table with change data capture that the filters leave out."""
+RANGES = 4
+LEDGER_ROWS = 4000
+"""The least that is cut into four ranges."""
+_LEDGER = f"""
+CREATE TABLE dbo.ledger (id int NOT NULL PRIMARY KEY, amount int NOT NULL);
+WITH digit AS (SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
+    UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)
+INSERT INTO dbo.ledger (id, amount)
+SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d, a.d FROM digit a, digit b, digit c, digit e WHERE e.d < {RANGES};
+EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'ledger', @role_name = NULL;
+CREATE TABLE dbo.{UNWATCHED} (id int NOT NULL PRIMARY KEY);
+EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{UNWATCHED}', @role_name = NULL;
+"""
+_BACKFILL = """mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+  __typename ... on LaunchBackfillSuccess { backfillId } } }"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -57,14 +77,53 @@ class Daemon:
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}; runs: {runs}"
             time.sleep(0.5)
 
+    def await_rest(self) -> None:
+        """Until no run works and the lake agrees with the server."""
+        self.wait_until(lambda: self.idle() and self._settled(), "no run works and the lake agrees with the server")
+
+    def idle(self) -> bool:
+        """Whether no run is at work."""
+        return all(run.is_finished for run in self.instance.get_runs())
+
+    def _settled(self) -> bool:
+        state = self.shop.view().state()
+        working = state.pending is not None or state.snapshots or any(own.queue for own in state.signals.values())
+        return not working and self.shop.differences() == {}
+
+    @property
+    def ranges(self) -> list[str]:
+        """All partitions of a snapshot."""
+        return list(range_partitions(RANGES).get_partition_keys())
+
     def reload(self) -> None:
         """Ask for the code location anew, as the button does, so that new tables are seen."""
-        query = 'mutation { reloadRepositoryLocation(repositoryLocationName: "cdc_assets") { __typename } }'
+        answer = self._ask(
+            'mutation { reloadRepositoryLocation(repositoryLocationName: "cdc_assets") { __typename } }', {}
+        )
+        assert answer["reloadRepositoryLocation"]["__typename"] == "WorkspaceLocationEntry", answer
+
+    def backfill(self, asset: dg.AssetKey, partitions: Sequence[str]) -> str:
+        """Materialize partitions, as the dialog does; returns the id of the backfill."""
+        params = {"assetSelection": [{"path": asset.path}], "partitionNames": list(partitions)}
+        answer = self._ask(_BACKFILL, {"params": params})["launchPartitionBackfill"]
+        assert answer["__typename"] == "LaunchBackfillSuccess", answer
+        return str(answer["backfillId"])
+
+    def backfill_status(self, backfill: str) -> str:
+        """Where a backfill stands, in Dagster's word."""
+        found = self.instance.get_backfill(backfill)
+        assert found is not None
+        return found.status.value
+
+    def _ask(self, query: str, variables: Mapping[str, object]) -> dict[str, Any]:
+        """One question to the web server, as its pages ask."""
+        body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(  # noqa: S310 - our own page
-            f"{self.url}/graphql", json.dumps({"query": query}).encode(), {"Content-Type": "application/json"}
+            f"{self.url}/graphql", body, {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own page
-            assert b"WorkspaceLocationEntry" in answer.read()
+            data: dict[str, Any] = json.loads(answer.read())["data"]
+        return data
 
     def killed_runs(self) -> int:
         """Runs whose process died under them: they failed, but no step of theirs did."""
@@ -119,10 +178,14 @@ def dagster_dev(shop: Shop) -> Iterator[Daemon]:
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """One `dagster dev` for all tests of the package; it has taken the initial snapshot."""
     with open_shop(tmp_path_factory.mktemp("daemon")) as shop:
+        shop.execute(_LEDGER)
         shop.write(
             {
                 "stream.idle.timeout.ms": "1000",
-                "snapshot.partitions": "4",
+                "table.exclude.list": f"dbo[.]{UNWATCHED}",
+                "snapshot.partitions": str(RANGES),
+                "signal.data.collection": f"{sample.DATABASE}.dbo.{sample.SIGNAL_TABLE}",
+                "incremental.snapshot.chunk.size": "1",  # a round is 64 of them
                 "provide.transaction.metadata": "true",
                 "max.iteration.transactions": "1",
             }
@@ -134,4 +197,4 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 def _snapshotted(shop: Shop) -> bool:
     state = shop.view().state()
-    return len(state.tables) == 4 and not state.snapshots
+    return {*TABLES, "ledger"} <= {table.table for table in state.tables} and not state.snapshots

@@ -1,45 +1,24 @@
 """The sensor alone brings rows into the lake; a run that is killed at any step loses and doubles nothing."""
 
 import time
+from dataclasses import dataclass
 
 import pyodbc
 import pytest
 
 from cdc_assets.lake.steps import STEPS
 from cdc_assets.standin import sample
-from cdc_assets_tests.e2e.conftest import Daemon
+from cdc_assets_tests.e2e import chains
+from cdc_assets_tests.e2e.conftest import UNWATCHED, Daemon
+from cdc_assets_tests.shop import key
 
 pytestmark = pytest.mark.timeout(900)
-
-STREAM_STEPS = [
-    "window-planned",
-    "history-written",
-    "files-written",
-    "table-committed",
-    "transactions-committed",
-    "window-complete",
-]
-SNAPSHOT_STEPS = [
-    "snapshot-planned",
-    "round-planned",
-    "round-written",
-    "table-committed",
-    "round-complete",
-    "snapshot-complete",
-]
-"""In the order in which they are reached, so that each restarted run can be killed at the next."""
 
 
 def names(daemon: Daemon) -> set[str]:
     """Customers' names that came in as events."""
     rows = (event["value"] for event in daemon.shop.events("customers") if event["value"])
     return {row["after"]["name"] for row in rows if row["after"]}
-
-
-def settled(daemon: Daemon) -> bool:
-    """Whether the lake agrees with the server."""
-    state = daemon.shop.view().state()
-    return state.pending is None and not state.snapshots and daemon.shop.differences() == {}
 
 
 def test_rows_inserted_through_a_driver_appear_by_the_sensor_alone(daemon: Daemon) -> None:
@@ -51,24 +30,52 @@ def test_rows_inserted_through_a_driver_appear_by_the_sensor_alone(daemon: Daemo
     assert time.monotonic() - started < 90
 
 
-def light(daemon: Daemon, step: str) -> None:
-    """The next run that reaches the step dies."""
-    assert step.partition(":")[0] in STEPS
-    daemon.fuse.write_text(step)
+@dataclass
+class Killer:
+    """Kills runs one after another and counts what came of it.
+
+    Args:
+        daemon: whose runs die.
+        deaths: killed runs that are accounted for.
+        failures: runs that failed by themselves, as they should.
+    """
+
+    daemon: Daemon
+    deaths: int
+    failures: int
+
+    @classmethod
+    def at_rest(cls, daemon: Daemon) -> "Killer":
+        """Begins when no run works and the lake agrees with the server."""
+        daemon.await_rest()
+        return cls(daemon, daemon.killed_runs(), daemon.failed_steps())
+
+    def light(self, step: str) -> None:
+        """The next run that reaches the step dies."""
+        assert step.partition(":")[0] in STEPS
+        self.daemon.fuse.write_text(step)
+
+    def kill_at(self, chain: list[str]) -> None:
+        """The run that is to die at the first step, which is lit, then the one after it at the second, and so on."""
+        for number, step in enumerate(chain):
+            if number:
+                self.light(step)
+            self.deaths += 1
+            self.daemon.wait_until(lambda: not self.daemon.fuse.exists(), f"a run reaches {step} and dies")
+            self.daemon.wait_until(lambda: self.daemon.killed_runs() == self.deaths, f"the death at {step} is noticed")
+
+    def assert_whole(self, failures: int = 0) -> None:
+        """Nothing is lost, nothing doubled, and nothing failed but what we killed and what the test expects."""
+        self.daemon.await_rest()
+        assert self.daemon.killed_runs() == self.deaths
+        assert self.daemon.shop.doubled() == []
+        assert self.daemon.failed_steps() - self.failures == failures
 
 
-def await_death(daemon: Daemon, step: str, deaths: int) -> None:
-    """Until the run has died and Dagster knows; then that many have died in all."""
-    daemon.wait_until(lambda: not daemon.fuse.exists(), f"a run reaches {step} and dies")
-    daemon.wait_until(lambda: daemon.killed_runs() == deaths, f"the death at {step} is noticed")
-
-
-def await_deaths(daemon: Daemon, steps: list[str], deaths: int) -> None:
-    """The run that is to die at the first step, the one after it at the second, and so on."""
-    for number, step in enumerate(steps, 1):
-        if number > 1:
-            light(daemon, step)
-        await_death(daemon, step, deaths + number)
+@pytest.fixture
+def killer(daemon: Daemon) -> Killer:
+    """For one test."""
+    return Killer.at_rest(daemon)
 
 
 def write_rows(daemon: Daemon, name: str) -> None:
@@ -80,73 +87,114 @@ def write_rows(daemon: Daemon, name: str) -> None:
         connection.commit()
 
 
-def await_rest(daemon: Daemon) -> int:
-    """Until nothing is at work and the lake agrees; returns the number of deaths so far."""
-    daemon.wait_until(lambda: idle(daemon) and settled(daemon), "the lake agrees with the server and no run works")
-    return daemon.killed_runs()
-
-
-def assert_whole(daemon: Daemon, deaths: int) -> None:
-    """Nothing is lost, nothing doubled, and nothing failed but what we killed."""
-    assert await_rest(daemon) == deaths
-    assert daemon.shop.doubled() == []
-    assert daemon.failed_steps() == 0
-
-
 @pytest.mark.crash
-def test_runs_killed_at_every_step_of_a_window_lose_and_double_nothing(daemon: Daemon) -> None:
-    deaths = await_rest(daemon)
-    light(daemon, STREAM_STEPS[0])
+def test_runs_killed_at_every_step_of_a_window_lose_and_double_nothing(daemon: Daemon, killer: Killer) -> None:
+    killer.light(chains.WINDOW[0])
     write_rows(daemon, "Killed at every step")
-    await_deaths(daemon, STREAM_STEPS, deaths)
+    killer.kill_at(chains.WINDOW)
     daemon.wait_until(lambda: "Killed at every step" in names(daemon), "the row is in the lake")
-    assert_whole(daemon, deaths + len(STREAM_STEPS))
+    killer.assert_whole()
     transactions = daemon.shop.transactions()
     assert len(transactions) == len(set(transactions))
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("step", ["table-committed:3", "checkpoint-written"])
-def test_run_killed_once_loses_and_doubles_nothing(daemon: Daemon, step: str) -> None:
-    deaths = await_rest(daemon)
-    light(daemon, step)
+@pytest.mark.parametrize("step", chains.SINGLE)
+def test_run_killed_once_loses_and_doubles_nothing(daemon: Daemon, killer: Killer, step: str) -> None:
+    killer.light(step)
     write_rows(daemon, f"Killed at {step}")
     if step == "checkpoint-written":  # folded every hundred rows; each transaction is a window here, of two rows
         daemon.shop.add_customers(50)
-    await_death(daemon, step, deaths + 1)
+    killer.kill_at([step])
     daemon.wait_until(lambda: f"Killed at {step}" in names(daemon), "the next run finishes")
-    assert_whole(daemon, deaths + 1)
+    killer.assert_whole()
 
 
 @pytest.mark.crash
-def test_runs_killed_at_every_step_of_a_snapshot_leave_each_row_once(daemon: Daemon) -> None:
-    deaths = await_rest(daemon)
-    light(daemon, SNAPSHOT_STEPS[0])
+def test_run_killed_when_it_only_moved_positions_goes_on(daemon: Daemon, killer: Killer) -> None:
+    killer.light(*chains.IDLE)
+    daemon.shop.execute(f"INSERT INTO dbo.{UNWATCHED} (id) SELECT COALESCE(MAX(id), 0) + 1 FROM dbo.{UNWATCHED}")
+    killer.kill_at(chains.IDLE)
+    daemon.shop.execute("INSERT INTO dbo.customers (name) VALUES (?)", "Behind an idle stretch")
+    daemon.wait_until(lambda: "Behind an idle stretch" in names(daemon), "the next run reads on")
+    killer.assert_whole()
+
+
+@pytest.mark.crash
+def test_runs_killed_at_every_step_of_a_snapshot_leave_each_row_once(daemon: Daemon, killer: Killer) -> None:
+    killer.light(chains.SNAPSHOT[0])
     daemon.shop.execute("CREATE TABLE dbo.late (id int NOT NULL PRIMARY KEY, name varchar(20) NULL)")
     daemon.shop.execute("INSERT INTO dbo.late (id, name) VALUES (1, 'one'), (2, 'two'), (3, 'three')")
     daemon.shop.execute("EXEC sys.sp_cdc_enable_table N'dbo', N'late', @role_name = NULL")
     daemon.reload()
-    await_deaths(daemon, SNAPSHOT_STEPS, deaths)
+    killer.kill_at(chains.SNAPSHOT)
     daemon.wait_until(lambda: len(daemon.shop.events("late")) == 3, "the next run finishes")
-    assert_whole(daemon, deaths + len(SNAPSHOT_STEPS))
+    killer.assert_whole()
     assert sorted(event["key"]["id"] for event in daemon.shop.events("late")) == [1, 2, 3]
 
 
 @pytest.mark.crash
-def test_run_killed_when_it_has_marked_a_table_goes_on_with_the_others(daemon: Daemon) -> None:
-    deaths = await_rest(daemon)
-    light(daemon, "tables-marked")
+def test_runs_killed_at_every_step_of_an_incremental_snapshot_read_each_row_once(
+    daemon: Daemon, killer: Killer
+) -> None:
+    killer.light(chains.INCREMENTAL[0])
+    daemon.shop.execute(
+        f"INSERT INTO dbo.{sample.SIGNAL_TABLE} (id, type, data) VALUES ('again', 'execute-snapshot', "
+        '\'{"data-collections": ["SalesDb.dbo.orders"]}\')'
+    )
+    killer.kill_at(chains.INCREMENTAL)
+    keys = [(row[0],) for row in daemon.shop.execute("SELECT id FROM dbo.orders ORDER BY id")]
+    daemon.wait_until(lambda: len(incremental(daemon, "orders")) >= len(keys), "the table is read again")
+    killer.assert_whole()
+    assert sorted(incremental(daemon, "orders")) == keys
+
+
+def incremental(daemon: Daemon, table: str) -> list[tuple[object, ...]]:
+    """Keys of the READ events of incremental snapshots."""
+    events = (event for event in daemon.shop.events(table) if event["value"])
+    return [tuple(event["key"].values()) for event in events if event["value"]["source"]["snapshot"] == "incremental"]
+
+
+@pytest.mark.crash
+def test_table_with_a_gap_stops_alone_and_its_snapshot_mends_it(daemon: Daemon, killer: Killer) -> None:
+    killer.light(*chains.GAP)
+    for _ in range(2):
+        daemon.shop.execute("UPDATE dbo.products SET stock = stock + 1")
+    daemon.shop.execute(
+        "DECLARE @mark binary(10) = sys.fn_cdc_get_max_lsn(); "
+        "EXEC sys.sp_cdc_cleanup_change_table N'dbo_products', @mark, 5000"
+    )
+    daemon.shop.execute("INSERT INTO dbo.customers (name) VALUES (?)", "Beside a gap")
+    killer.kill_at(chains.GAP)
+    daemon.wait_until(lambda: "Beside a gap" in names(daemon), "the other tables go on")
+    killer.assert_whole(failures=1)
+    assert statuses(daemon) == {"products": "gap"}
+
+    daemon.shop.execute("INSERT INTO dbo.customers (name) VALUES (?)", "After a gap")
+    daemon.wait_until(lambda: "After a gap" in names(daemon), "and so do later runs, without a pause")
+    killer.assert_whole(failures=2)
+
+    daemon.backfill(key("products", "snapshot"), daemon.ranges)
+    daemon.wait_until(lambda: not statuses(daemon), "the snapshot mends the table")
+    daemon.shop.execute("UPDATE dbo.products SET stock = stock + 1 WHERE sku = 'SKU-0001'")
+    daemon.wait_until(lambda: daemon.shop.events("products")[-1]["value"]["op"] == "u", "its changes come again")
+    killer.assert_whole(failures=2)
+
+
+@pytest.mark.crash
+def test_runs_killed_at_every_step_of_a_table_s_end_tell_it_once(daemon: Daemon, killer: Killer) -> None:
+    killer.light(chains.RETIREMENT[0])
     daemon.shop.execute("EXEC sys.sp_cdc_disable_table N'dbo', N'products', N'dbo_products'")
-    daemon.shop.add_customers(1)
-    await_death(daemon, "tables-marked", deaths + 1)
-    assert await_rest(daemon) == deaths + 1
-    assert daemon.shop.doubled() == []
-    assert daemon.failed_steps() == 1, "the blocking check of that table must fail the run, after its windows"
-    statuses = {state.table.table: state.status for state in daemon.shop.view().state().tables.values()}
-    assert statuses.pop("products") == "failed"
-    assert set(statuses.values()) == {"healthy"}
+    daemon.shop.execute("INSERT INTO dbo.customers (name) VALUES (?)", "Beside an end")
+    killer.kill_at(chains.RETIREMENT)
+    daemon.wait_until(lambda: "Beside an end" in names(daemon), "the other tables go on")
+    killer.assert_whole(failures=1)
+    assert statuses(daemon) == {"products": "failed"}
+    changes = [change for row in daemon.shop.rows("shop") for change in row["value"]["tableChanges"]]
+    assert [change["id"] for change in changes if change["type"] == "DROP"] == ['"SalesDb"."dbo"."products"']
 
 
-def idle(daemon: Daemon) -> bool:
-    """Whether no run is at work."""
-    return all(run.is_finished for run in daemon.instance.get_runs())
+def statuses(daemon: Daemon) -> dict[str, str]:
+    """Tables that are not healthy."""
+    tables = daemon.shop.view().state().tables.values()
+    return {state.table.table: state.status for state in tables if state.status != "healthy"}

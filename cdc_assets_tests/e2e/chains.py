@@ -1,0 +1,46 @@
+"""At which step a run is killed, then the run after it, and so on: together the chains name every step.
+
+Each is in the order in which restarted runs reach its steps, so that the next run always gets as far as the next step.
+"""
+
+WINDOW = [
+    "window-planned",
+    "history-written",
+    "files-written",
+    "table-committed",
+    "transactions-committed",
+    "window-complete",
+]
+"""A transaction over several tables is read from the log."""
+
+IDLE = ["positions-advanced"]
+"""A transaction that touches no captured table only moves positions."""
+
+SNAPSHOT = [
+    "snapshot-planned",
+    "round-planned",
+    "round-written",
+    "table-committed",
+    "round-complete",
+    "snapshot-complete",
+]
+"""A table appears."""
+
+INCREMENTAL = [
+    "signals-recorded",
+    "marker-written",
+    "chunk-read",
+    "marker-written:2",
+    "signals-recorded",
+    "reads-committed",
+]
+"""A signal asks for a table; the second `signals-recorded` is that of a round's files."""
+
+GAP = ["tables-marked"]
+"""The clean-up job removes changes that were not read."""
+
+RETIREMENT = ["window-planned", "history-recorded", "history-written", "window-complete"]
+"""Capture is turned off for a table, which the schema history tells."""
+
+SINGLE = ["table-committed:3", "checkpoint-written"]
+"""Killed on their own: in the middle of a commit of several tables; when the manifest is folded."""
