@@ -3,7 +3,7 @@
 *Loading.* An asset that depends on `[prefix, database, schema, table, "snapshot" | "changes"]` gets the table's READ
 events, or its changes, as a Spark data frame; the key without the last part gets both. The files come from delta-rs,
 which needs no Delta jars (there are none for Spark 4.3, spec spark §5), and files outside the asked LSN range are
-skipped by the statistics in the Delta log. Partitions of a snapshot get the rows of their key ranges
+skipped by the statistics in the Delta log. Spark reads local files itself, those in an object store by `lake_source`. Partitions of a snapshot get the rows of their key ranges
 (`key_range_filter`). The data frame's structure is the Delta table's own, so that rows written before a column was
 added read as null.
 
@@ -43,6 +43,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.topics import TopicTables
 from resources.key_range_filter import of_partitions
+from resources.lake_source import read_files, write_files
 from resources.spark import SparkResource
 
 SNAPSHOT, CHANGES = "snapshot", "changes"
@@ -124,14 +125,21 @@ class LakeIOManager(dg.ConfigurableIOManager):
         structure = StructType.fromJson(json.loads(handle.schema().to_json()))
         adds = pa.table(handle.get_add_actions(flatten=True))
         least, greatest = (_column(adds, name) for name in ("min.position", "max.position"))
-        uris = [
-            _spark_uri(tables.location.uri(f"{directory}/{path}"))
+        paths = [
+            path
             for path, low, high in zip(adds["path"].to_pylist(), least, greatest, strict=True)
             if lsns.may_hold(low, high)
         ]
+        return lsns.filter(self._frame(tables.location, directory, paths, structure))
+
+    def _frame(self, location: Location, directory: str, paths: Sequence[str], structure: StructType) -> DataFrame:
+        """Rows of some files of a table."""
         session: SparkSession = self.spark.spark_session
-        frame = session.read.schema(structure).parquet(*uris) if uris else session.createDataFrame([], structure)
-        return lsns.filter(frame)
+        if not paths:
+            return session.createDataFrame([], structure)
+        if location.on_disk:
+            return session.read.schema(structure).parquet(*(location.uri(f"{directory}/{path}") for path in paths))
+        return read_files(session, location, directory, paths, structure)
 
     def append(self, context: dg.OutputContext, topic: str, output: "DataFrame | EnvelopeFiles") -> None:
         """Make rows data in one commit, once per run and step.
@@ -177,7 +185,11 @@ class LakeIOManager(dg.ConfigurableIOManager):
         schema = pa.schema(Schema.from_json(frame.schema.json()).to_arrow())
         directory = tables.directory_for(topic, schema)
         folder = f"spark-{uuid.uuid4().hex}"
-        frame.write.option("compression", "zstd").parquet(_spark_uri(tables.location.uri(f"{directory}/{folder}")))
+        place = f"{directory}/{folder}"
+        if tables.location.on_disk:
+            frame.write.option("compression", "zstd").parquet(tables.location.uri(place))
+        else:
+            write_files(frame, tables.location, place, schema, NO_WINDOW)
         return directory, EnvelopeFiles(schema, list(_described(tables.location, directory, folder)))
 
 
@@ -240,11 +252,6 @@ class EnvelopeIOManager(LakeIOManager):
 def _column(adds: pa.Table, name: str) -> list[str | None]:
     """A statistics column; a table whose files have none lacks it."""
     return list(adds[name].to_pylist()) if name in adds.column_names else [None] * adds.num_rows
-
-
-def _spark_uri(uri: str) -> str:
-    """Spark's spelling: Hadoop calls S3 `s3a`."""
-    return "s3a://" + uri.removeprefix("s3://") if uri.startswith("s3://") else uri
 
 
 def _described(location: Location, directory: str, folder: str) -> Iterator[DataFile]:

@@ -1,6 +1,10 @@
 """The command line: `cdc-assets --help`."""
 
+import atexit
+import os
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 import typer
 
@@ -48,5 +52,24 @@ for _name, _command in COMMANDS.items():
     app.command(_name)(clear_errors(_command))
 app.add_typer(demo.app, name="demo")
 
+
+def main() -> None:
+    """Run a command and end the process with its exit code.
+
+    The interpreter is not torn down: threads of Arrow that still close files of an object store would need it, and
+    abort the process (exit code 134) when it is gone.
+    """
+    code: int | str | None = 0
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(ValueError, BrokenPipeError):  # it is closed, or its reader has seen enough
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
 if __name__ == "__main__":
-    app()
+    main()

@@ -56,6 +56,11 @@ class Location:
         return not _URL.match(self.root)
 
     @property
+    def on_disk(self) -> bool:
+        """Whether the files are in a file system of this machine, which every library reads by itself."""
+        return self.is_local or self.root.startswith(_FILE)
+
+    @property
     def storage_options(self) -> dict[str, str] | None:
         """In delta-rs's form."""
         return dict(self.options) or None

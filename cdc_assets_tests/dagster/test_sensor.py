@@ -1,5 +1,6 @@
 """What the sensor asks for: never twice, never beside a run at work, never in a rush after a failure."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,10 @@ from dagster import DagsterRunStatus
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.sensors import FIRST_PAUSE, LONGEST_PAUSE, failures_in_a_row, pause_ends
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.manifest import Manifest
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.signals.state import Collection, SignalState
 from cdc_assets_tests.shop import TABLES, Shop, key
 from resources.spark import SparkResource
 
@@ -75,6 +80,19 @@ def test_same_news_after_another_run_have_another_key(shop: Shop, instance: dg.D
         assert tick(shop, instance).run_key != first
     finally:
         instance.delete_run(run.run_id)
+
+
+def test_incremental_snapshot_of_a_killed_run_is_a_reason_to_start(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.changes(instance)
+    assert tick(shop, instance).skip_message == "Nothing new."
+    config, now = shop.config(), datetime.now(UTC)
+    manifest = Manifest(TopicTables(Location.of(config.lake), config.name), "shop")
+    table = next(iter(manifest.claim(now).tables))
+    signals = SignalState(queue=(Collection(table, "again"),))
+    manifest.record_signals(now, {table.database: signals})
+    assert tick(shop, instance).job_name == "shop_changes"
+    manifest.record_signals(now, {table.database: replace(signals, paused=True)})
+    assert tick(shop, instance).skip_message == "Nothing new."
 
 
 def test_server_away_is_a_reason_not_a_failure(shop: Shop, instance: dg.DagsterInstance) -> None:

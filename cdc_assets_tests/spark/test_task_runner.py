@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -111,3 +113,23 @@ def test_own_properties_win_and_connect_gets_only_session_properties() -> None:
     connect = SparkResource(remote="sc://somewhere:15002").properties()
     assert connect
     assert all(name.startswith("spark.sql.") for name in connect)
+
+
+_TAKES_ONE_ROW = """
+import time
+from pyspark.sql.functions import udf
+from resources.spark import SparkResource, stop_spark
+
+session = SparkResource(master="local[2]").spark_session
+wide = udf(lambda number: "x" * 10_000, "string", useArrow=False).asNondeterministic()
+assert len(session.range(0, 20_000, 1, 2).select(wide("id")).take(1)) == 1
+time.sleep(1)
+stop_spark()
+"""
+
+
+def test_worker_whose_reader_has_enough_ends_in_silence() -> None:
+    """With `spark.python.daemon.module` at Spark's own value it tells of a `BrokenPipeError`."""
+    command = [sys.executable, "-c", _TAKES_ONE_ROW]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "BrokenPipeError" not in done.stderr

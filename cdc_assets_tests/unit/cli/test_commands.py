@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -132,3 +134,11 @@ def test_a_fault_of_ours_is_told_without_traceback(monkeypatch: pytest.MonkeyPat
     assert TRACEBACK_VARIABLE in result.output
     monkeypatch.setenv(TRACEBACK_VARIABLE, "1")
     assert isinstance(RUN.invoke(app, ["properties", "x"]).exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(("arguments", "code", "text"), [("--version", 0, __version__), ("nonsense", 2, "No such")])
+def test_process_ends_with_the_commands_code_and_its_whole_text(arguments: str, code: int, text: str) -> None:
+    command = [sys.executable, "-m", "cdc_assets.cli.main", arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code
+    assert text in done.stdout + done.stderr

@@ -1,0 +1,189 @@
+"""A lake in an object store, by the S3 protocol: capture, crash, fence, read back and append, against a store on loopback.
+
+The store is moto's server in a process of its own. It keeps objects in memory and honours conditional writes
+(`If-None-Match`), which is what a commit rests on.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import dagster as dg
+import pytest
+from pyspark.sql import DataFrame
+
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.errors import FencedError, LakeError
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.manifest import Manifest
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets_tests.shop import Shop, key, open_shop
+from resources.envelope_io import EnvelopeIOManager
+from resources.spark import SparkResource
+
+pytestmark = [
+    pytest.mark.contract,
+    pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning"),
+]
+
+SECRET = "never-to-be-seen"
+BUCKET = "lake"
+CAPTURE = ("capture", "--local")
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    """Address of an S3 store with one bucket."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(300):
+            try:
+                request = urllib.request.Request(f"{address}/{BUCKET}", method="PUT")  # noqa: S310 - http to loopback
+                urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - http to loopback
+                break
+            except urllib.error.URLError:
+                assert process.poll() is None, "the store ended"
+                time.sleep(0.1)
+        yield address
+    finally:
+        process.kill()
+        process.wait()
+
+
+def options(store: str) -> dict[str, str]:
+    """For the store's client."""
+    return {
+        "AWS_ENDPOINT_URL": store,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+    }
+
+
+@pytest.fixture(scope="module")
+def shop(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """A shop whose lake lies in the store."""
+    found = {f"lake.storage.option.{name}": value for name, value in options(store).items()}
+    found["lake.storage.option.AWS_SECRET_ACCESS_KEY"] = "${env:LAKE_SECRET}"
+    with open_shop(tmp_path_factory.mktemp("store")) as opened:
+        opened.write({"lake.path": f"s3://{BUCKET}/shop", "lake.compact.after.files": "4", **found})
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key comes from the environment."""
+    monkeypatch.setenv("LAKE_SECRET", SECRET)
+
+
+def command(shop: Shop, *arguments: str, crash_at: str = "") -> str:
+    """Run a command of the command line; what it said."""
+    command = [sys.executable, "-m", "cdc_assets.cli.main", *arguments, "-c", str(shop.file)]
+    environment = os.environ | shop.environment | {"CDC_CRASH_AT": crash_at}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == (-9 if crash_at else 0), done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    return done.stdout
+
+
+def test_killed_captures_lose_and_double_nothing(shop: Shop) -> None:
+    command(shop, *CAPTURE, crash_at="table-committed:2")
+    command(shop, *CAPTURE)
+    shop.add_customers(3)
+    command(shop, *CAPTURE, crash_at="files-written")
+    shop.add_customers(3)
+    command(shop, *CAPTURE)
+    for _ in range(2):  # enough files for the compaction
+        shop.add_customers(1)
+        command(shop, *CAPTURE)
+    assert shop.differences() == {}
+    assert shop.doubled() == []
+    assert "48" in command(shop, "summary")
+
+
+def test_writer_that_was_overtaken_is_fenced(shop: Shop) -> None:
+    config = shop.config()
+    first, second = (Manifest(TopicTables(Location.of(config.lake), config.name), "shop") for _ in range(2))
+    now = datetime.now(UTC)
+    first.claim(now)
+    second.claim(now)
+    with pytest.raises(FencedError):
+        first.mark(now, "SalesDb", list(first.state.tables.values()))
+    assert second.state.tables == first.state.tables
+
+
+def load(shop: Shop, store: str, spark: SparkResource, role: str, **metadata: str) -> DataFrame:
+    """What an asset that depends on the customers gets."""
+    context = dg.build_input_context(asset_key=key("customers", role), definition_metadata=metadata)
+    return manager(store, spark).load_input(context)
+
+
+def manager(store: str, spark: SparkResource) -> EnvelopeIOManager:
+    """For the lake in the store."""
+    return EnvelopeIOManager(lake=f"s3://{BUCKET}/shop", storage_options=options(store), spark=spark)
+
+
+@pytest.mark.spark
+def test_spark_reads_what_was_captured(
+    shop: Shop, store: str, spark_resource: SparkResource, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert load(shop, store, spark_resource, "snapshot").count() == 40
+    changes = load(shop, store, spark_resource, "changes")
+    names = [row[0] for row in changes.orderBy("position").select("value.after.name").collect()]
+    events = [event["value"] for event in shop.events("customers")]
+    assert names == [event["after"]["name"] for event in events if event["op"] == "c"]
+    last = shop.events("customers")[-2]["position"][:22]
+    assert load(shop, store, spark_resource, "changes", **{"cdc/from_lsn": last}).count() == 1
+    changes.explain(extended=True)
+    assert SECRET not in capfd.readouterr().out
+
+
+@pytest.mark.spark
+def test_frame_is_appended_to_the_store(shop: Shop, store: str, spark_resource: SparkResource) -> None:
+    frame = load(shop, store, spark_resource, "changes")
+    rows = frame.count()
+
+    @dg.asset(key=["copy", "customers"], io_manager_key="envelope_io")
+    def copy() -> DataFrame:
+        return frame
+
+    for appended in (rows, 2 * rows):
+        assert dg.materialize([copy], resources={"envelope_io": manager(store, spark_resource)}).success
+        assert len(shop.rows("copy.customers")) == appended
+
+
+@pytest.mark.parametrize(
+    ("lake", "changed", "told"),
+    [
+        ("s3://nowhere/shop", {}, "NoSuchBucket"),
+        (f"s3://{BUCKET}/shop", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "refused"),
+        (f"s3://{BUCKET}/shop", {"AWS_ALLOW_HTTP": "false"}, "scheme is not allowed"),
+    ],
+)
+def test_store_that_cannot_be_used_is_told_without_its_secrets(
+    store: str, lake: str, changed: dict[str, str], told: str
+) -> None:
+    location = Location.of(LakeSettings(lake, tuple((options(store) | changed).items())))
+    with pytest.raises(LakeError, match=told) as error:
+        location.check_writable()
+    assert SECRET not in f"{error.value} {error.value.__cause__} {location!r} {error.getrepr()}"
+
+
+def test_secrets_are_not_shown_by_settings_and_resources(shop: Shop) -> None:
+    config = shop.config()
+    assert dict(config.lake.storage_options)["AWS_SECRET_ACCESS_KEY"] == SECRET
+    assert SECRET not in repr(config)
+    assert SECRET not in repr(list((shop.definitions().resources or {}).values()))
+    assert SECRET not in shop.file.read_text()

@@ -1,0 +1,141 @@
+"""Topic tables in object stores as Spark data frames, read and written with Arrow inside tasks.
+
+Spark's own Parquet reader reaches an object store only through Hadoop's connectors: jars that no Python package
+brings, and every address and credential spelled a second time. A task that opens a file through the lake's own store
+client needs neither: there is one set of options for the capture, its commits and its readers.
+
+It costs more of the processor than Spark's reader and reads all columns of a file; which files are read at all is
+decided before, by the statistics in the Delta log. So local files are left to Spark.
+
+The lake's options may hold secrets. They travel to the tasks inside the pickled source and are never among the options
+of a read, which Spark shows in its plans.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from cdc_assets.lake.files import TopicWriter
+from cdc_assets.lake.location import Location
+
+_DIRECTORY, _FILES, _WINDOW = "directory", "files", "window_id"
+_BATCH_ROWS = 16 * 1024
+_NO_COLUMNS = pa.schema([])
+
+
+def read_files(
+    session: SparkSession, location: Location, directory: str, files: Sequence[str], structure: StructType
+) -> DataFrame:
+    """Some files of a table, one task each.
+
+    Args:
+        session: classic or Connect.
+        location: the lake.
+        directory: of the table.
+        files: paths below it.
+        structure: of the rows; what a file lacks is null.
+    """
+    reader = session.read.format(_registered(session, location)).schema(structure)
+    return reader.option(_DIRECTORY, directory).option(_FILES, json.dumps(list(files))).load()
+
+
+def write_files(frame: DataFrame, location: Location, directory: str, schema: pa.Schema, window_id: int) -> None:
+    """Write a data frame as Parquet files into a directory, one for each of its partitions with rows.
+
+    Args:
+        frame: the rows.
+        location: the lake.
+        directory: below it.
+        schema: of the files.
+        window_id: becomes part of their names.
+    """
+    writer = frame.write.format(_registered(frame.sparkSession, location, schema)).mode("append")
+    writer.option(_DIRECTORY, directory).option(_WINDOW, str(window_id)).save()
+
+
+def _registered(session: SparkSession, location: Location, columns: pa.Schema = _NO_COLUMNS) -> str:
+    """Name under which the session knows the source of this lake; the same lake has the same name again."""
+    name = "cdc_lake_" + sha256(f"{location.root} {location.options} {columns}".encode()).hexdigest()[:16]
+
+    class LakeSource(DataSource):
+        """Defined here so that it is pickled with what it encloses: the lake and its options."""
+
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return _Reader(location, self.options[_DIRECTORY], json.loads(self.options[_FILES]), schema)
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+            return _Writer(location, self.options[_DIRECTORY], columns, int(self.options[_WINDOW]))
+
+    session.dataSource.register(LakeSource)
+    return name
+
+
+class _File(InputPartition):
+    """One file."""
+
+    def __init__(self, path: str) -> None:
+        self.value = path
+
+
+class _Reader(DataSourceReader):
+    """Reads files in tasks.
+
+    Args:
+        location: the lake.
+        directory: of the table.
+        files: below it.
+        structure: Spark's, to which rows are cast.
+    """
+
+    def __init__(self, location: Location, directory: str, files: Sequence[str], structure: StructType) -> None:
+        self._location, self._directory, self._files, self._structure = location, directory, files, structure
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each file."""
+        return [_File(path) for path in self._files]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task: the file's rows."""
+        store = self._location.filesystem(self._directory)
+        schema = to_arrow_schema(self._structure)
+        yield from ds.dataset(partition.value, schema, format="parquet", filesystem=store).to_batches(
+            batch_size=_BATCH_ROWS
+        )
+
+
+class _Writer(DataSourceArrowWriter):
+    """Writes a partition in a task; the files count only once a Delta commit names them.
+
+    Args:
+        location: the lake.
+        directory: below it.
+        schema: of the files, to which rows are cast.
+        window_id: for their names.
+    """
+
+    def __init__(self, location: Location, directory: str, schema: pa.Schema, window_id: int) -> None:
+        self._location, self._directory, self._schema, self._window_id = location, directory, schema, window_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: the partition's rows."""
+        with TopicWriter(self._location, self._directory, self._schema, self._window_id) as writer:
+            for batch in iterator:
+                writer.write(pa.Table.from_batches([batch]).cast(self._schema).to_batches())
+        return WriterCommitMessage()
