@@ -5,7 +5,8 @@ events, or its changes, as a Spark data frame; the key without the last part get
 which needs no Delta jars (there are none for Spark 4.3, spec spark §5), and files outside the asked LSN range are
 skipped by the statistics in the Delta log. Spark reads local files itself, those in an object store by `lake_source`. Partitions of a snapshot get the rows of their key ranges
 (`key_range_filter`). The data frame's structure is the Delta table's own, so that rows written before a column was
-added read as null.
+added read as null; a topic that changed in an incompatible way is read over all its generations (`generations`), unless
+the input's metadata chooses one.
 
 *Appending.* Spark writes Parquet files below the table's directory and one Delta commit makes them data. The commit
 carries the application transaction `(run, step)`: a step that is retried in its run appends once. A crash before the
@@ -42,6 +43,7 @@ from cdc_assets.lake.files import DataFile, operations_of
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.topics import TopicTables
+from resources.generations import together
 from resources.key_range_filter import of_partitions
 from resources.lake_source import read_files, write_files
 from resources.spark import SparkResource
@@ -200,13 +202,15 @@ class EnvelopeIOManager(LakeIOManager):
         """The upstream asset's events.
 
         Raises:
-            LakeError: the table is missing, unreadable, or has several generations and none was chosen; or it is
-                partitioned by a key that only the server can order, and some partitions are asked for.
+            InvalidValueError: there is no such generation.
+            LakeError: the table is missing or unreadable; or it is partitioned by a key that only the server can order, and
+                some partitions are asked for.
         """
         role = context.asset_key.path[-1]
         metadata = context.definition_metadata or {}
         topic = self.topic(context.asset_key)
-        frame = self.load(self._directory(topic, metadata.get(GENERATION)), self.range_of(metadata))
+        lsns = self.range_of(metadata)
+        frame = together([self.load(part, lsns) for part in self._directories(topic, metadata.get(GENERATION))])
         if role == SNAPSHOT:
             return self._of_partitions(context, frame.where("value.op = 'r'"))
         return frame.where("value is null or value.op <> 'r'") if role == CHANGES else frame
@@ -237,16 +241,14 @@ class EnvelopeIOManager(LakeIOManager):
         parts = key.path[:-1] if key.path[-1] in (SNAPSHOT, CHANGES) else key.path
         return sanitized(self.topic_delimiter.join(parts), EventSettings(parts[0], self.topic_delimiter))
 
-    def _directory(self, topic: str, generation: int | None) -> str:
+    def _directories(self, topic: str, generation: int | None) -> list[str]:
+        """The chosen generation, or all of them, oldest first."""
         found = self.tables("").generations(topic)
-        if len(found) > 1 and generation is None:
-            raise LakeError(
-                f"{topic} has {len(found)} generations, because its columns changed in an incompatible way. "
-                f"Next: choose one by the input's metadata {GENERATION!r}: 1 to {len(found)}."
-            )
-        if generation is not None and not 1 <= generation <= len(found):
+        if generation is None:
+            return found or [topic]
+        if not 1 <= generation <= len(found):
             raise InvalidValueError(GENERATION, generation, f"1 to {len(found)}", "correct the input's metadata")
-        return found[(generation or 1) - 1] if found else topic
+        return [found[generation - 1]]
 
 
 def _column(adds: pa.Table, name: str) -> list[str | None]:

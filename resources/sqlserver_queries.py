@@ -74,14 +74,15 @@ https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/
 CHANGE_TABLES = _query(
     "change_tables",
     """SELECT ct.object_id, ct.source_object_id, OBJECT_SCHEMA_NAME(ct.source_object_id, DB_ID(?)),
-    OBJECT_NAME(ct.source_object_id, DB_ID(?)), ct.capture_instance, ct.start_lsn, ct.create_date
+    OBJECT_NAME(ct.source_object_id, DB_ID(?)), ct.capture_instance, ct.start_lsn, ct.create_date,
+    (SELECT MAX(h.ddl_lsn) FROM {db}.cdc.ddl_history AS h WHERE h.object_id = ct.object_id)
     FROM {db}.cdc.change_tables AS ct""",
 )
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-change-tables-transact-sql"""
 
 CAPTURED_COLUMNS = _query(
     "captured_columns",
-    "SELECT object_id, column_name FROM {db}.cdc.captured_columns ORDER BY object_id, column_ordinal",
+    "SELECT object_id, column_name, column_id FROM {db}.cdc.captured_columns ORDER BY object_id, column_ordinal",
 )
 """The ordinal is the column's bit in the update mask.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-captured-columns-transact-sql"""
@@ -155,6 +156,16 @@ def probes(database: str, instances: Sequence[str]) -> str:
         for place, instance in enumerate(instances)
     ]
     return f"{_TAG.format(name='probes')}SELECT place FROM ({_union_all(parts)}) AS u"  # noqa: S608
+
+
+def null_probes(database: str, instance: str, columns: Sequence[str]) -> str:
+    """Places, from 0, of the captured columns that are NULL in a change row after (?); one parameter each, in order."""
+    table = change_table(database, instance)
+    parts = [
+        f"SELECT {place} AS place WHERE EXISTS (SELECT 1 FROM {table} WHERE [__$start_lsn] > ? AND {quote(column)} IS NULL)"  # noqa: S608
+        for place, column in enumerate(columns)
+    ]
+    return f"{_TAG.format(name='null_probes')}SELECT place FROM ({_union_all(parts)}) AS u"  # noqa: S608
 
 
 def rows_per_commit(database: str, instances: Sequence[str]) -> str:

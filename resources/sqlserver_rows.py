@@ -67,9 +67,9 @@ def instances_of(database: str, tables: Iterable[Row], columns: Iterable[Row]) -
     A row whose source table has no name any more is being removed and left out. Of rows that agree in source and
     start LSN only the newest counts (spec debezium-sqlserver §1.4).
     """
-    names = {key: tuple(str(row[1]) for row in rows) for key, rows in groupby(columns, key=lambda row: row[0])}
+    captured = {key: list(rows) for key, rows in groupby(columns, key=lambda row: row[0])}
     newest: dict[tuple[object, object], CaptureInstance] = {}
-    for object_id, source_id, schema, table, name, start, created in tables:
+    for object_id, source_id, schema, table, name, start, created, altered in tables:
         if schema is None or table is None:
             continue
         instance = CaptureInstance(
@@ -77,8 +77,10 @@ def instances_of(database: str, tables: Iterable[Row], columns: Iterable[Row]) -
             source_object_id=integer(source_id),
             name=str(name),
             start_lsn=lsn_of(start) or ZERO_LSN,
-            columns=names.get(object_id, ()),
+            columns=tuple(str(row[1]) for row in captured.get(object_id, ())),
             created=cast(datetime | None, created),
+            column_ids=tuple(integer(row[2]) for row in captured.get(object_id, ())),
+            altered=lsn_of(altered),
         )
         known = newest.get((source_id, start))
         if known is None or _age(known) <= _age(instance):

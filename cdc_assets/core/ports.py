@@ -56,6 +56,9 @@ class Source(Protocol):
     def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
         """All capture instances with their columns, sorted by table and start LSN."""
 
+    def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
+        """Which of these captured columns hold a NULL in a change row after an LSN; one query."""
+
     def max_captured_lsn(self, database: str) -> Lsn | None:
         """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
 

@@ -72,6 +72,8 @@ class CaptureInstance:
         start_lsn: low-water mark: changes at or after it can be read.
         columns: captured column names in `captured_columns` order, which is the bit order of the update mask.
         created: when the instance was made, server time.
+        column_ids: ids of these columns in the source table; a column that was dropped and made again has another one.
+        altered: LSN of the newest statement that changed the table since (`cdc.ddl_history`), or None.
     """
 
     table: TableId
@@ -80,3 +82,10 @@ class CaptureInstance:
     start_lsn: Lsn
     columns: tuple[str, ...] = field(default=())
     created: datetime | None = None
+    column_ids: tuple[int, ...] = field(default=())
+    altered: Lsn | None = None
+
+    @property
+    def change_table(self) -> TableId:
+        """Where its rows are."""
+        return TableId(self.table.database, "cdc", f"{self.name}_CT")

@@ -125,10 +125,19 @@ class SchemaHistory:
         entries = self._entries.get(table)
         return entries[-1] if entries and entries[-1].kind != "DROP" else None
 
-    def of_instance(self, table: TableId, instance: str | None) -> HistoryEntry | None:
-        """The structure in which changes of a capture instance are decoded; what a DROP ended is not asked."""
+    def of_instance(self, table: TableId, instance: str | None, lsn: Lsn | None = None) -> HistoryEntry | None:
+        """The structure in which changes of a capture instance are decoded; what a DROP ended is not asked.
+
+        Args:
+            table: whose.
+            instance: its capture instance.
+            lsn: of the first change; the structure that is valid there, or the oldest of the instance. None takes the
+                newest.
+        """
         newest = itertools.takewhile(lambda entry: entry.kind != "DROP", reversed(self._entries.get(table, [])))
-        return next((entry for entry in newest if entry.instance == instance), None)
+        own = [entry for entry in newest if entry.instance == instance]
+        valid = (entry for entry in own if lsn is None or entry.lsn <= lsn)
+        return next(valid, own[-1] if own else None)
 
     def at(self, table: TableId, lsn: Lsn) -> HistoryEntry | None:
         """The structure valid for a change at an LSN, or None if it was not known then."""

@@ -9,6 +9,9 @@ The lake declares nested fields nullable even where the event schema says that
 they are required. Delta cannot loosen a field later, and a column that is
 dropped or made nullable at the source must not force a new generation. What the
 event schema said travels in the field's metadata (`connect.*`).
+
+The same type with another meaning is another type: a `datetime` in milliseconds
+and a `datetime2(7)` in nanoseconds are both int64, and must not stand in one column.
 """
 
 from collections.abc import Iterable
@@ -39,34 +42,61 @@ def is_compatible(table: pa.Schema, events: pa.Schema) -> bool:
 
 
 def _fits(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> bool:
-    known = {field.name: field.type for field in old}
-    return all(_same(known[field.name], field.type) for field in new if field.name in known)
+    """Names that differ by letter case alone cannot stand side by side in a Delta table."""
+    known = {field.name.lower(): field for field in old}
+    return all(_same(known[field.name.lower()], field) for field in new if field.name.lower() in known)
 
 
-def _same(old: pa.DataType, new: pa.DataType) -> bool:
+def _same(old: pa.Field, new: pa.Field) -> bool:
+    """Whether a field's values can go on where the old ones are: the same type, and the same meaning of it."""
+    if old.name != new.name:
+        return False
+    if pa.types.is_struct(old.type) and pa.types.is_struct(new.type):
+        return _fits(list(old.type), list(new.type))
+    return _same_type(old.type, new.type) and meaning(old) == meaning(new)
+
+
+def _same_type(old: pa.DataType, new: pa.DataType) -> bool:
     if pa.types.is_struct(old) and pa.types.is_struct(new):
         return _fits(list(old), list(new))
     if pa.types.is_map(old) and pa.types.is_map(new):
-        return _same(old.key_type, new.key_type) and _same(old.item_type, new.item_type)
+        return _same_type(old.key_type, new.key_type) and _same_type(old.item_type, new.item_type)
     if pa.types.is_list(old) and pa.types.is_list(new):
-        return _same(old.value_type, new.value_type)
+        return _same_type(old.value_type, new.value_type)
     return bool(old == new)
 
 
+def meaning(field: pa.Field) -> str:
+    """What a value stands for beside its type, such as `io.debezium.time.MicroTimestamp` for an int64; empty for itself."""
+    return str((field.metadata or {}).get(b"connect.name", b"").decode())
+
+
 def fields_to_add(table: pa.Schema, events: pa.Schema) -> list[pa.Field]:
-    """Top-level fields of `events` that hold something `table` lacks, in the lake's nullable form."""
-    known = {field.name: field for field in table}
-    return [
-        _nullable(field)
-        for field in events
-        if field.name not in known or not _covers(known[field.name].type, field.type)
-    ]
+    """Top-level fields of `events` that hold something `table` lacks, in the lake's nullable form.
+
+    Of a struct that the table has, only the missing fields are in it: Delta merges the rest, but refuses to merge
+    fields whose metadata differ, such as one that has become optional.
+    """
+    return _missing(list(table), list(events))
 
 
-def _covers(old: pa.DataType, new: pa.DataType) -> bool:
+def _missing(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> list[pa.Field]:
+    known = {field.name: field for field in old}
+    found = []
+    for field in new:
+        if field.name not in known:
+            found.append(_nullable(field))
+        elif inner := _inner_missing(known[field.name].type, field.type):
+            found.append(known[field.name].with_type(inner))
+    return found
+
+
+def _inner_missing(old: pa.DataType, new: pa.DataType) -> pa.DataType | None:
+    """What a nested type lacks, as that type with nothing else in it; None if it lacks nothing."""
     if pa.types.is_struct(old) and pa.types.is_struct(new):
-        known = {field.name: field.type for field in old}
-        return all(field.name in known and _covers(known[field.name], field.type) for field in new)
+        fields = _missing(list(old), list(new))
+        return pa.struct(fields) if fields else None
     if pa.types.is_list(old) and pa.types.is_list(new):
-        return _covers(old.value_type, new.value_type)
-    return True
+        inner = _inner_missing(old.value_type, new.value_type)
+        return None if inner is None else pa.list_(old.value_field.with_type(inner))
+    return None

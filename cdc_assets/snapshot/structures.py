@@ -13,6 +13,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import ConfigurationError, InvariantError
 from cdc_assets.history.records import HistoryEntry
+from cdc_assets.history.structure import without_namesakes
 from cdc_assets.lake.state import SnapshotRun, SnapshotTable
 from cdc_assets.lake.steps import step
 from cdc_assets.snapshot.plan import SnapshotPlanner
@@ -56,12 +57,15 @@ class Structures:
     def _current(self, table: SnapshotTable, now: datetime) -> HistoryEntry:
         schema = self._schema(table.table)
         own = self._context.instances(table.table.database).get(table.table, [])
-        captured = next((found.columns for found in own if found.name == table.instance), None)
-        if table.instance is not None and captured is None:
+        instance = next((found for found in own if found.name == table.instance), None)
+        if table.instance is not None and instance is None:
             raise InvariantError(
                 f"{table.table} lost its capture instance {table.instance} during its snapshot. "
                 "Next: enable it again and materialize its snapshot asset."
             )
+        captured = None
+        if instance is not None:
+            schema, captured = without_namesakes(schema, instance), instance.columns
         return HistoryEntry("CREATE", schema, captured, table.instance, table.low, now, "INITIAL")
 
     def _bystanders(self, run: SnapshotRun) -> list[SnapshotTable]:

@@ -50,6 +50,7 @@ class Context:
     notifier: Notifier
     channels: Sequence[SignalChannel] = ()
     _plans: dict[tuple[object, ...], tuple[EventPlan, str]] = field(default_factory=dict)
+    _instances: dict[str, dict[TableId, list[CaptureInstance]]] = field(default_factory=dict)
 
     def destination(self, entry: HistoryEntry) -> tuple[EventPlan, str]:
         """Plan of a structure's events and the directory of the topic generation that holds them.
@@ -73,12 +74,20 @@ class Context:
         """Tell the notification channels; `signal` is the id of the signal that asked for it."""
         self.notifier.send(Notification(aggregate, kind, data, self.clock.now(), signal))
 
-    def instances(self, database: str) -> dict[TableId, list[CaptureInstance]]:
-        """Capture instances by table, without those that the settings leave out."""
+    def instances(self, database: str, *, anew: bool = True) -> dict[TableId, list[CaptureInstance]]:
+        """Capture instances by table, without those that the settings leave out.
+
+        Args:
+            database: whose.
+            anew: ask the server; otherwise the last answer will do.
+        """
+        if not anew and database in self._instances:
+            return self._instances[database]
         found: dict[TableId, list[CaptureInstance]] = {}
         for instance in self.source.capture_instances(database):
             if self._instance_wanted(instance.name):
                 found.setdefault(instance.table, []).append(instance)
+        self._instances[database] = found
         return found
 
     def _instance_wanted(self, name: str) -> bool:

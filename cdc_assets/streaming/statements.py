@@ -63,8 +63,12 @@ def skipped_condition(letters: Iterable[str]) -> str:
 
 
 def low_water_query(database: str) -> Statement:
-    """Low-water mark of each instance: name, start LSN."""
-    text = f"SELECT [capture_instance], [start_lsn] FROM {quote(database)}.cdc.[change_tables]"  # noqa: S608 - quoted
+    """Low-water mark of each instance, and the newest statement that changed its table: name, start LSN, LSN or NULL."""
+    cdc = f"{quote(database)}.cdc"
+    altered = f"(SELECT MAX([h].[ddl_lsn]) FROM {cdc}.[ddl_history] AS [h] WHERE [h].[object_id] = [ct].[object_id])"  # noqa: S608
+    text = (
+        f"SELECT [ct].[capture_instance], [ct].[start_lsn], {altered} AS [altered] FROM {cdc}.[change_tables] AS [ct]"  # noqa: S608
+    )
     return f"/* cdc-assets: marks */ {text}", ()
 
 

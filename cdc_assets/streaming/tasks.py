@@ -13,6 +13,11 @@ about a table; the runner repeats the task.
 reads do not fail when the clean-up job passes them in mid-read (spec
 sqlserver-cdc §1.4 no. 5). A table whose mark has passed the slice's lower bound
 is reported with its marks, and its rows are not trusted.
+
+*Structure guard.* The same look tells whether a table was altered since its
+structure was looked up: a changed type changes the change table in place, so
+rows may have arrived in another type than planned. Such a table is reported as
+moved, and its rows are not trusted either.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,12 +50,14 @@ class PlannedRead:
         plan: of the instance's structure.
         directory: of the topic table's generation that holds this structure.
         committed: whether an earlier attempt committed it, so that it is read for transaction metadata alone.
+        altered: LSN of the newest statement that changed the table when its structure was looked up.
     """
 
     read: TableRead
     plan: EventPlan
     directory: str
     committed: bool = False
+    altered: Lsn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +115,14 @@ class SliceResult:
         written: files by read.
         failed: tables whose rows cannot be read or turned into events, with the reason.
         gaps: tables that the clean-up job passed while they were read.
+        moved: tables that were altered while they were read.
         transactions: files of the transaction topic.
     """
 
     written: tuple[Written, ...]
     failed: dict[TableId, str] = field(default_factory=dict)
     gaps: dict[TableId, Gap] = field(default_factory=dict)
+    moved: frozenset[TableId] = frozenset()
     transactions: tuple[DataFile, ...] = ()
 
 
@@ -140,7 +149,7 @@ def run_slice(task: SliceTask) -> SliceResult:
             if error.retryable:
                 raise
             failed[table] = _reason(error)
-    return SliceResult(tuple(written), failed, _gaps(task))
+    return SliceResult(tuple(written), failed, *_guards(task))
 
 
 def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceResult:
@@ -165,7 +174,7 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
         for planned, writer in zip(task.reads, writers, strict=True)
         if not planned.committed and planned.read.table not in failed
     )
-    return SliceResult(written, failed, _gaps(task), tuple(told.files))
+    return SliceResult(written, failed, *_guards(task), tuple(told.files))
 
 
 def _forget(batches: Sequence[pa.RecordBatch]) -> None:
@@ -192,11 +201,18 @@ def _write_read(task: SliceTask, planned: PlannedRead) -> Written:
     return Written(planned.read.table, planned.directory, tuple(writer.files))
 
 
-def _gaps(task: SliceTask) -> dict[TableId, Gap]:
+def _guards(task: SliceTask) -> tuple[dict[TableId, Gap], frozenset[TableId]]:
+    """Tables that the clean-up job has passed, and tables that were altered, by now."""
     statement, parameters = low_water_query(task.database)
     marks: dict[str, Lsn] = {}
+    altered: dict[str, Lsn | None] = {}
     for batch in task.bulk.read(statement, parameters):
-        names, starts = (column.to_pylist() for column in batch.columns[:2])
-        marks |= {name: Lsn(bytes(start)) for name, start in zip(names, starts, strict=True)}
+        for name, start, last in zip(*(column.to_pylist() for column in batch.columns[:3]), strict=True):
+            marks[name], altered[name] = Lsn(bytes(start)), None if last is None else Lsn(bytes(last))
     found = (gap_of([planned.read], marks) for planned in task.reads)
-    return {gap.table: gap for gap in found if gap is not None}
+    moved = frozenset(
+        planned.read.table
+        for planned in task.reads
+        if altered.get(planned.read.instance, planned.altered) != planned.altered
+    )
+    return {gap.table: gap for gap in found if gap is not None}, moved

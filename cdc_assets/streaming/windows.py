@@ -13,22 +13,21 @@ everything up to its position, or it is marked.
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.errors import CdcError, InvariantError, LakeError
-from cdc_assets.history.records import ChangeType, HistoryEntry
+from cdc_assets.errors import CdcError
 from cdc_assets.lake.files import DataFile
-from cdc_assets.lake.state import TableRead, TableState, Window
+from cdc_assets.lake.state import TableState, Window
 from cdc_assets.lake.steps import step
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.instances import Gap, clip
 from cdc_assets.streaming.planner import with_gap
 from cdc_assets.streaming.progress import Progress, TableProgress, TroubledTable, rows_of
+from cdc_assets.streaming.structures import Structures, WindowStructures
 from cdc_assets.streaming.tasks import PlannedRead, SliceResult, SliceTask, TransactionTopic, run_slice
 from cdc_assets.transactions import TOPIC_SCHEMA, transaction_topic
 
@@ -40,21 +39,6 @@ _COMMIT_THREADS = 8
 Files = dict[tuple[TableId, str], list[DataFile]]
 
 
-@dataclass(frozen=True, slots=True)
-class Structures:
-    """How the instances of a window are decoded.
-
-    Args:
-        entries: by table and instance.
-        recorded: those that are new and must be in the history before the data.
-        failed: tables whose structure cannot be had, with the reason.
-    """
-
-    entries: Mapping[tuple[TableId, str], HistoryEntry]
-    recorded: tuple[HistoryEntry, ...]
-    failed: Mapping[TableId, str]
-
-
 class WindowExecutor:
     """Carries out windows of the log.
 
@@ -64,6 +48,7 @@ class WindowExecutor:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._structures = WindowStructures(context)
 
     def execute(self, window: Window, *, repeated: bool) -> Progress:
         """Read, write, commit and complete the pending window.
@@ -77,63 +62,21 @@ class WindowExecutor:
             LakeError: the lake cannot be written; the window stays pending.
             FencedError: another writer has taken over.
         """
-        structures = self._structures(window)
+        structures = self._structures.of(window, repeated)
         self._context.history.commit(window.window_id, structures.recorded)
         step("history-written")
         planned = self._planned(window, structures, repeated)
         results = self._context.runner.run(run_slice, self._tasks(window, planned))
         step("files-written")
-        changed = self._troubled(structures, results, _whole(planned))
-        files = _files(results, without={state.table for state in changed})
+        whole = _whole(planned)
+        moved = self._moved(planned, results) - whole
+        changed = self._troubled(structures, results, whole, moved)
+        behind = {state.table for state in changed} | moved
+        files = _files(results, without=behind)
         self._commit(window, files)
         self._commit_transactions(window, results)
-        behind = {state.table for state in changed}
         changed += self._handed_over(window, behind)
         return self._complete(window, files, changed, behind)
-
-    def _structures(self, window: Window) -> Structures:
-        entries: dict[tuple[TableId, str], HistoryEntry] = {}
-        recorded: list[HistoryEntry] = []
-        failed: dict[TableId, str] = {}
-        for read in window.reads:
-            known = self._known(read)
-            try:
-                entry = known or self._discover(read)
-                self._context.destination(entry)
-            except LakeError:
-                raise
-            except CdcError as error:
-                if error.retryable:
-                    raise
-                failed[read.table] = f"{type(error).__name__}: {error}"
-                continue
-            entries[read.table, read.instance] = entry
-            previous = self._context.history.latest(read.table)
-            if known is None and (previous is None or not previous.same_structure(entry)):
-                recorded.append(entry)
-        return Structures(entries, tuple(recorded), failed)
-
-    def _known(self, read: TableRead) -> HistoryEntry | None:
-        """The structure of an instance from the history; an unrecorded hand-over was one without a difference."""
-        history = self._context.history
-        found = history.of_instance(read.table, read.instance)
-        if found is None and self._context.manifest.state.tables[read.table].instance == read.instance:
-            return history.latest(read.table)
-        return found
-
-    def _discover(self, read: TableRead) -> HistoryEntry:
-        """The structure of an instance that is read for the first time, from the server."""
-        schema = self._context.source.table_schema(read.table)
-        instances = self._context.instances(read.table.database).get(read.table, [])
-        instance = next((found for found in instances if found.name == read.instance), None)
-        if schema is None or instance is None:
-            raise InvariantError(
-                f"{read.table} or its capture instance {read.instance} vanished before its structure was read. "
-                "Next: enable capture again and materialize the table's snapshot asset."
-            )
-        kind: ChangeType = "ALTER" if self._context.history.latest(read.table) else "CREATE"
-        now = self._context.clock.now()
-        return HistoryEntry(kind, schema, instance.columns, instance.name, read.after.next(), now)
 
     def _planned(self, window: Window, structures: Structures, repeated: bool) -> list[PlannedRead]:
         planned = []
@@ -143,7 +86,7 @@ class WindowExecutor:
             plan, directory = self._context.destination(structures.entries[read.table, read.instance])
             committed = repeated and self._context.tables.reached(directory) >= window.window_id
             if not committed or self._context.config.events.transaction_metadata:
-                planned.append(PlannedRead(read, plan, directory, committed))
+                planned.append(PlannedRead(read, plan, directory, committed, structures.altered.get(read.instance)))
         return planned
 
     def _transaction_topic(self, window: Window) -> TransactionTopic | None:
@@ -193,8 +136,13 @@ class WindowExecutor:
             low = high
         return tasks
 
+    def _moved(self, planned: Sequence[PlannedRead], results: Sequence[SliceResult]) -> set[TableId]:
+        """Tables that were altered while they were read and have committed nothing of this window."""
+        committed = {entry.read.table for entry in planned if entry.committed}
+        return {table for result in results for table in result.moved} - committed
+
     def _troubled(
-        self, structures: Structures, results: Sequence[SliceResult], whole: Set[TableId]
+        self, structures: Structures, results: Sequence[SliceResult], whole: Set[TableId], moved: Collection[TableId]
     ) -> list[TableState]:
         """States of tables that cannot take part, at their old position; those that are committed lack nothing."""
         tables = self._context.manifest.state.tables
@@ -212,7 +160,7 @@ class WindowExecutor:
         return marked + [
             dataclasses.replace(tables[table], status="failed", reason=reason)
             for table, reason in failed.items()
-            if table not in gaps
+            if table not in gaps and table not in moved
         ]
 
     def _commit(self, window: Window, files: Files) -> None:

@@ -2,15 +2,18 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.history.drift import Drift
+from cdc_assets.lake.steps import listening
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
+from cdc_assets_tests.unit.streaming.law import state_of
 from resources.sqlserver_drift import drifts
 from resources.sqlserver_source import SqlServerSource
 
@@ -66,3 +69,69 @@ def test_every_step_does_what_the_page_says(server: StandIn, tmp_path: Path) -> 
     rows = [event.after for event in events_of(config, INVOICES)]
     assert [(row["id"], row.get("currency")) for row in rows if row] == [(1, None), (2, None), (3, "USD"), (4, "GBP")]
     assert "currency" not in (rows[1] or {})
+
+
+def test_a_table_that_is_altered_while_it_is_read_is_taken_along_by_the_next_window(
+    server: StandIn, tmp_path: Path
+) -> None:
+    config = config_of(server.port, server.password, str(tmp_path))
+    execute = partial(server.execute, database=DATABASE)
+    for statement in STEPS[0].strip().splitlines():
+        execute(statement)
+    server.agent.drain()
+    run(config, "snapshot")
+    execute("INSERT INTO dbo.invoices VALUES (2, N'Bob', 20.00)")
+    server.agent.drain()
+
+    def alter(step: str) -> None:
+        if step == "history-written" and len(altered) < 1:
+            altered.append(step)
+            execute("ALTER TABLE dbo.invoices ALTER COLUMN amount bigint NULL")
+
+    altered: list[str] = []
+    with listening(alter):
+        run(config, "stream")
+    execute("INSERT INTO dbo.invoices VALUES (3, N'Eve', 5000000000)")
+    server.agent.drain()
+    run(config, "stream")
+    changes = [event for event in events_of(config, INVOICES) if event.op != "r"]
+    assert [(event.key, event.after["amount"]) for event in changes if event.after] == [(2, 20), (3, 5000000000)]
+    assert state_of(config).tables[INVOICES].status == "healthy"
+    history = sorted(rows_of_topic(config, "shop.__schema_history"), key=lambda row: str(row["position"]))
+    assert [row["type"] for row in history] == ["CREATE", "ALTER"]
+    assert str(history[1]["commit_lsn"]) <= changes[0].position[:22]
+
+
+def test_a_table_that_is_altered_between_a_crash_and_the_repeat_is_taken_along_by_the_next_window(
+    server: StandIn, tmp_path: Path
+) -> None:
+    config = config_of(server.port, server.password, str(tmp_path))
+    execute = partial(server.execute, database=DATABASE)
+    for statement in [*STEPS[0].strip().splitlines(), *STEPS[0].replace("invoices", "orders").strip().splitlines()]:
+        execute(statement)
+    server.agent.drain()
+    run(config, "snapshot")
+    for table in ("invoices", "orders"):
+        execute(f"ALTER TABLE dbo.{table} ALTER COLUMN amount decimal(12, 4) NULL")
+        execute(f"INSERT INTO dbo.{table} VALUES (2, N'Bob', 20.0001)")
+    server.agent.drain()
+
+    def cut(step: str) -> None:
+        if step == "history-written":
+            raise PowerCutError
+
+    with listening(cut), pytest.raises(PowerCutError):
+        run(config, "stream")
+    execute("ALTER TABLE dbo.invoices ALTER COLUMN amount nvarchar(30) NULL")
+    run(config, "stream")
+    for table in (INVOICES, TableId(DATABASE, "dbo", "orders")):
+        assert state_of(config).tables[table].status == "healthy"
+        changes = [event for event in events_of(config, table) if event.op != "r"]
+        assert [(event.key, str(event.after["amount"])) for event in changes if event.after] == [(2, "20.0001")]
+    history = sorted(rows_of_topic(config, "shop.__schema_history"), key=lambda row: int(str(row["window_id"])))
+    told = [(row["type"], row["table"]) for row in history if row["snapshot"] is None]
+    assert told == [("ALTER", "invoices"), ("ALTER", "orders"), ("ALTER", "invoices")]
+
+
+class PowerCutError(BaseException):
+    """Ends a run as a dying process would."""

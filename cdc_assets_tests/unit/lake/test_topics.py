@@ -141,6 +141,32 @@ def test_structures_are_compatible_exactly_if_common_fields_agree(
     assert bool(missing) == bool(new.keys() - old.keys())
 
 
+def column(name: str, kind: pa.DataType, meaning: str = "", **metadata: str) -> pa.Schema:
+    """A topic with one column."""
+    told = {"connect.type": "x"} | ({"connect.name": meaning} if meaning else {}) | metadata
+    row = pa.struct([pa.field(name, kind, metadata=told)])
+    return pa.schema([pa.field("position", pa.string()), pa.field("value", pa.struct([pa.field("after", row)]))])
+
+
+def test_the_same_type_with_another_meaning_opens_a_generation() -> None:
+    millis = column("at", pa.int64(), "io.debezium.time.Timestamp")
+    assert is_compatible(millis, column("at", pa.int64(), "io.debezium.time.Timestamp", optional="false"))
+    assert not is_compatible(millis, column("at", pa.int64(), "io.debezium.time.NanoTimestamp"))
+    assert not is_compatible(millis, column("at", pa.int64()))
+    assert not is_compatible(millis, column("AT", pa.int64(), "io.debezium.time.Timestamp"))
+
+
+def test_fields_are_added_beside_fields_whose_metadata_changed(tables: TopicTables) -> None:
+    first, second = schema_of(id=pa.int32()), schema_of(id=pa.int32(), note=pa.string())
+    tables.ensure("topic", first)
+    after = second.field("value").type.field("after").type
+    changed = pa.struct([after.field(0).with_metadata({"connect.type": "y"}), after.field(1)])
+    value = pa.struct([pa.field("before", changed), pa.field("after", changed), pa.field("op", pa.string())])
+    handle = tables.ensure("topic", second.set(1, pa.field("value", value)))
+    found = pa.schema(handle.schema().to_arrow()).field("value").type.field("after").type
+    assert [field.name for field in found] == ["id", "note"]
+
+
 def test_lake_declares_nested_fields_nullable_and_keeps_their_metadata() -> None:
     strict = pa.schema([pa.field("value", pa.struct([pa.field("id", pa.int32(), False, {"connect.type": "int32"})]))])
     field = lake_schema(strict).field("value").type.field("id")

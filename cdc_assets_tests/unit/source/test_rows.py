@@ -59,17 +59,18 @@ def test_instances() -> None:
     early, late = bytes(9) + b"\1", bytes(9) + b"\2"
     old, new = datetime(2026, 1, 1), datetime(2026, 1, 2)  # noqa: DTZ001
     tables = [
-        (12, 7, "dbo", "t", "dbo_t_b", late, new),
-        (11, 7, "dbo", "t", "dbo_t_a", early, old),
-        (13, 7, "dbo", "t", "dbo_t_again", late, old),
-        (14, 8, None, None, "gone", early, old),
+        (12, 7, "dbo", "t", "dbo_t_b", late, new, None),
+        (11, 7, "dbo", "t", "dbo_t_a", early, old, late),
+        (13, 7, "dbo", "t", "dbo_t_again", late, old, None),
+        (14, 8, None, None, "gone", early, old, None),
     ]
-    columns = [(11, "a"), (11, "b"), (12, "a"), (12, "c")]
+    columns = [(11, "a", 1), (11, "b", 2), (12, "a", 1), (12, "c", 4)]
     found = instances_of("Sales", tables, columns)
     assert [(instance.name, instance.columns) for instance in found] == [
         ("dbo_t_a", ("a", "b")),
         ("dbo_t_b", ("a", "c")),
     ]
+    assert [(instance.column_ids, instance.altered) for instance in found] == [((1, 2), Lsn(late)), ((1, 4), None)]
 
 
 def test_commit_time_takes_the_servers_offset() -> None:

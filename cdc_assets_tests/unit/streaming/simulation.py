@@ -66,6 +66,8 @@ class SimulatedServer:
     transactions: list[Lsn] = field(default_factory=list)
     instances: list[CaptureInstance] = field(default_factory=list)
     change_tables: dict[str, list[Change]] = field(default_factory=dict)
+    stored: dict[TableId, TableSchema] = field(default_factory=dict)
+    """Structures of the change tables."""
     captured: Lsn | None = None
     now: datetime = START
     before_read: Callable[[str], None] = lambda statement: None
@@ -93,8 +95,15 @@ class SimulatedServer:
         count = sum(instance.table == table for instance in self.instances)
         name = name or f"{table.schema}_{table.table}" + (f"_{count + 1}" if count else "")
         instance = CaptureInstance(
-            table, schema.object_id, name, self.tick(), tuple(c.name for c in schema.columns), self._stamp()
+            table,
+            schema.object_id,
+            name,
+            self.tick(),
+            tuple(column.name for column in schema.columns),
+            self._stamp(),
+            tuple(column.ordinal for column in schema.columns),
         )
+        self.stored[instance.change_table] = replace(schema, table=instance.change_table)
         self.instances.append(instance)
         self.change_tables[name] = []
         return instance
@@ -164,13 +173,17 @@ class SimulatedServer:
         return self.now
 
     def table_schema(self, table: TableId) -> TableSchema | None:
-        return self.schemas.get(table)
+        return self.schemas.get(table) or self.stored.get(table)
 
     def user_tables(self, database: str) -> Sequence[TableId]:
         return sorted(self.schemas)
 
     def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
         return sorted(self.instances, key=lambda instance: (instance.table, instance.start_lsn))
+
+    def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
+        changes = [change for change in self.change_tables[instance.name] if change.lsn > after]
+        return frozenset(name for name in columns if any(change.row.get(name) is None for change in changes))
 
     def max_captured_lsn(self, database: str) -> Lsn | None:
         return self.captured
@@ -242,7 +255,11 @@ class SimulatedBulk:
         elif "cdc-assets: marks" in statement:
             marks = self.server.low_water_marks(DATABASE)
             table = pa.table(
-                {"capture_instance": list(marks), "start_lsn": pa.array([m.raw for m in marks.values()], pa.binary())}
+                {
+                    "capture_instance": list(marks),
+                    "start_lsn": pa.array([mark.raw for mark in marks.values()], pa.binary()),
+                    "altered": pa.array([None] * len(marks), pa.binary()),
+                }
             )
         else:
             table = self._rows(statement, parameters)

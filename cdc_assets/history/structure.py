@@ -1,0 +1,96 @@
+"""The structure in which rows of a capture instance arrive, when its table was changed under it.
+
+A capture instance keeps its columns for life, but not their types: `ALTER COLUMN`
+changes the change table in place, also for rows that were logged before, and a
+dropped column reads NULL from then on (spec sqlserver-cdc §1.4 no. 13). So types
+are those of the change table, and the rest is the source table's, as far as it
+still has the column: a column that was dropped and made again under its name has
+another id and is another column.
+
+What may change in an instance's recorded structure is little: types, because the
+rows arrive in them, and NOT NULL to NULL, because NULLs arrive. Both are right
+for rows of any age in the change table. A column that is made NOT NULL stays
+nullable in events, and one that is NOT NULL now may have held NULLs meanwhile, so
+the change table is asked for them. The rest is told as drift, like everything
+that only a second instance brings.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
+
+_STORED_OTHERWISE = frozenset({"timestamp", "rowversion"})
+"""Types of the source that a change table holds in another one."""
+
+
+def captured_structure(source: TableSchema, stored: TableSchema, instance: CaptureInstance) -> TableSchema:
+    """The structure of an instance's rows, and of the table's other columns.
+
+    Args:
+        source: the table now.
+        stored: the instance's change table now.
+        instance: whose columns are captured.
+    """
+    now = {column.ordinal: column for column in source.columns}
+    types = {column.name: column for column in stored.columns}
+    captured = [
+        _arriving(name, place, now.get(place), types[name])
+        for name, place in zip(instance.columns, instance.column_ids, strict=True)
+        if name in types
+    ]
+    names = {column.name for column in captured}
+    others = [column for column in source.columns if column.name not in names]
+    return replace(source, columns=tuple(sorted((*captured, *others), key=lambda column: column.ordinal)))
+
+
+def _arriving(name: str, place: int, source: Column | None, stored: Column) -> Column:
+    if source is None or source.name != name:
+        return replace(stored, ordinal=place, nullable=True)
+    return source if source.type_name in _STORED_OTHERWISE else _typed(source, stored)
+
+
+def _typed(column: Column, other: Column) -> Column:
+    """A column with the type of another one."""
+    return replace(
+        column,
+        type_name=other.type_name,
+        length=other.length,
+        precision=other.precision,
+        scale=other.scale,
+        collation=other.collation,
+    )
+
+
+def without_namesakes(source: TableSchema, instance: CaptureInstance) -> TableSchema:
+    """The table without columns that only have the name of a captured one; for reading its rows."""
+    places = dict(zip(instance.columns, instance.column_ids, strict=True))
+    own = tuple(column for column in source.columns if places.get(column.name, column.ordinal) == column.ordinal)
+    return replace(source, columns=own)
+
+
+def with_nulls(schema: TableSchema, names: Collection[str]) -> TableSchema:
+    """The structure with some columns nullable."""
+    return replace(
+        schema,
+        columns=tuple(replace(column, nullable=True) if column.name in names else column for column in schema.columns),
+    )
+
+
+def followed(recorded: TableSchema, arriving: TableSchema) -> TableSchema:
+    """The recorded structure with what rows of the same instance need now; equal to it if they need nothing."""
+    now = {column.name: column for column in arriving.columns}
+    return replace(recorded, columns=tuple(_followed(column, now.get(column.name)) for column in recorded.columns))
+
+
+def _followed(column: Column, now: Column | None) -> Column:
+    if now is None or now.ordinal != column.ordinal:
+        return column
+    loosened = now.nullable and not column.nullable
+    if _type(column) == _type(now) and not loosened:
+        return column
+    return replace(_typed(column, now), nullable=column.nullable or now.nullable, default=now.default, alias=now.alias)
+
+
+def _type(column: Column) -> tuple[object, ...]:
+    return column.type_name, column.length, column.precision, column.scale

@@ -1,0 +1,163 @@
+"""Decides in which structure each capture instance of a window is decoded, and what of it is new to the history.
+
+*At a hand-over* an instance that is read for the first time is looked up, and an
+ALTER is recorded from its first row on, unless events look the same.
+
+*A table that is altered in place* keeps its capture instance, whose rows then
+arrive in another type (`history.structure`). Whether it was altered is known
+from the look at the capture instances that precedes the read; then the change
+table's types are compared with the recorded ones, and what differs is recorded
+as an ALTER from the window's first row on, like a hand-over. A table that is
+altered while it is read stays behind with its old position, and the next window
+takes it along.
+
+*Repeating.* Entries are committed under the window's number before its data. A
+repeat of the window finds them and records no more. If the table was altered in
+between, the guard against tables that are altered in mid-read keeps it back for
+the next window, which records what is new.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.errors import CdcError, InvariantError, LakeError
+from cdc_assets.history.records import ChangeType, HistoryEntry
+from cdc_assets.history.structure import captured_structure, followed, with_nulls
+from cdc_assets.lake.state import TableRead, Window
+from cdc_assets.streaming.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class Structures:
+    """How the instances of a window are decoded.
+
+    Args:
+        entries: by table and instance.
+        recorded: those that are new and must be in the history before the data.
+        failed: tables whose structure cannot be had, with the reason.
+        altered: by instance, the newest statement that the structure takes into account; None if that is none.
+    """
+
+    entries: Mapping[tuple[TableId, str], HistoryEntry]
+    recorded: tuple[HistoryEntry, ...]
+    failed: Mapping[TableId, str]
+    altered: Mapping[str, Lsn | None]
+
+
+class WindowStructures:
+    """Looks structures up.
+
+    Args:
+        context: of the capture.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._compared: dict[tuple[TableId, str], Lsn] = {}
+        """Instances whose recorded structure was compared, and the newest statement at that time."""
+
+    def of(self, window: Window, repeated: bool) -> Structures:
+        """The structures of a window's reads.
+
+        Args:
+            window: pending in the manifest.
+            repeated: whether an earlier attempt may have been made long ago.
+
+        Raises:
+            RetryableError: the server is away or busy.
+            LakeError: a topic table cannot be made or changed.
+        """
+        instances = self._instances(window, repeated)
+        entries: dict[tuple[TableId, str], HistoryEntry] = {}
+        recorded: dict[TableId, HistoryEntry] = {}
+        new: list[HistoryEntry] = []
+        failed: dict[TableId, str] = {}
+        fresh: set[str] = set()
+        for read in window.reads:
+            previous = recorded.get(read.table) or self._context.history.latest(read.table)
+            known = self._known(read)
+            try:
+                entry = self._entry(read, known, previous, instances.get(read.instance), window)
+                self._context.destination(entry)
+            except LakeError:
+                raise
+            except CdcError as error:
+                if error.retryable:
+                    raise
+                failed[read.table] = f"{type(error).__name__}: {error}"
+                continue
+            entries[read.table, read.instance] = entry
+            if entry is known:
+                continue
+            if known is None and previous is not None and previous.same_structure(entry):
+                fresh.add(read.instance)
+            elif not self._context.history.written(window.window_id):
+                fresh.add(read.instance)
+                recorded[read.table] = entry
+                new.append(entry)
+        altered = {
+            name: instance.altered if name in fresh or self._is_compared(instance) else None
+            for name, instance in instances.items()
+        }
+        return Structures(entries, tuple(new), failed, altered)
+
+    def _instances(self, window: Window, repeated: bool) -> Mapping[str, CaptureInstance]:
+        """Capture instances by name, as the planner saw them before it chose the window, or as they are now."""
+        found = self._context.instances(window.database, anew=repeated)
+        return {instance.name: instance for own in found.values() for instance in own}
+
+    def _entry(
+        self,
+        read: TableRead,
+        known: HistoryEntry | None,
+        previous: HistoryEntry | None,
+        instance: CaptureInstance | None,
+        window: Window,
+    ) -> HistoryEntry:
+        """The structure of an instance's rows: the recorded one, unless it is read for the first time or was altered."""
+        if known is not None and (instance is None or instance.altered is None or self._is_compared(instance)):
+            return known
+        arriving = self._arriving(read, instance)
+        kind: ChangeType = "ALTER" if previous else "CREATE"
+        lsn, now = read.after.next(), self._context.clock.now()
+        if known is None:
+            assert instance is not None  # noqa: S101 - `_arriving` has seen to it
+            return HistoryEntry(kind, arriving, instance.columns, instance.name, lsn, now)
+        schema = followed(known.schema, arriving)
+        if schema == known.schema and instance is not None and instance.altered is not None:
+            self._compared[read.table, instance.name] = instance.altered
+        if schema == known.schema or self._context.history.written(window.window_id):
+            return known
+        return HistoryEntry(kind, schema, known.captured, read.instance, lsn, now)
+
+    def _is_compared(self, instance: CaptureInstance) -> bool:
+        return self._compared.get((instance.table, instance.name)) == instance.altered
+
+    def _known(self, read: TableRead) -> HistoryEntry | None:
+        """The structure of an instance from the history; an unrecorded hand-over was one without a difference."""
+        history = self._context.history
+        found = history.of_instance(read.table, read.instance, read.after.next())
+        if found is None and self._context.manifest.state.tables[read.table].instance == read.instance:
+            return history.latest(read.table)
+        return found
+
+    def _arriving(self, read: TableRead, instance: CaptureInstance | None) -> TableSchema:
+        """The structure of an instance's rows now, from the server."""
+        source = self._context.source
+        schema = source.table_schema(read.table)
+        stored = None if instance is None else source.table_schema(instance.change_table)
+        if schema is None or instance is None or stored is None:
+            raise InvariantError(
+                f"{read.table} or its capture instance {read.instance} vanished before its structure was read. "
+                "Next: enable capture again and materialize the table's snapshot asset."
+            )
+        arriving = captured_structure(schema, stored, instance)
+        if instance.altered is None:
+            return arriving
+        required = [
+            column.name for column in arriving.columns if not column.nullable and column.name in instance.columns
+        ]
+        return with_nulls(arriving, source.columns_with_nulls(instance, required, read.after))

@@ -1,0 +1,127 @@
+"""The generations of a topic as one Spark data frame.
+
+A topic goes on in a new Delta table when its columns change in a way that Delta
+cannot hold in one (`lake.evolution`). Read together, each field has its newest
+type. Older values are cast to it where that keeps them as they are: to a wider
+number or decimal. Where it does not, because the type is another or stands for
+something else, they stay as they were, in a field of their own beside it: what
+`amount` held in the first generation is `amount@1`. So nothing is lost, nothing
+is converted by guess, and rows of every generation have the same structure.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import col, lit, struct, when
+from pyspark.sql.types import (
+    ByteType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+_FIELD, _PARTS = "cdc.field", "cdc.generations"
+"""In a joint field's metadata: its name in the generations' tables, and the numbers of those that fill it."""
+
+_WIDENED: dict[type[DataType], tuple[type[DataType], ...]] = {
+    ByteType: (ShortType, IntegerType, LongType, DoubleType),
+    ShortType: (IntegerType, LongType, DoubleType),
+    IntegerType: (LongType, DoubleType),
+    FloatType: (DoubleType,),
+}
+
+
+def together(frames: Sequence[DataFrame]) -> DataFrame:
+    """Rows of all generations, oldest first, in their joint structure."""
+    if len(frames) == 1:
+        return frames[0]
+    joint = joint_structure([frame.schema for frame in frames])
+    parts = [frame.select(*_taken(None, frame.schema, joint, number)) for number, frame in enumerate(frames, 1)]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def joint_structure(structures: Sequence[StructType]) -> StructType:
+    """The structure that holds the rows of all generations, oldest first; its metadata tells where fields come from."""
+    return _joint(list(enumerate(structures, 1)))
+
+
+def _joint(generations: Sequence[tuple[int, StructType]]) -> StructType:
+    versions: dict[str, list[tuple[int, StructField]]] = {}
+    for number, structure in generations:
+        for field in structure:
+            versions.setdefault(field.name.lower(), []).append((number, field))
+    return StructType([field for found in versions.values() for field in _fields(found)])
+
+
+def _fields(versions: Sequence[tuple[int, StructField]]) -> list[StructField]:
+    """The fields that hold all versions of one: the newest, and before it those that do not fit in."""
+    left, made = list(versions), list[StructField]()
+    while left:
+        newest, field = left[-1]
+        own = [(number, old) for number, old in left if _fits(old, field)]
+        name = field.name if not made else f"{field.name}@{newest}"
+        made.append(_joint_field(name, field, own))
+        left = [version for version in left if version not in own]
+    return made[::-1]
+
+
+def _joint_field(name: str, field: StructField, own: Sequence[tuple[int, StructField]]) -> StructField:
+    kind = field.dataType
+    if isinstance(kind, StructType):
+        kind = _joint([(number, old.dataType) for number, old in own if isinstance(old.dataType, StructType)])
+    metadata = {**field.metadata, _FIELD: own[-1][1].name, _PARTS: [number for number, _ in own]}
+    return StructField(name, kind, True, metadata)
+
+
+def _fits(old: StructField, new: StructField) -> bool:
+    """Whether values of the old field are values of the new one."""
+    if isinstance(old.dataType, StructType) and isinstance(new.dataType, StructType):
+        return True
+    if _without_key(old) and isinstance(new.dataType, StructType):
+        return True
+    if old.name != new.name or old.metadata.get("connect.name") != new.metadata.get("connect.name"):
+        return False
+    return old.dataType == new.dataType or _widens(old.dataType, new.dataType)
+
+
+def _without_key(field: StructField) -> bool:
+    """The key of a table that had none: an always null text."""
+    return field.name == "key" and isinstance(field.dataType, StringType)
+
+
+def _widens(old: DataType, new: DataType) -> bool:
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return bool(new.scale >= old.scale) and bool(new.precision - new.scale >= old.precision - old.scale)
+    return type(new) in _WIDENED.get(type(old), ())
+
+
+def _taken(base: Column | None, source: StructType, joint: StructType, generation: int) -> list[Column]:
+    """The joint structure's fields, as one generation fills them."""
+    return [_one(base, source, field, generation).alias(field.name) for field in joint]
+
+
+def _one(base: Column | None, source: StructType, field: StructField, generation: int) -> Column:
+    name = field.metadata[_FIELD]
+    found = next((own for own in source if own.name == name), None)
+    if generation not in field.metadata[_PARTS] or found is None or _without_key(found):
+        return lit(None).cast(_plain(field.dataType))
+    value = col(f"`{name}`") if base is None else base.getField(name)
+    if isinstance(field.dataType, StructType) and isinstance(found.dataType, StructType):
+        inner = struct(*_taken(value, found.dataType, field.dataType, generation))
+        return when(value.isNotNull(), inner)
+    return value if found.dataType == field.dataType else value.cast(field.dataType)
+
+
+def _plain(kind: DataType) -> DataType:
+    """A type without metadata, as a cast wants it."""
+    if isinstance(kind, StructType):
+        return StructType([StructField(field.name, _plain(field.dataType)) for field in kind])
+    return kind
