@@ -1,14 +1,15 @@
 """Tells about snapshots and capture instances (spec debezium-sqlserver §10.1).
 
 Channels: `log` writes one INFO line, `sink` a row on the topic
-`notification.sink.topic.name`. A notification is about work that is done
+`notification.sink.topic.name`; under Dagster a listener makes observations of
+them. A notification is about work that is done
 already, so a channel that fails is logged and never stops the capture.
 """
 
 import json
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -68,6 +69,9 @@ class Notification:
     id: str = ""
 
 
+Listener = Callable[[Notification], None]
+
+
 class Notifier:
     """Sends notifications of one capture to its channels.
 
@@ -75,17 +79,24 @@ class Notifier:
         tables: the lake's Delta tables.
         settings: channels and topic.
         name: `connector_name`.
+        listener: told of each as well, whatever the settings say.
 
     Raises:
         ConfigurationError: channel `sink` has no topic.
     """
 
-    def __init__(self, tables: TopicTables, settings: NotificationSettings, name: str) -> None:
+    def __init__(
+        self,
+        tables: TopicTables,
+        settings: NotificationSettings,
+        name: str,
+        listener: Listener | None = None,
+    ) -> None:
         if "sink" in settings.channels and not settings.sink_topic:
             raise ConfigurationError(
                 "notification.sink.topic.name", "", "a topic name, because channel sink is enabled", "set it"
             )
-        self._tables, self._settings, self._name = tables, settings, name
+        self._tables, self._settings, self._name, self._listener = tables, settings, name, listener
         self._last = 0
 
     def send(self, notification: Notification) -> None:
@@ -98,6 +109,8 @@ class Notifier:
                 self._sink(row)
             except CdcError as error:
                 log.warning("A notification could not be written: %s", error)
+        if self._listener is not None:
+            self._listener(notification)
 
     def _sink(self, row: dict[str, object]) -> None:
         table = pa.Table.from_pylist([row], SCHEMA)

@@ -16,6 +16,7 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.glance import Glance
 from cdc_assets.errors import InvariantError
 from cdc_assets.history.drift import Drift
+from cdc_assets.notifications import Listener
 from cdc_assets.streaming.capture import Capture
 from resources.bulk import MssqlBulkSource
 from resources.clock import SystemClock
@@ -61,19 +62,22 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
         return load_config(self.config_file)
 
     @contextmanager
-    def open(self, run_id: str, idle_timeout_s: float | None = None) -> Iterator[Capture]:
+    def open(
+        self, run_id: str, idle_timeout_s: float | None = None, listener: Listener | None = None
+    ) -> Iterator[Capture]:
         """The facade, closed at the end of the block. No JVM is started until there are rows to read.
 
         Args:
             run_id: goes into the context headers of events.
             idle_timeout_s: instead of the configured one, if given.
+            listener: told of every notification.
         """
         config = self.config()
         if idle_timeout_s is not None:
             config = replace(config, streaming=replace(config.streaming, idle_timeout_s=idle_timeout_s))
         bulk = MssqlBulkSource.of(config)
         with SqlServerSource.of(config) as source, kafka_channels(config) as channels:
-            yield Capture(config, source, bulk, self.spark.runner(), SystemClock(), run_id, channels)
+            yield Capture(config, source, bulk, self.spark.runner(), SystemClock(), run_id, channels, listener)
 
     @contextmanager
     def glance(self) -> Iterator[Glance]:

@@ -12,6 +12,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks import continuity_result, continuity_spec
 from cdc_assets.defs.failures import RETRY, as_failures
+from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session
 
@@ -43,7 +44,8 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
         session = Session(catalog, "changes", context, config.report_every_s)
-        with as_failures(), resource.open(context.run.run_id, config.idle_timeout_s) as capture:
+        notices = Notices(catalog, context)
+        with as_failures(), resource.open(context.run.run_id, config.idle_timeout_s, notices.send) as capture:
             summary = capture.stream(
                 deadline=_deadline(catalog, config),
                 on_progress=session.on_progress,

@@ -35,7 +35,14 @@ class Session:
         return [table for key, table in keys.items() if key in self._context.selected_asset_keys]
 
     def on_progress(self, progress: Progress) -> None:
-        """A window or round is committed."""
+        """A window or round is committed.
+
+        Rows that the run which follows the log reads again, for a signal or a gap, are no changes: observations of the
+        `snapshot` assets tell of them.
+        """
+        if progress.kind == "snapshot" and self._role == "changes":
+            self._context.log.info(_line(progress))
+            return
         self._tally.add(progress)
         self.windows += 1
         self._context.log.info(_line(progress))

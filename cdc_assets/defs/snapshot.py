@@ -9,6 +9,7 @@ from pydantic import Field
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import RETRY, as_failures
+from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session
@@ -39,7 +40,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     def snapshot(context: dg.AssetExecutionContext, config: SnapshotConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
         session = Session(catalog, "snapshot", context, every_s=float("inf"))
-        with as_failures(), resource.open(context.run.run_id) as capture:
+        with as_failures(), resource.open(context.run.run_id, listener=Notices(catalog, context).send) as capture:
             if config.due_only:
                 summary = capture.snapshot(on_progress=session.on_progress)
             else:

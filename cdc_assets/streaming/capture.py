@@ -28,7 +28,7 @@ from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.state import CaptureState, TableState
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
-from cdc_assets.notifications import Notifier
+from cdc_assets.notifications import Listener, Notifier
 from cdc_assets.signals.channels import SignalChannel
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.due import Due
@@ -70,6 +70,7 @@ class Capture:
         clock: time.
         run_id: goes into the context headers of events; made if empty.
         channels: of signals, that need an adapter.
+        listener: told of every notification.
 
     Raises:
         ConfigurationError: settings contradict one another.
@@ -84,6 +85,7 @@ class Capture:
         clock: Clock,
         run_id: str = "",
         channels: Sequence[SignalChannel] = (),
+        listener: Listener | None = None,
     ) -> None:
         tables = TopicTables(Location.of(config.lake), config.name)
         connector = ConnectorIdentity(run_id=run_id or str(uuid.uuid4()))
@@ -98,7 +100,7 @@ class Capture:
             history=SchemaHistory(tables, config.events, config.history, connector),
             connector=connector,
             heartbeat=Heartbeat(tables, config.heartbeat, config.events),
-            notifier=Notifier(tables, config.notifications, config.events.topic_prefix),
+            notifier=Notifier(tables, config.notifications, config.events.topic_prefix, listener),
             channels=channels,
         )
         self._due = Due(self._context)

@@ -236,9 +236,15 @@ class WindowExecutor:
                 server=self._context.config.events.topic_prefix,
                 database=window.database,
                 capture_instance=old,
+                **self._start_of(state.table, old),
                 stop_lsn=str(start.next()),
                 commit_lsn=str(window.until),
             )
+
+    def _start_of(self, table: TableId, name: str) -> dict[str, str]:
+        """`start_lsn` of a capture instance, unless it was dropped already."""
+        own = self._context.instances(table.database).get(table, [])
+        return next(({"start_lsn": str(instance.start_lsn)} for instance in own if instance.name == name), {})
 
     def _times(
         self, window: Window, files: Mapping[TableId, Sequence[DataFile]]

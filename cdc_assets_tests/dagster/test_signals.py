@@ -14,7 +14,7 @@ from cdc_assets.lake.steps import listening
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.standin import sample
 from cdc_assets_tests.dagster.test_sensor import tick
-from cdc_assets_tests.shop import Shop, open_shop
+from cdc_assets_tests.shop import Shop, key, open_shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 
@@ -45,6 +45,12 @@ def launch(shop: Shop, instance: dg.DagsterInstance, **config: Any) -> dg.Execut
     return shop.run("shop_signal", instance, run_config={"ops": {"shop_ask": {"config": config}}})
 
 
+def observed(done: dg.ExecuteInProcessResult) -> list[str]:
+    """What the page of the table's snapshot asset tells about a run."""
+    own = [one for one in done.get_asset_observation_events() if one.asset_key == key("customers", "snapshot")]
+    return [str(one.asset_observation_data.asset_observation.metadata["event"].value) for one in own]
+
+
 def reads(shop: Shop, kind: str) -> int:
     """READ events of customers: of a blocking or an incremental snapshot, or all."""
     values = [event["value"] for event in shop.events("customers") if event["value"]]
@@ -60,7 +66,12 @@ def test_a_request_of_the_launchpad_starts_a_run_and_acts_once(asked: Shop, inst
     assert done.success
     request = tick(asked, instance)
     assert (request.job_name, request.tags["cdc/signals"]) == ("shop_changes", "in-process")
-    assert asked.changes(instance).success
+    changes = asked.changes(instance)
+    assert changes.success
+    assert observed(changes) == ["TABLE_SCAN_COMPLETED"]
+    assert not [
+        one for one in changes.get_asset_materialization_events() if one.asset_key == key("customers", "changes")
+    ]
     assert reads(asked, "blocking") == before + 5
     assert tick(asked, instance).skip_message == "Nothing new."
     inbox = Inbox(Location.of(asked.config().lake), "shop")
@@ -72,7 +83,9 @@ def test_a_request_of_the_launchpad_starts_a_run_and_acts_once(asked: Shop, inst
 
 def test_incremental_and_a_row_of_the_signal_table(asked: Shop, instance: dg.DagsterInstance) -> None:
     assert launch(asked, instance, tables=[CUSTOMERS], conditions={CUSTOMERS: "id <= 3"}).success
-    assert asked.changes(instance).success
+    changes = asked.changes(instance)
+    assert changes.success
+    assert observed(changes) == ["STARTED", "TABLE_SCAN_COMPLETED", "COMPLETED"]
     assert reads(asked, "incremental") == 3
     data = json.dumps({"data-collections": [CUSTOMERS]})
     asked.execute(f"INSERT INTO {SIGNALS} VALUES ('row', 'execute-snapshot', '{data}')")
