@@ -59,6 +59,7 @@ class MssqlBulkSource:
     Args:
         settings: how to reach the server; the password travels with it and is in no repr.
         batch_rows: rows per Arrow batch.
+        snapshot_rows: the same of statements that read source tables; 0 for no difference.
         isolation: isolation level of statements that read source tables.
         lock_timeout_ms: how long such statements wait for a lock; 0 not at all, -1 for ever.
     """
@@ -67,6 +68,7 @@ class MssqlBulkSource:
     batch_rows: int = 32_768
     isolation: IsolationMode = DEFAULT_ISOLATION
     lock_timeout_ms: int = -1
+    snapshot_rows: int = 0
 
     @classmethod
     def of(cls, config: CaptureConfig) -> Self:
@@ -74,7 +76,7 @@ class MssqlBulkSource:
         snapshot = config.snapshot
         locks = snapshot.isolation in ("repeatable_read", "exclusive")  # as Debezium (spec debezium-sqlserver §2.3)
         timeout = snapshot.lock_timeout_ms if locks else -1
-        return cls(config.connection, config.streaming.fetch_size, snapshot.isolation, timeout)
+        return cls(config.connection, config.streaming.fetch_size, snapshot.isolation, timeout, snapshot.fetch_size)
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema.
@@ -101,7 +103,8 @@ class MssqlBulkSource:
                 for setting in self._settings_of(statement):
                     cursor.execute(setting)
                 cursor.execute(statement, *parameters)
-                reader = cursor.arrow_reader(self.batch_rows)
+                reads_tables = statement.startswith(ROWS_TAG)
+                reader = cursor.arrow_reader((reads_tables and self.snapshot_rows) or self.batch_rows)
                 first = next(reader, None)
             except _ERRORS as error:
                 raise translate(error, self.settings) from error

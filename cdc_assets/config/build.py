@@ -1,6 +1,7 @@
 """From property texts to `CaptureConfig`: every name known, every value valid, every combination possible."""
 
 import difflib
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -24,7 +25,8 @@ from cdc_assets.config.settings import (
 )
 from cdc_assets.config.table.connection import DRIVER_OPTIONS, EXCLUSIVE, JDBC_ONLY
 from cdc_assets.config.table.events import COLUMN_RULES
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.core.identifiers import unquoted
+from cdc_assets.errors import ConfigurationError, InvalidValueError
 
 Given = Mapping[str, str]
 """Property names as written and their texts."""
@@ -36,6 +38,8 @@ _TYPED_DRIVER_OPTIONS = {
 }
 _HASH_ALGORITHMS = ("MD2", "MD5", "SHA-1", "SHA-224", "SHA-256", "SHA-384", "SHA-512", "SHA3-256", "SHA3-512")
 _CHANNELS = ("sink", "log")
+_ENTRY = re.compile(r"""(?:\[[^\]]*\]|"[^"]*"|[^,])+""")
+"""An entry of a comma list; commas in brackets or quotes are part of a name."""
 _SIGNAL_CHANNELS = ("source", "file", "kafka")
 
 
@@ -73,7 +77,7 @@ def build_config(given: Given) -> CaptureConfig:
         heartbeat=HeartbeatSettings(**values["heartbeat"]),
         notifications=_notifications(values["notifications"]),
         signals=signals,
-        ignored=(*_ignored(found), *ignored_options),
+        ignored=(*_ignored(found), *_without_statement(found), *ignored_options),
     )
 
 
@@ -172,7 +176,10 @@ def _connection(values: dict[str, Any], options: tuple[tuple[str, str], ...]) ->
 
 
 def _snapshot(values: dict[str, Any], found: Found) -> SnapshotSettings:
-    settings = SnapshotSettings(**values, overrides=_overrides(found))
+    parse = property_of("snapshot.max.threads.multiplier").parse
+    by_table = _by_table(found, "snapshot.max.threads.multiplier.<table>")
+    multipliers = tuple((table, cast(int, parse(text))) for table, text in by_table)
+    settings = SnapshotSettings(**values, overrides=_overrides(found), multipliers=multipliers)
     if settings.mode == "configuration_based" and not (settings.data or settings.schema or settings.start_stream):
         raise ConfigurationError(
             "snapshot.mode",
@@ -184,34 +191,43 @@ def _snapshot(values: dict[str, Any], found: Found) -> SnapshotSettings:
 
 
 def _overrides(found: Found) -> tuple[tuple[str, str], ...]:
-    """Statements by table, brackets and quotes around name parts removed, in the order of the list."""
-    listed = next((text for _, row, text in found if row.name == "snapshot.select.statement.overrides"), "")
-    statements = {
-        _bare(holes["table"]): text
-        for _, holes, text in _of_pattern(found, "snapshot.select.statement.overrides.<table>")
-    }
-    tables = [_bare(entry) for entry in listed.split(",") if entry.strip()]
+    """Statements by table, in the order of the list; a listed table without one is read as any other (spec §2.4)."""
+    statements = dict(_by_table(found, "snapshot.select.statement.overrides.<table>"))
+    listed = _overridden(found)
     for table in statements:
-        if table not in tables:
+        if table not in listed:
             raise ConfigurationError(
                 f"snapshot.select.statement.overrides.{table}",
                 "(a statement)",
                 "a table that snapshot.select.statement.overrides lists",
                 f"add {table} to that list",
             )
-    for table in tables:
-        if table not in statements:
-            raise ConfigurationError(
-                "snapshot.select.statement.overrides",
-                table,
-                "tables with a statement each",
-                f"add snapshot.select.statement.overrides.{table}",
-            )
-    return tuple((table, statements[table]) for table in tables)
+    return tuple((table, statements[table]) for table in listed if table in statements)
+
+
+def _overridden(found: Found) -> list[str]:
+    text = next((text for _, row, text in found if row.name == "snapshot.select.statement.overrides"), "")
+    return [_bare(entry) for entry in _ENTRY.findall(text) if entry.strip()]
+
+
+def _without_statement(found: Found) -> Iterator[tuple[str, str]]:
+    """Overridden tables whose statement is missing, as Debezium tells them: by a warning."""
+    given = dict(_by_table(found, "snapshot.select.statement.overrides.<table>"))
+    name = "snapshot.select.statement.overrides"
+    for table in _overridden(found):
+        if table not in given:
+            yield name, f"{table} is read as any other table, for {name}.{table} is missing"
+
+
+def _by_table(found: Found, pattern: str) -> Iterator[tuple[str, str]]:
+    return ((_bare(holes["table"]), text) for _, holes, text in _of_pattern(found, pattern))
 
 
 def _bare(table: str) -> str:
-    return ".".join(part.strip().strip('[]"') for part in table.split("."))
+    try:
+        return unquoted(table)
+    except InvalidValueError as error:
+        raise ConfigurationError(error.what, table, error.expected, error.hint) from None
 
 
 def _storage_options(found: Found) -> tuple[tuple[str, str], ...]:

@@ -165,6 +165,10 @@ class TextSettings:
     value_defaults: bool = True
 
 
+def _names(name: str, table: TableId) -> bool:
+    return name.lower() in (table.within_database.lower(), str(table).lower())
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotSettings:
     """How tables are read as a whole (spec debezium-sqlserver §2).
@@ -177,6 +181,7 @@ class SnapshotSettings:
         fetch_size: rows per Arrow batch (`snapshot.fetch.size`).
         partitions: key-range partitions of a table's snapshot asset (`snapshot.partitions`), fixed for its life.
         slices_per_thread: `snapshot.max.threads.multiplier`: slices of a table per parallel reader.
+        multipliers: (`schema.table` or `db.schema.table`, the same for that table) pairs.
         threads: `snapshot.max.threads`; 0 takes the task runner's parallelism.
         delay_s: `snapshot.delay.ms` in seconds.
         include: `snapshot.include.collection.list`; empty means all captured tables.
@@ -196,6 +201,7 @@ class SnapshotSettings:
     fetch_size: int = 32_768
     partitions: int = 8
     slices_per_thread: int = 1
+    multipliers: tuple[tuple[str, int], ...] = ()
     threads: int = 0
     delay_s: float = 0.0
     include: tuple[str, ...] = ()
@@ -209,8 +215,11 @@ class SnapshotSettings:
 
     def override_of(self, table: TableId) -> str:
         """The table's SELECT of `overrides`, letter case of its name ignored; empty if it has none."""
-        names = {table.within_database.lower(), str(table).lower()}
-        return next((statement for name, statement in self.overrides if name.lower() in names), "")
+        return next((statement for name, statement in self.overrides if _names(name, table)), "")
+
+    def slices_of(self, table: TableId) -> int:
+        """Slices of a table per parallel reader."""
+        return next((count for name, count in self.multipliers if _names(name, table)), self.slices_per_thread)
 
 
 @dataclass(frozen=True, slots=True)

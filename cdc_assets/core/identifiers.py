@@ -1,5 +1,6 @@
 """Names of SQL Server objects and the one function that quotes them."""
 
+import re
 from dataclasses import dataclass
 from typing import Self
 
@@ -7,6 +8,8 @@ from cdc_assets.errors import InvalidValueError
 
 _MAX_NAME = 128
 """Length of sysname, in characters."""
+_PART = re.compile(r"""\s*(?:\[((?:[^\]]|\]\])+)\]|"((?:[^"]|"")+)"|([^.\[\]"]*[^.\[\]"\s]))\s*(?=\.|\Z)""")
+"""One part of a dotted name: in brackets, in double quotes, or plain."""
 
 
 def quote(name: str) -> str:
@@ -22,6 +25,26 @@ def quote(name: str) -> str:
             "identifier", name, "1 to 128 characters without U+0000", "check the name in sys.objects"
         )
     return "[" + name.replace("]", "]]") + "]"
+
+
+def unquoted(name: str) -> str:
+    """A dotted name as people write it, without brackets, double quotes and blanks around its parts.
+
+    A dot inside a quoted part stays, so the result reads as `str(TableId)` does.
+
+    Raises:
+        InvalidValueError: a part is empty, or a bracket or quote is not closed.
+    """
+    parts, place, text = list[str](), 0, name.strip()
+    while part := _PART.match(text, place):
+        bracketed, double, plain = part[1], part[2], part[3]
+        parts.append(
+            bracketed.replace("]]", "]") if bracketed else double.replace('""', '"') if double else plain.strip()
+        )
+        if part.end() == len(text):
+            return ".".join(parts)
+        place = part.end() + 1
+    raise InvalidValueError("table name", name, "schema.table or database.schema.table", "close brackets and quotes")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -70,7 +70,10 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         if ends and ends > datetime.now(UTC):
             return dg.SkipReason(f"The last run failed; the next starts after {ends:%H:%M:%S} UTC.")
         resource: CaptureResource = getattr(context.resources, names.resource)
-        unread = pause_ends(runs.finished_of(context.instance, names.snapshot, _LOOK_BACK), of_any_kind=True)
+        snapshots = runs.finished_of(context.instance, names.snapshot, _LOOK_BACK)
+        if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
+            return dg.SkipReason(f"Streaming begins after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
+        unread = pause_ends(snapshots, of_any_kind=True)
         try:
             request = _request(catalog, resource, records, unread, first_look=context.cursor != _START)
         except CdcError as error:
@@ -158,6 +161,19 @@ def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) ->
         return None
     pause: timedelta = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1))
     return datetime.fromtimestamp(ended, UTC) + pause
+
+
+def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: float) -> datetime | None:
+    """When the delay after a snapshot run ends; None if it has, or something else ran since.
+
+    Args:
+        records: newest first.
+        snapshot: name of the snapshot job.
+        delay_s: `streaming.delay.ms` in seconds.
+    """
+    ended = records[0].end_time if records and records[0].dagster_run.job_name == snapshot else None
+    starts = datetime.fromtimestamp(ended + delay_s, UTC) if ended and delay_s else None
+    return starts if starts and starts > datetime.now(UTC) else None
 
 
 def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> int:

@@ -1,4 +1,4 @@
-"""Which tables the snapshot mode wants now, and in which order they are read."""
+"""Which tables the snapshot mode wants now."""
 
 import contextlib
 import logging
@@ -66,15 +66,11 @@ class Due:
             if decision.schema:
                 log.info("%s: %s", table, decision.reason)
                 requests.append(self._request(table, decision, known=table in states))
-        return self.in_order(requests)
+        return requests
 
     def whole(self, tables: Sequence[TableId], partitions: tuple[int, ...] | None = None) -> list[Request]:
         """What to read of tables that somebody names, whatever the mode; of a signal table only its structure."""
-        return self.in_order([Request(table, partitions, data=not self._takes_signals(table)) for table in tables])
-
-    def in_order(self, requests: list[Request]) -> list[Request]:
-        """By number of rows, if `snapshot.tables.order.by.row.count` says so; equal ones stay as they are."""
-        return requests
+        return [Request(table, partitions, data=not self._takes_signals(table)) for table in tables]
 
     def _instances(self, database: str, captured: Sequence[TableId]) -> Instances:
         """Capture instances, if the mode asks for them; none of a database whose capture was turned off."""

@@ -84,14 +84,19 @@ class SnapshotPlanner:
             requests: one per table, in the order in which they are read.
 
         Returns:
-            What can be planned, and the tables that cannot, with the reason.
+            What can be planned, in the order of `snapshot.tables.order.by.row.count`, and the tables that cannot, with
+            the reason.
 
         Raises:
             ConfigurationError: a table does not exist.
             CdcError: the server is away.
         """
         failed: dict[TableId, CdcError] = {}
-        return list(self._drafts(requests, failed)), failed
+        drafts = list(self._drafts(requests, failed))
+        order = self._context.config.snapshot.order_by_row_count
+        if order != "disabled":
+            drafts.sort(key=lambda draft: draft.rows, reverse=order == "descending")
+        return drafts, failed
 
     def plan(self, database: str, drafts: Sequence[Draft], signal: str = "") -> SnapshotRun:
         """Watermarks and slices of some tables.
@@ -109,8 +114,9 @@ class SnapshotPlanner:
         low = self._low_watermark(database, captured=any(draft.schema.table in instances for draft in drafts))
         tables: list[SnapshotTable] = []
         slices: list[SnapshotSlice] = []
-        target = self._target(sum(draft.rows for draft in drafts))
+        rows = sum(draft.rows for draft in drafts)
         for draft in drafts:
+            target = self._target(draft.schema.table, rows)
             last = newest(instances.get(draft.schema.table, []))
             start = before(last.start_lsn) if last and self._joins(database, draft.request) else low
             chosen = self._chosen(draft.request, len(draft.ranges))
@@ -196,8 +202,8 @@ class SnapshotPlanner:
             return list(range(ranges))
         return ranges_of(request.partitions, ranges, self._context.config.snapshot.partitions)
 
-    def _target(self, rows: int) -> int:
-        readers = self.readers() * self._context.config.snapshot.slices_per_thread
+    def _target(self, table: TableId, rows: int) -> int:
+        readers = self.readers() * self._context.config.snapshot.slices_of(table)
         return min(MAX_SLICE, max(MIN_SLICE, rows // (2 * readers)))
 
 

@@ -117,6 +117,9 @@ class Snapshotter:
         """
         if not requests:
             return SnapshotSummary()
+        if delay := self._context.config.snapshot.delay_s:
+            log.info("The snapshot of %s begins in %s s (snapshot.delay.ms).", database, delay)
+            self._context.clock.sleep(delay)
         drafts, failed = self._planner.draft(requests)
         unplanned = tuple(TroubledTable(table, "failed", _reason(error)) for table, error in failed.items())
         for trouble in unplanned:

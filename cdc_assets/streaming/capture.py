@@ -240,6 +240,9 @@ class Capture:
             due = self._due.requests(database, captured, self._through)
             starting = [request for request in due if not request.data]
             self._through.update(Snapshotter(self._context).run(database, starting, on_progress).tables)
+        if self._through and (delay := self._context.config.streaming.delay_s):
+            log.info("Streaming begins in %s s (streaming.delay.ms).", delay)
+            self._context.clock.sleep(delay)
         known = self._context.manifest.state.tables
         waiting_now = [table for table in _flat(selected) if table not in known]
         loop = StreamLoop(self._context, on_progress, self._repair, self._join, waiting_now)

@@ -56,6 +56,8 @@ class StreamLoop:
         self._incremental = IncrementalSnapshot(context, self._watch)
         self._blocking = BlockingSnapshots(context, self._watch, self._incremental, on_progress)
         self._awaited: set[str] = set()
+        self._beyond_repair: set[TableId] = set()
+        """Tables with a gap that could not be read again; the next run tries."""
         self._failures = 0
         self.windows = 0
         self.rows: dict[TableId, Counter[str]] = defaultdict(Counter)
@@ -120,9 +122,11 @@ class StreamLoop:
         if self._context.config.streaming.gap_policy != "resnapshot":
             return
         states = self._context.manifest.state.tables.values()
-        tables = [state.table for state in states if state.table.database == database and state.status == "gap"]
-        if tables:
+        lost = {state.table for state in states if state.table.database == database and state.status == "gap"}
+        if tables := sorted(lost - self._beyond_repair):
             self._repair(database, tables, self._on_progress)
+            after = self._context.manifest.state.tables
+            self._beyond_repair |= {table for table in tables if after[table].status == "gap"}
 
     def _take_leave(self, databases: Sequence[str]) -> None:
         """Tell the end of tables that failed before it was known that they are gone."""

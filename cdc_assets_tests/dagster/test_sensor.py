@@ -11,7 +11,7 @@ from dagster import DagsterRunStatus
 
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.runs import COMMITTED_TAG
-from cdc_assets.defs.sensors import FIRST_PAUSE, LONGEST_PAUSE, failures_in_a_row, pause_ends
+from cdc_assets.defs.sensors import FIRST_PAUSE, LONGEST_PAUSE, failures_in_a_row, pause_ends, streaming_starts
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.topics import TopicTables
@@ -133,6 +133,18 @@ COMMITTED.dagster_run.tags[COMMITTED_TAG] = "3"
 )
 def test_failures_count_back_to_the_last_good_run(records: list[Any], expected: int) -> None:
     assert failures_in_a_row(records) == expected
+
+
+def test_streaming_waits_after_a_snapshot() -> None:
+    now = datetime.now(UTC).timestamp()
+    ended = record(DagsterRunStatus.SUCCESS, ended=now)
+    ended.dagster_run.job_name = "shop_snapshot"
+    starts = streaming_starts([ended, GOOD], "shop_snapshot", 60.0)
+    assert starts == datetime.fromtimestamp(now + 60.0, UTC)
+    assert streaming_starts([ended], "shop_snapshot", 0.0) is None
+    assert streaming_starts([ended], "shop_changes", 60.0) is None
+    ended.end_time = now - 61
+    assert streaming_starts([ended], "shop_snapshot", 60.0) is None
 
 
 def test_pause_doubles_up_to_its_limit_and_a_killed_run_needs_none() -> None:

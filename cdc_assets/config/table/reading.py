@@ -68,8 +68,6 @@ SNAPSHOT = (
         "0",
         "Wait before the snapshot.",
         "snapshot.delay_s",
-        status=Status.REFUSED,
-        reason="let Dagster's schedule decide when a snapshot starts",
     ),
     Property(
         "snapshot.max.threads",
@@ -85,6 +83,13 @@ SNAPSHOT = (
         "1",
         "Slices of a table per parallel reader.",
         "snapshot.slices_per_thread",
+        note="A slice has 20,000 rows or more, whatever the multiplier.",
+    ),
+    Property(
+        "snapshot.max.threads.multiplier.<table>",
+        kinds.integer(1, 1024),
+        None,
+        "The same for one table, as `schema.table` or `db.schema.table`.",
     ),
     Property(
         "snapshot.tables.order.by.row.count",
@@ -92,8 +97,7 @@ SNAPSHOT = (
         "disabled",
         "Read small or large tables first.",
         "snapshot.order_by_row_count",
-        status=Status.REFUSED,
-        reason="tables are read in the order of the include list, then by name",
+        note="Debezium's connector has no effect for it unless it reads by chunks.",
     ),
     Property(
         "snapshot.select.statement.overrides",
@@ -105,7 +109,7 @@ SNAPSHOT = (
         "snapshot.select.statement.overrides.<table>",
         kinds.FILLED,
         None,
-        "The SELECT statement of such a table. `SELECT *` stands for the captured columns.",
+        "The SELECT statement of such a table; it must give the captured columns, as `SELECT *` does.",
     ),
     Property(
         "snapshot.query.mode",
@@ -155,8 +159,6 @@ STREAMING = (
         "0",
         "Wait between snapshot and stream.",
         "streaming.delay_s",
-        status=Status.REFUSED,
-        reason="let Dagster's schedule decide when streaming starts",
     ),
     Property(
         "event.processing.failure.handling.mode",
@@ -164,7 +166,8 @@ STREAMING = (
         "fail",
         "What happens when a row cannot become an event.",
         "streaming.event_failure",
-        note="`warn` and `skip` are not supported yet.",
+        note="`warn` and `skip` are not supported: they would leave a change out for good. A row that does not fit its "
+        "structure stops its table, with the reason, and the others go on.",
     ),
     Property(
         "retriable.restart.connector.wait.ms",

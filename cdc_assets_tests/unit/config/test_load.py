@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cdc_assets.config.build import build_config
 from cdc_assets.config.load import environment_name, load_config, parse_java_properties
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
 
 MINIMUM = {
@@ -112,7 +113,7 @@ def test_environment_overrides_the_file(tmp_path: Path) -> None:
         ({"column.mask.hash.ROT13.with.salt.s": "a"}, ["ROT13", "SHA-256"]),
         ({"notification.enabled.channels": "sink"}, ["notification.sink.topic.name"]),
         ({"notification.enabled.channels": "jmx"}, ["jmx", "sink, log"]),
-        ({"snapshot.select.statement.overrides": "dbo.a"}, ["dbo.a", "statement"]),
+        ({"snapshot.select.statement.overrides": "[dbo.a"}, ["[dbo.a", "brackets"]),
         ({"snapshot.select.statement.overrides.dbo.a": "SELECT 1"}, ["dbo.a", "list"]),
         ({"database.user": ""}, ["database.user", "login"]),
         ({"database.names": "a,,b"}, ["database.names", "a,,b"]),
@@ -196,6 +197,30 @@ def test_overrides_by_bare_name() -> None:
         }
     )
     assert [table for table, _ in config.snapshot.overrides] == ["dbo.a", "Sales.dbo.b"]
+
+
+def test_overrides_of_odd_names_and_without_statement() -> None:
+    config = build_config(
+        {
+            **MINIMUM,
+            "snapshot.select.statement.overrides": 'dbo.c , [my db].[dbo].[a.b, c], "dbo"."x""y"',
+            "snapshot.select.statement.overrides.[my db].dbo.[a.b, c]": "SELECT 1 AS id",
+            'snapshot.select.statement.overrides.dbo.[x"y]': "SELECT 2 AS id",
+        }
+    )
+    assert config.snapshot.override_of(TableId("MY DB", "dbo", "a.b, c")) == "SELECT 1 AS id"
+    assert config.snapshot.override_of(TableId("any", "DBO", 'x"y')) == "SELECT 2 AS id"
+    assert config.snapshot.override_of(TableId("any", "dbo", "c")) == ""
+    [(name, reason)] = config.ignored
+    assert (name, "dbo.c is read as any other" in reason) == ("snapshot.select.statement.overrides", True)
+
+
+def test_multiplier_of_one_table() -> None:
+    many = {"snapshot.max.threads.multiplier": "2", "snapshot.max.threads.multiplier.dbo.[big]": "5"}
+    settings = build_config({**MINIMUM, **many}).snapshot
+    assert [settings.slices_of(TableId("d", "dbo", name)) for name in ("small", "Big")] == [2, 5]
+    with pytest.raises(ConfigurationError, match="1 to 1024"):
+        build_config({**MINIMUM, "snapshot.max.threads.multiplier.dbo.big": "0"})
 
 
 def test_refused_property_with_its_default_changes_nothing() -> None:

@@ -32,6 +32,7 @@ BUILT_BY_CODE = {
     "filters.also",
     "filters.column_include",
     "snapshot.overrides",
+    "snapshot.multipliers",
     "lake.storage_options",
     "signals.kafka_consumer",
     "capture.ignored",
