@@ -7,7 +7,7 @@ none is lost but for those of the round in flight, whose work is repeated too.
 from collections.abc import Iterable, Mapping, Sequence
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.lake.state import SnapshotRun, SnapshotSlice
+from cdc_assets.lake.state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.streaming.context import Context
 
 
@@ -40,9 +40,8 @@ class Notices:
         for entry in slices:
             own = _slices_of(run, entry.table)
             if entry == own[0]:
-                self._send(
-                    run, "IN_PROGRESS", current_collection_in_progress=str(entry.table), data_collections=_names(run)
-                )
+                read = _names(table for table in run.tables if table.ranges)
+                self._send(run, "IN_PROGRESS", current_collection_in_progress=str(entry.table), data_collections=read)
             if len(own) > 1:
                 self._chunk(run, "TABLE_CHUNK_IN_PROGRESS", "current_collection_in_progress", own, entry)
 
@@ -75,7 +74,7 @@ class Notices:
             run,
             "TABLE_SCAN_COMPLETED",
             scanned_collection=str(table),
-            data_collections=_names(run),
+            data_collections=_names(run.tables),
             total_rows_scanned=str(rows),
             status=status,
         )
@@ -100,5 +99,5 @@ def _slices_of(run: SnapshotRun, table: TableId) -> list[SnapshotSlice]:
     return [entry for entry in run.slices if entry.table == table]
 
 
-def _names(run: SnapshotRun) -> str:
-    return ", ".join(str(entry.table) for entry in run.tables)
+def _names(tables: Iterable[SnapshotTable]) -> str:
+    return ",".join(str(entry.table) for entry in tables)

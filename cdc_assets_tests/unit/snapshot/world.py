@@ -31,6 +31,7 @@ class World:
 
     def __init__(self, server: StandIn, lake: str, **properties: str) -> None:
         self.server, self.lake = server, lake
+        self.tables: list[TableId] = []
         self.properties = {name.replace("__", "."): text for name, text in properties.items()}
 
     @property
@@ -64,7 +65,8 @@ class World:
         if rows:
             values = ", ".join(f"({number}, 'n{number}')" for number in range(1, rows + 1))
             self.sql(f"INSERT INTO dbo.{name} VALUES {values}")
-        return TableId(DATABASE, "dbo", name)
+        self.tables.append(TableId(DATABASE, "dbo", name))
+        return self.tables[-1]
 
     def enable(self, name: str) -> None:
         self.sql(f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{name}', @role_name = NULL")

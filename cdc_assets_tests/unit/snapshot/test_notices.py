@@ -1,0 +1,101 @@
+"""What a snapshot tells, in order and with which data (spec debezium-sqlserver §10.1)."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_assets.config.settings import CaptureConfig, NotificationSettings
+from cdc_assets.errors import QueryError
+from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+
+
+def told(config: CaptureConfig) -> list[tuple[str, dict[str, str]]]:
+    rows: list[Any] = sorted(rows_of_topic(config, "notes"), key=lambda row: str(row["position"]))
+    values = [row["value"] for row in rows]
+    assert {value["aggregate_type"] for value in values} == {"Initial Snapshot"}
+    found = []
+    for value in values:
+        data = dict(value["additional_data"])
+        assert data.pop("connector_name") == "shop"
+        found.append((value["type"], data))
+    return found
+
+
+def world(path: Path, **changes: object):  # type: ignore[no-untyped-def]
+    server = SimulatedServer()
+    server.create("empty")
+    server.create("lines", rows=40)
+    server.idle_tick()
+    config = replace(make_config(str(path), **changes), notifications=NotificationSettings(("sink",), "notes"))
+    return server, config
+
+
+def test_tables_and_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_assets.snapshot.plan.MIN_SLICE", 20)
+    server, config = world(tmp_path, partitions=2, threads=1)
+    make_capture(server, config).snapshot()
+    empty, lines = "SalesDb.dbo.empty", "SalesDb.dbo.lines"
+    every = {"data_collections": f"{empty},{lines}"}
+
+    def chunk(kind: str, named: str, index: str, **rows: str) -> tuple[str, dict[str, str]]:
+        return kind, {named: lines, "chunk_index": index, "total_chunks": "2"} | rows
+
+    assert told(config) == [
+        ("STARTED", {}),
+        ("IN_PROGRESS", {"current_collection_in_progress": empty} | every),
+        ("IN_PROGRESS", {"current_collection_in_progress": lines} | every),
+        chunk("TABLE_CHUNK_IN_PROGRESS", "current_collection_in_progress", "0"),
+        chunk("TABLE_CHUNK_IN_PROGRESS", "current_collection_in_progress", "1"),
+        (
+            "TABLE_SCAN_COMPLETED",
+            {"scanned_collection": empty, "total_rows_scanned": "0", "status": "SUCCEEDED"} | every,
+        ),
+        chunk("TABLE_CHUNK_COMPLETED", "scanned_collection", "0", total_rows_scanned="20"),
+        chunk("TABLE_CHUNK_COMPLETED", "scanned_collection", "1", total_rows_scanned="20"),
+        (
+            "TABLE_SCAN_COMPLETED",
+            {"scanned_collection": lines, "total_rows_scanned": "40", "status": "SUCCEEDED"} | every,
+        ),
+        ("COMPLETED", {}),
+    ]
+    server.now += timedelta(seconds=1)
+    make_capture(server, config).snapshot()
+    assert told(config)[-1] == ("SKIPPED", {})
+
+
+def test_failed_table_is_told_and_the_snapshot_counts_as_aborted(tmp_path: Path) -> None:
+    server, config = world(tmp_path)
+
+    def refuse(statement: str) -> None:
+        if "[lines]" in statement:
+            raise QueryError("refused")
+
+    server.before_read = refuse
+    make_capture(server, config).snapshot()
+    kinds = [(kind, data.get("status")) for kind, data in told(config)]
+    assert kinds[-3:] == [
+        ("TABLE_SCAN_COMPLETED", "SUCCEEDED"),
+        ("TABLE_SCAN_COMPLETED", "SQL_EXCEPTION"),
+        ("ABORTED", None),
+    ]
+
+
+def test_snapshot_that_is_given_up_is_told(tmp_path: Path) -> None:
+    server, config = world(tmp_path)
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_capture(server, config).snapshot(on_progress=stop)
+    [lines] = [table for table in server.schemas if table.table == "lines"]
+    server.schemas[lines] = replace(server.schemas[lines], object_id=9)
+    server.now += timedelta(seconds=1)
+    make_capture(server, config).snapshot()
+    kinds = [kind for kind, _ in told(config)]
+    assert kinds.index("ABORTED") < len(kinds) - 1
+    assert (kinds[-1], kinds.count("STARTED")) == ("COMPLETED", 2)
