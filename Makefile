@@ -30,7 +30,7 @@ conformance: setup-dev ## The real Debezium connector against the stand-in, and 
 	$(PYTEST) -q -m conformance
 
 conformance-short: setup-dev ## The same over few transactions and two configurations; a minute and a half
-	CDC_CONFORMANCE_TRANSACTIONS=200 $(PYTEST) -q -m conformance -k "test_standin or default or transactions-and or nanoseconds-string"
+	CDC_CONFORMANCE_TRANSACTIONS=200 $(PYTEST) -q -m conformance -k "test_standin or test_blocking or default or transactions-and or nanoseconds-string"
 
 lint: setup-dev ## ruff, ruff format, mypy
 	.venv/bin/ruff check .

@@ -39,8 +39,8 @@ _VALUE = struct(
     "io.debezium.connector.common.Notification",
     [
         _TEXT.required().to_field("id"),
-        _TEXT.required().to_field("aggregate_type"),
         _TEXT.required().to_field("type"),
+        _TEXT.required().to_field("aggregate_type"),
         _MAP,
         ConnectType("int64").required().to_field("timestamp"),
     ],
@@ -126,8 +126,8 @@ class Notifier:
             "key": {"id": own_id},
             "value": {
                 "id": own_id,
-                "aggregate_type": notification.aggregate,
                 "type": notification.kind,
+                "aggregate_type": notification.aggregate,
                 "additional_data": {"connector_name": self._name, **notification.data},
                 "timestamp": millis,
             },

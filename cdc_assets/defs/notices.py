@@ -41,6 +41,6 @@ class Notices:
 
     def _about(self, notification: Notification) -> list[dg.AssetKey]:
         one = notification.data.get("scanned_collection")
-        names = [one] if one else [name for name in notification.data.get("data_collections", "").split(", ") if name]
+        names = [one] if one else [name.strip() for name in notification.data.get("data_collections", "").split(",")]
         known = [self._keys[name] for name in names if name in self._keys]
         return known if 0 < len(known) <= _MOST else [self._whole]

@@ -21,6 +21,8 @@ def schema_of(field: pa.Field, *, named: bool = False) -> dict[str, Any]:
         found["fields"] = [schema_of(child, named=True) for child in connect.fields]
     if connect.kind == "array":
         found["items"] = schema_of(element_of(field))
+    if connect.kind == "map":
+        found |= {part: {"type": "string", "optional": False} for part in ("keys", "values")}
     found["optional"] = connect.optional
     if connect.name:
         found["name"] = connect.name

@@ -77,6 +77,8 @@ def value_pieces(field: pa.Field, array: pa.Array, *, defaults: bool) -> Pieces:
         return _nullable_struct(connect, array, defaults)
     if connect.kind == "array":
         return [_list_text(field, array, defaults)]
+    if connect.kind == "map":
+        return [_map_text(array)]
     pieces = _scalar_pieces(connect, array)
     if array.null_count == 0:
         return pieces
@@ -122,6 +124,15 @@ def _list_text(field: pa.Field, array: pa.Array, defaults: bool) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     body = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), texts), ",")
     text = pc.binary_join_element_wise("[", body, "]", "")
+    return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
+
+
+def _map_text(array: pa.Array) -> pa.Array:
+    """JSON objects of maps from text to text."""
+    texts = [joined(text_pieces(part), len(part)) for part in (array.keys, array.items)]
+    entries = pc.binary_join_element_wise(*texts, ":")
+    body = pc.binary_join(pa.ListArray.from_arrays(array.offsets, entries), ",")
+    text = pc.binary_join_element_wise("{", body, "}", "")
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 

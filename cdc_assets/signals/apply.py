@@ -91,7 +91,9 @@ def _execute(outcome: Outcome, signal: Signal, request: ExecuteSnapshot, capture
         outcome.warnings.append(f"Signal {signal.id!r}: no captured table matches {pattern!r}.")
     if request.kind == "blocking":
         if tables:
-            blocking = BlockingRequest(signal.id, tuple((table, request.condition_of(table)) for table in tables))
+            blocking = BlockingRequest(
+                signal.id, tuple((table, request.condition_of(table)) for table in sorted(tables))
+            )
             outcome.state = dataclasses.replace(outcome.state, blocking=(*outcome.state.blocking, blocking))
         return
     outcome.told += [scanned(pattern, signal.id, "UNKNOWN_SCHEMA", 0) for pattern in unknown]

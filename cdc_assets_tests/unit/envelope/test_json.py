@@ -20,6 +20,9 @@ TEXT = ConnectType("string").to_field("c")
 TEXTS = st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=10), min_size=1, max_size=20)
 
 
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
+
+
 def rendered(field: pa.Field, array: pa.Array) -> list[Any]:
     texts = joined(value_pieces(field, array, defaults=True), len(array)).to_pylist()
     return [json.loads(text) for text in texts]
@@ -29,6 +32,14 @@ def rendered(field: pa.Field, array: pa.Array) -> list[Any]:
 def test_every_string(values: list[str | None], start: int) -> None:
     array = pa.array(values, pa.string()).slice(start)
     assert rendered(TEXT, array) == values[start:]
+
+
+@given(st.lists(st.none() | st.dictionaries(WORDS, WORDS, max_size=3), min_size=1), st.integers(0, 2))
+def test_every_map(values: list[dict[str, str] | None], start: int) -> None:
+    field = ConnectType("map", arrow=pa.map_(pa.string(), pa.string())).to_field("c")
+    array = pa.array([list(value.items()) if value is not None else None for value in values], field.type)
+    assert rendered(field, array.slice(start)) == values[start:]
+    assert schema_of(field)["values"] == {"type": "string", "optional": False}
 
 
 def test_each_control_character_as_jackson_writes_it() -> None:
