@@ -134,12 +134,15 @@ class CaptureCatalog:
 
     def uri(self, table: TableId) -> str:
         """Where the table's topic lies."""
-        return f"{self.config.lake.path.rstrip('/')}/{topic_name(table, self.config.events)}"
+        return f"{self.config.lake.path.rstrip('/')}/{self.topic(table)}"
 
-    def row_count(self, table: TableId) -> int:
-        """Events in the table's topic, from the Delta log."""
-        tables = TopicTables(Location.of(self.config.lake), self.config.name)
-        return tables.row_count(topic_name(table, self.config.events))
+    def topics(self) -> TopicTables:
+        """The lake's tables; they keep what they have read of the Delta logs."""
+        return TopicTables(Location.of(self.config.lake), self.config.name)
+
+    def topic(self, table: TableId) -> str:
+        """Name of the table's topic."""
+        return topic_name(table, self.config.events)
 
     def system_specs(self) -> list[dg.AssetSpec]:
         """Assets of the capture as a whole, written by the same loop."""

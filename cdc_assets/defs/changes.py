@@ -25,7 +25,9 @@ class StreamConfig(dg.Config):
 
     idle_timeout_s: float | None = Field(default=None, description="End after so long without a change; 0 never.")
     max_duration_s: float | None = Field(default=None, description="End after so long, at a window's border; 0 never.")
-    report_every_s: float = Field(default=10.0, description="Least time between two materializations of a table.")
+    report_every_s: float = Field(
+        default=10.0, description="Seconds of changes that one materialization of a table adds up."
+    )
 
 
 def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:

@@ -62,27 +62,31 @@ class Tally:
     """Adds up progress per table and hands out what is due for a report.
 
     Args:
-        every_s: least seconds between two reports.
-        now: seconds on any clock that only goes forward.
+        every_s: seconds for which progress is added up before it is reported, so that a short run reports once.
+            Times are seconds on any clock that only goes forward.
     """
 
-    def __init__(self, every_s: float, now: float) -> None:
-        self._every_s, self._reported = every_s, now
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._since: float | None = None
         self._tables: dict[TableId, Sum] = {}
         self.lag_s: float | None = None
 
-    def add(self, progress: Progress) -> None:
+    def add(self, progress: Progress, now: float) -> None:
         """Add a window or round."""
         self.lag_s = progress.lag_s
+        if self._since is None:
+            self._since = now
         for table, part in progress.tables.items():
             self._tables.setdefault(table, Sum()).add(part)
 
     def due(self, now: float) -> dict[TableId, Sum]:
-        """What was added since the last report, if it is time for the next; else nothing."""
-        return self.drain(now) if now - self._reported >= self._every_s else {}
+        """What was added since the last report, if it was added up for long enough; else nothing."""
+        waited = 0.0 if self._since is None else now - self._since
+        return self.drain() if waited >= self._every_s else {}
 
-    def drain(self, now: float) -> dict[TableId, Sum]:
+    def drain(self) -> dict[TableId, Sum]:
         """What was added since the last report."""
-        self._reported = now
+        self._since = None
         tables, self._tables = self._tables, {}
         return tables

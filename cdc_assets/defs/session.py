@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from time import monotonic
+from typing import Any
 
 import dagster as dg
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.reporting import Tally
+from cdc_assets.defs.reporting import Sum, Tally
 from cdc_assets.defs.translator import Role
 from cdc_assets.streaming.progress import Progress
 
@@ -21,12 +22,12 @@ class Session:
         catalog: of the capture.
         role: which assets are written.
         context: of the step.
-        every_s: least seconds between two materializations of a table.
+        every_s: seconds for which a table's changes are added up into one materialization.
     """
 
     def __init__(self, catalog: CaptureCatalog, role: Role, context: dg.AssetExecutionContext, every_s: float) -> None:
         self._catalog, self._role, self._context = catalog, role, context
-        self._tally = Tally(every_s, monotonic())
+        self._tally, self._topics = Tally(every_s), catalog.topics()
         self.windows = 0
 
     def chosen(self) -> list[TableId]:
@@ -43,24 +44,28 @@ class Session:
         if progress.kind == "snapshot" and self._role == "changes":
             self._context.log.info(_line(progress))
             return
-        self._tally.add(progress)
+        self._tally.add(progress, monotonic())
         self.windows += 1
         self._context.log.info(_line(progress))
         for trouble in progress.troubled:
             self._context.log.error(f"{trouble.table} stopped: {trouble.reason}")
         for table, total in self._tally.due(monotonic()).items():
             key = self._catalog.key(table, self._role)
-            self._context.log_event(dg.AssetMaterialization(key, metadata=total.metadata(self._tally.lag_s)))
+            self._context.log_event(dg.AssetMaterialization(key, metadata=self._metadata(table, total)))
 
     def results(self) -> Results:
         """The last report of the run, of tables that changed since the one before."""
-        for table, total in self._tally.drain(monotonic()).items():
+        for table, total in self._tally.drain().items():
             key = self._catalog.key(table, self._role)
-            metadata = total.metadata(self._tally.lag_s) | {"dagster/row_count": self._catalog.row_count(table)}
+            metadata = self._metadata(table, total)
             if key in self._context.selected_asset_keys:
                 yield dg.MaterializeResult(asset_key=key, metadata=metadata)
             else:  # not selected, but read in the same loop; or younger than the loaded code location
                 self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+
+    def _metadata(self, table: TableId, total: Sum) -> dict[str, Any]:
+        rows = self._topics.row_count(self._catalog.topic(table))
+        return total.metadata(self._tally.lag_s) | {"dagster/row_count": rows}
 
 
 def _line(progress: Progress) -> str:

@@ -1,4 +1,4 @@
-"""Dagster's pages in a headless browser: the asset graph and one asset's page, as pictures and as text."""
+"""Dagster's pages in a headless browser, as pictures and as text: graph, asset, partitions, checks, sensor, runs."""
 
 import shutil
 import struct
@@ -12,13 +12,17 @@ from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import Daemon
 
 WIDTH, HEIGHT = 1600, 1000
-_ASSET = f"assets/shop/{sample.DATABASE}/dbo/customers/changes"
+_TABLE = f"assets/shop/{sample.DATABASE}/dbo/customers"
+_ASSET = f"{_TABLE}/changes"
 _PAGES = {
     "graph": (
         f"{_ASSET}?view=lineage&lineageScope=neighbors",
         ["dbo.customers", "changes", "source", "Microsoft SQL Server"],
     ),
-    "asset": (f"{_ASSET}?view=overview", ["rows_creates", "to_lsn", "nvarchar(80)", "customers"]),
+    "asset": (f"{_ASSET}?view=overview", ["Row count", "rows_creates", "to_lsn", "nvarchar(80)", "team:cdc"]),
+    "partitions": (f"{_TABLE}/snapshot?view=partitions", ["range_01_of_04", "range_04_of_04", "Materialized"]),
+    "sensor": ("locations/cdc_assets/sensors/shop_lsn", ["Asks the server for the newest captured LSN", "Running"]),
+    "runs": ("runs", ["shop_snapshot", "shop_changes", "Launched by", "cdc/lsn"]),
     "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "Plots"]),
 }
 

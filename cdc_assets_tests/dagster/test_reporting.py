@@ -1,0 +1,55 @@
+"""Progress is added up into few reports, and none of it is lost on the way."""
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.defs.reporting import Tally
+from cdc_assets.streaming.progress import Progress, TableProgress
+
+TABLE = TableId("SalesDb", "dbo", "orders")
+EVERY_S = 10.0
+
+
+def progress(number: int, **rows: int) -> Progress:
+    """One window that brought rows."""
+    lsn = Lsn(number.to_bytes(10, "big"))
+    part = TableProgress(rows, 100, ZERO_LSN, lsn, datetime(2026, 1, 1, tzinfo=UTC))
+    return Progress("stream", "SalesDb", number, ZERO_LSN, lsn, {TABLE: part}, (), lag_s=1.5)
+
+
+@given(st.lists(st.tuples(st.floats(0, 8), st.integers(1, 5)), max_size=30))
+def test_every_row_is_reported_once_and_reports_are_apart(windows: list[tuple[float, int]]) -> None:
+    tally, now = Tally(EVERY_S), 0.0
+    reported, times = 0, []
+    for number, (pause, rows) in enumerate(windows, 1):
+        now += pause
+        tally.add(progress(number, c=rows), now)
+        if due := tally.due(now):
+            reported += due[TABLE].rows["c"]
+            times.append(now)
+    reported += sum(total.rows["c"] for total in tally.drain().values())
+    assert reported == sum(rows for _, rows in windows)
+    assert all(later - earlier >= EVERY_S for earlier, later in zip([0.0, *times], times, strict=False))
+    assert tally.drain() == {}
+
+
+def test_first_report_waits_for_progress_and_not_for_the_start_of_spark() -> None:
+    tally = Tally(EVERY_S)
+    tally.add(progress(1, c=1), 60.0)
+    assert tally.due(60.0) == {}
+    assert list(tally.due(70.0)) == [TABLE]
+
+
+def test_numbers_stay_numbers_so_that_pages_plot_them() -> None:
+    tally = Tally(EVERY_S)
+    tally.add(progress(1, c=2, u=1), 0.0)
+    tally.add(progress(2, d=1, tombstone=1), 0.0)
+    facts = tally.drain()[TABLE].metadata(tally.lag_s)
+    assert facts["rows"] == 5
+    assert (facts["bytes"], facts["windows"]) == (200, 2)
+    assert (facts["rows_creates"], facts["rows_updates"]) == (2, 1)
+    assert (facts["rows_deletes"], facts["rows_tombstones"], facts["lag_seconds"]) == (1, 1, 1.5)
