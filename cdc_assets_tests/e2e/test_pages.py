@@ -19,7 +19,7 @@ _PAGES = {
         f"{_ASSET}?view=lineage&lineageScope=neighbors",
         ["dbo.customers", "changes", "source", "Microsoft SQL Server"],
     ),
-    "asset": (f"{_ASSET}?view=overview", ["Row count", "rows_creates", "to_lsn", "nvarchar(80)", "team:cdc"]),
+    "asset": (f"{_ASSET}?view=overview", ["Row count", "rows_creates", "to_lsn", "nvarchar(80)"]),
     "partitions": (f"{_TABLE}/snapshot?view=partitions", ["range_01_of_04", "range_04_of_04", "Materialized"]),
     "sensor": ("locations/cdc_assets/sensors/shop_lsn", ["Asks the server for the newest captured LSN", "Running"]),
     "runs": ("runs", ["shop_snapshot", "shop_changes", "Launched by", "cdc/lsn"]),
@@ -63,7 +63,7 @@ def test_page_shows_what_it_should(daemon: Daemon, tmp_path: Path, name: str) ->
     address = f"{daemon.url}/{path}"
     text = browse(address, tmp_path / "text", "--dump-dom")
     missing = [part for part in expected if part not in text]
-    assert not missing, text[-3000:]
+    assert missing == []
     picture = tmp_path / f"{name}.png"
     browse(address, tmp_path / "picture", f"--screenshot={picture}")
     width, height, colours = png_size_and_colours(picture)
