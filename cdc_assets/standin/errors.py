@@ -5,6 +5,13 @@ part of the contract (spec standin §11 no. 22). What the stand-in does not supp
 answers with `unsupported`, never with a guess.
 """
 
+from typing import Final
+
+BUGS: Final = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What a fault of the stand-in itself raises; it reaches the client as an internal error, never as silence."""
+
 
 class SqlError(Exception):
     """An error that goes to the client as an ERROR token.
@@ -21,6 +28,14 @@ class SqlError(Exception):
         self.number, self.message, self.severity, self.state = number, message, severity, state
         self.line = 1
         self.procedure = ""
+
+
+def internal(error: BaseException, where: str = "") -> SqlError:
+    """8624 for a fault of the stand-in itself, 701 when memory ran out."""
+    if isinstance(error, MemoryError):
+        return SqlError(701, "There is insufficient system memory in resource pool 'default' to run this query.", 17)
+    place = f" in {where}" if where else ""
+    return SqlError(8624, f"Internal error of the stand-in{place}, see its log: {type(error).__name__}: {error}")
 
 
 def unsupported(construct: str) -> SqlError:

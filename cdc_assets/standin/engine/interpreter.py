@@ -14,6 +14,7 @@ Inside TRY all of them go to CATCH; where the table says "rolled back" the trans
 """
 
 import contextlib
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,12 +27,14 @@ from cdc_assets.standin.engine.batch import parse_batch
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.names import SessionNames
 from cdc_assets.standin.engine.procedures import argument_key
-from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.errors import BUGS, SqlError, internal
 from cdc_assets.standin.sql.convert import convert_value
 from cdc_assets.standin.sqltypes import INT, NVARCHAR_MAX, SqlType, Value, parse_type
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
+
+_LOG = logging.getLogger(__name__)
 
 _DEEPEST: Final = 32
 _ROLLS_BACK: Final = frozenset({241, 242, 244, 245, 248, 295, 1205, 3960, 3952, 9402, 9420, 8169})
@@ -124,6 +127,9 @@ class Interpreter:
             self._failed(error, statement)
         except sqlite3.Error as error:
             self._failed(sqlite_errors.translate(session, error), statement)
+        except BUGS as error:
+            _LOG.exception("internal error in %s", type(statement).__name__)
+            self._failed(internal(error), statement)
         finally:
             session.transaction.end_statement()
 
@@ -172,6 +178,10 @@ class Interpreter:
             return bool(queries.evaluate(self.session, self.frame, plan))
         except SqlError as error:
             self._failed(error, statement)
+            return False
+        except BUGS as error:
+            _LOG.exception("internal error in the condition %.200s", text)
+            self._failed(internal(error), statement)
             return False
         finally:
             self.session.transaction.end_statement()

@@ -36,7 +36,8 @@ def _documents(catalog: Catalog, saved: Saved) -> dict[str, str]:
         known = {table.object_id: table for table in before.tables.shared()} if before is not None else {}
         for table in database.tables.shared():
             key = f"t{table.object_id}"
-            same = key in saved.texts and known.get(table.object_id) == table
+            former = known.get(table.object_id)
+            same = key in saved.texts and (former is table or former == table)
             texts[key] = saved.texts[key] if same else _text(table)
     return texts
 

@@ -49,6 +49,8 @@ def translate(session: "EngineSession", error: sqlite3.Error, verb: str = "INSER
         return conflict(session, found[1], int(found[2]), found[3], bool(found[4]))
     if "integer overflow" in text:
         return SqlError(8115, "Arithmetic overflow error converting expression to data type bigint.")
+    if "too big" in text:
+        return SqlError(7119, "Attempting to grow LOB beyond maximum allowed size of 2147483647 bytes.")
     if "locked" in text:
         return SqlError(1222, "Lock request time out period exceeded.", 16, 45)
     if any(limit in text for limit in _TOO_COMPLEX):

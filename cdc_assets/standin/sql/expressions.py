@@ -301,6 +301,9 @@ class Compiler(Conditions):
         values = [
             self._argument(self.scalar(node, scope), found.arguments, place) for place, node in enumerate(arguments)
         ]
+        for place, value in enumerate(values):
+            if not is_null(value):
+                found.check(place, value.type)
         values = list(map(self.in_database, values))
         returns = found.result([value.type for value in values])
         spec = specification("f", fold(found.name), database, returns, *(value.type for value in values))

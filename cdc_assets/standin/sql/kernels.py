@@ -94,6 +94,11 @@ def _day_moment(ticks: int, source: SqlType, target: SqlType) -> temporal.Moment
     return local, None
 
 
+def _days_to_ticks(days: float) -> int:
+    """Ticks of a number of days; far outside every range for one that no number of ticks can be."""
+    return round(days * temporal.DAY) if abs(days) < 1e9 else temporal.END * 2
+
+
 def _short_number(write: Callable[[Any], str], source: SqlType, target: SqlType) -> Convert:
     """Number to text; a value that does not fit is `*` for integers in varchar, else an error."""
     fit = _text_target(target)
@@ -168,7 +173,7 @@ def _from_float(source: SqlType, target: SqlType, style: int | None) -> Convert:
     if group == "text":
         return _short_number(lambda v: numbers.float_text(v, style, source), source, target)
     if group == "temporal" and target.name in _LEGACY:
-        return lambda v: temporal.from_moment(_day_moment(round(v * temporal.DAY), source, target), target, source)
+        return lambda v: temporal.from_moment(_day_moment(_days_to_ticks(v), source, target), target, source)
     raise not_allowed(source, target)
 
 

@@ -41,6 +41,7 @@ from cdc_assets.standin.sqltypes import (
 
 _WORDS: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo"}
 _LEGACY: Final = ("datetime", "smalldatetime")
+_NUMERIC: Final = frozenset({"integer", "exact", "float"})
 
 
 def arithmetic(sign: str, left: Typed, right: Typed) -> Typed:
@@ -60,6 +61,11 @@ def arithmetic(sign: str, left: Typed, right: Typed) -> Typed:
     if groups == ("text", "text") or groups == ("binary", "binary") or "guid" in groups:
         raise _invalid(left.type, sign)
     left, right = _numbers(left, right)
+    if family(left.type) not in _NUMERIC:
+        raise SqlError(
+            402,
+            f"The data types {left.type.name} and {right.type.name} are incompatible in the {_WORDS[sign]} operator.",
+        )
     result = _numeric_type(sign, left, right)
     return apply(
         specification("op", sign, left.type, right.type, result), [left, right], result, left.nullable or right.nullable

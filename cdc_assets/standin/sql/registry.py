@@ -16,7 +16,9 @@ from typing import Final
 
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql.collation import register_collations
+from cdc_assets.standin.sql.kernels import family
 from cdc_assets.standin.sql.runtime import Kernel, builder, read_type, register_kernels
 from cdc_assets.standin.sqltypes import SqlType, Value
 
@@ -62,12 +64,31 @@ class Function:
     arguments: tuple[SqlType | None, ...] = ()
     """Types to which arguments are converted first; None leaves one as it is; the last entry repeats."""
 
+    accepts: tuple[frozenset[str] | None, ...] = ()
+    """Families of types that an argument may have after that, else error 8116; None takes any; the last entry repeats."""
+
+    def check(self, place: int, sql_type: SqlType) -> None:
+        """Refuse an argument of a type that the function does not take.
+
+        Raises:
+            SqlError: 8116.
+        """
+        accepted = self.accepts[min(place, len(self.accepts) - 1)] if self.accepts else None
+        if accepted is not None and family(sql_type) not in accepted:
+            raise SqlError(
+                8116,
+                f"Argument data type {sql_type.name} is invalid for argument {place + 1} of {self.name.lower()} function.",
+            )
+
     def result(self, types: Sequence[SqlType]) -> SqlType:
         """Type of the result for these argument types."""
         return self.returns if isinstance(self.returns, SqlType) else self.returns(types)
 
 
 _FUNCTIONS: Final[dict[str, Function]] = {}
+
+NUMBERS: Final = frozenset({"integer", "exact", "float", "text"})
+"""What functions over numbers take; a text is read as float."""
 
 
 def define(
@@ -83,6 +104,7 @@ def define(
     nullable: bool = True,
     per_row: bool = False,
     arguments: Sequence[SqlType | None] = (),
+    accepts: Sequence[frozenset[str] | None] = (),
 ) -> None:
     """Make a scalar function known to the compiler.
 
@@ -98,10 +120,12 @@ def define(
         nullable: whether the result can be NULL for non-NULL arguments.
         per_row: a volatile function that is called anew for every row, even without arguments.
         arguments: types to which arguments are converted implicitly before the call; None: as it is.
+        accepts: families of types (`kernels.family`) that arguments may have then; None: any.
     """
     _FUNCTIONS[fold(name)] = Function(
         name, returns, minimum, maximum, implementation, needs_context,
         not needs_context if deterministic is None else deterministic, strict, nullable, per_row, tuple(arguments),
+        tuple(accepts),
     )  # fmt: skip
 
 

@@ -8,15 +8,18 @@ and stored text (computed columns, checks, triggers) works in a later process.
 SQLite reports only that a function raised; the real error is parked in `context.failure`.
 """
 
+import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from cdc_assets.standin.contract import SessionContext, Typed
-from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.errors import BUGS, SqlError, internal
 from cdc_assets.standin.sql.literals import Constant, Invariant, constant, is_fixed, text_literal
 from cdc_assets.standin.sqltypes import SqlType, Value, parse_type
+
+_LOG = logging.getLogger(__name__)
 
 Kernel = Callable[..., Value]
 """`kernel(context, *values)`."""
@@ -83,7 +86,7 @@ def apply(spec: str, arguments: Sequence[Typed], returns: SqlType, nullable: boo
     if all(isinstance(argument, Constant) for argument in arguments):
         try:
             return constant(kernel(spec)(None, *(a.value for a in arguments if isinstance(a, Constant))), returns)
-        except SqlError:
+        except (SqlError, *BUGS):
             pass
     text = call(spec, [argument.sql for argument in arguments])
     if any(isinstance(argument, Invariant) for argument in arguments) and all(map(is_fixed, arguments)):
@@ -100,8 +103,9 @@ def register_kernels(connection: sqlite3.Connection, context: SessionContext) ->
         except SqlError as error:
             context.failure = error
             raise
-        except Exception as error:
-            context.failure = SqlError(8630, f"Internal error in {spec}: {error!r}.", 17)
+        except BUGS as error:
+            _LOG.exception("internal error in %s", spec)
+            context.failure = internal(error, spec)
             raise
 
     connection.create_function(DETERMINISTIC, -1, run, deterministic=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cdc_assets.standin.contract import Cancelled, Fault, Server, Session
-from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.errors import SqlError, internal
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION
 from cdc_assets.standin.wire import login, prelogin, request, tls, tokens
 from cdc_assets.standin.wire.packets import (
@@ -32,7 +32,6 @@ from cdc_assets.standin.wire.rpc import Outcome, Procedures
 _LOG = logging.getLogger(__name__)
 
 DEADLOCK = 1205
-INTERNAL = 8624
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +226,7 @@ class Connection:
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours must reach the client as an error, not as silence
             _LOG.exception("internal error in %.200s", text)
-            kind = type(error).__name__
-            response.error(SqlError(INTERNAL, f"Internal error of the stand-in, see its log: {kind}: {error}"))
+            response.error(internal(error))
 
     # ---- injected faults -------------------------------------------------------------------------------------
 

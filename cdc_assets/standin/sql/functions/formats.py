@@ -96,4 +96,6 @@ def _grouped(text: str) -> str:
     return f"{int(whole):,}{point}{fraction}" if whole not in ("-0",) else text
 
 
-define("FORMAT", SqlType("nvarchar", 4000), 2, 3, _format)
+_TEXT: Final = SqlType("nvarchar", 4000)
+
+define("FORMAT", SqlType("nvarchar", 4000), 2, 3, _format, arguments=(None, _TEXT, _TEXT))

@@ -44,7 +44,7 @@ def _hashbytes(call: Call, algorithm: str, value: Any) -> Value:
     return hashlib.new(name, data, usedforsecurity=False).digest()
 
 
-define("HASHBYTES", SqlType("varbinary", 8000), 2, 2, _hashbytes)
+define("HASHBYTES", SqlType("varbinary", 8000), 2, 2, _hashbytes, arguments=(SqlType("varchar", 30), None))
 
 
 @builder("checksum")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql import numbers
 from cdc_assets.standin.sql.convert import family
-from cdc_assets.standin.sql.registry import Call, define
+from cdc_assets.standin.sql.registry import NUMBERS, Call, define
 from cdc_assets.standin.sqltypes import DECIMAL, FLOAT, INT, MONEY, MONEY_TYPE, SqlType, Value, decimal_to_stored
 
 
@@ -58,7 +58,7 @@ def _exact(
 def _unary(
     name: str, returns: Any, compute: Callable[[int, int], tuple[int, int]], approximate: Callable[[float], float]
 ) -> None:
-    define(name, returns, 1, 1, lambda call, value: _exact(call, compute, approximate)(value))
+    define(name, returns, 1, 1, lambda call, value: _exact(call, compute, approximate)(value), accepts=(NUMBERS,))
 
 
 def _floor(scaled: int, scale: int) -> tuple[int, int]:
@@ -105,7 +105,7 @@ def _round(call: Call, value: Any, places: int, cut: int = 0) -> Value:
     return _exact(call, exact, approximate)(value)
 
 
-define("ROUND", _kept, 2, 3, _round, arguments=(None, INT, INT))
+define("ROUND", _kept, 2, 3, _round, arguments=(None, INT, INT), accepts=(NUMBERS,))
 
 
 def _finite(compute: Callable[..., float]) -> Callable[..., Value]:
@@ -129,9 +129,9 @@ _FLOATS: Final[dict[str, Callable[[float], float]]] = {
     "DEGREES": math.degrees, "RADIANS": math.radians,
 }  # fmt: skip
 for _name, _function in _FLOATS.items():
-    define(_name, FLOAT, 1, 1, _finite(_function))
-define("LOG", FLOAT, 1, 2, _finite(math.log))
-define("ATN2", FLOAT, 2, 2, _finite(math.atan2))
+    define(_name, FLOAT, 1, 1, _finite(_function), accepts=(NUMBERS,))
+define("LOG", FLOAT, 1, 2, _finite(math.log), accepts=(NUMBERS,))
+define("ATN2", FLOAT, 2, 2, _finite(math.atan2), accepts=(NUMBERS,))
 define("PI", FLOAT, 0, 0, lambda _: math.pi, nullable=False)
 
 
@@ -152,7 +152,7 @@ def _power(call: Call, base: Any, exponent: Any) -> Value:
     return decimal_to_stored(scaled, result) if result.name in DECIMAL else numbers.to_integer(scaled, result, result)
 
 
-define("POWER", _kept, 2, 2, _power)
+define("POWER", _kept, 2, 2, _power, accepts=(NUMBERS,))
 
 
 def _rand(_: Any, __: Call, seed: int | None = None) -> Value:
@@ -162,24 +162,32 @@ def _rand(_: Any, __: Call, seed: int | None = None) -> Value:
 define("RAND", FLOAT, 0, 1, _rand, True, strict=False, nullable=False, arguments=(INT,))
 
 
+_WHOLE: Final = frozenset({"integer"})
+
+
 def _bit_count(_: Call, value: int) -> int:
     return (value & 0xFFFF_FFFF_FFFF_FFFF if value < 0 else value).bit_count()
 
 
-define("BIT_COUNT", SqlType("bigint"), 1, 1, _bit_count)
+define("BIT_COUNT", SqlType("bigint"), 1, 1, _bit_count, accepts=(_WHOLE,))
 define(
-    "LEFT_SHIFT", lambda types: types[0], 2, 2, lambda call, v, n: _wrapped(v << n if n >= 0 else v >> -n, call.returns)
-)
+    "LEFT_SHIFT", lambda types: types[0], 2, 2, lambda call, v, n: _shifted(v, n, call.returns),
+    arguments=(None, INT), accepts=(_WHOLE,),
+)  # fmt: skip
 define(
     "RIGHT_SHIFT",
     lambda types: types[0],
     2,
     2,
-    lambda call, v, n: _wrapped(v >> n if n >= 0 else v << -n, call.returns),
+    lambda call, v, n: _shifted(v, -n, call.returns),
+    arguments=(None, INT),
+    accepts=(_WHOLE,),
 )
 
 
-def _wrapped(value: int, sql_type: SqlType) -> int:
+def _shifted(value: int, places: int, sql_type: SqlType) -> int:
+    """Bits shifted to the left, or to the right by a negative number; those beyond the type's width are lost."""
     bits = numbers.INT_BYTES[sql_type.name] * 8
+    value = value << min(places, bits) if places >= 0 else value >> min(-places, bits)
     value &= (1 << bits) - 1
     return value - (1 << bits) if sql_type.name != "tinyint" and value >> (bits - 1) else value

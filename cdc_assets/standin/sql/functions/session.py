@@ -90,4 +90,4 @@ def _connection_property(_: SessionContext, __: Call, name: str) -> Value:
     return values.get(name.lower())
 
 
-define("CONNECTIONPROPERTY", SYSNAME, 1, 1, _connection_property, True)
+define("CONNECTIONPROPERTY", SYSNAME, 1, 1, _connection_property, True, arguments=(SYSNAME,))

@@ -57,13 +57,20 @@ def _text(value: Value, sql_type: SqlType) -> str:
     return value if isinstance(value, str) else str(convert_value(value, sql_type, VARCHAR_MAX))
 
 
-def _define(name: str, returns: Any, count: int, function: Callable[..., Value], maximum: int | None = None) -> None:
-    """A function whose first argument is read as text."""
+def _define(
+    name: str,
+    returns: Any,
+    count: int,
+    function: Callable[..., Value],
+    maximum: int | None = None,
+    second: SqlType | None = None,
+) -> None:
+    """A function whose first argument is read as text, and the second as the type given."""
 
     def implementation(call: Call, first: Value, *rest: Value) -> Value:
         return function(_text(first, call.types[0]), *rest)
 
-    define(name, returns, count, maximum or count, implementation)
+    define(name, returns, count, maximum or count, implementation, arguments=(None, second))
 
 
 def _len(text: str) -> int:
@@ -337,11 +344,11 @@ define("DATALENGTH", _length_type, 1, 1, _datalength)
 for _name, _method in (("UPPER", str.upper), ("LOWER", str.lower)):
     _define(_name, _same, 1, _by_character(_method))
 _define("REVERSE", _same, 1, lambda text: text[::-1])
-_define("LTRIM", _same, 1, _trim("left"), 2)
-_define("RTRIM", _same, 1, _trim("right"), 2)
-_define("TRIM", _same, 1, _trim("both"), 2)
-_define("LEFT", _same, 2, _left)
-_define("RIGHT", _same, 2, _right)
+_define("LTRIM", _same, 1, _trim("left"), 2, _TEXT)
+_define("RTRIM", _same, 1, _trim("right"), 2, _TEXT)
+_define("TRIM", _same, 1, _trim("both"), 2, _TEXT)
+_define("LEFT", _same, 2, _left, second=INT)
+_define("RIGHT", _same, 2, _right, second=INT)
 _define("ASCII", INT, 1, _ascii)
 _define("UNICODE", INT, 1, _unicode)
 define("SUBSTRING", _substring_type, 3, 3, _substring, arguments=(None, INT, INT))
@@ -363,8 +370,8 @@ define("QUOTENAME", SqlType("nvarchar", 258), 1, 2, _quotename, arguments=(_TEXT
 define("CHAR", SqlType("char", 1), 1, 1, _char, arguments=(INT,))
 define("NCHAR", SqlType("nchar", 1), 1, 1, _nchar, arguments=(INT,))
 define("STR", SqlType("varchar", 8000), 1, 3, _str, arguments=(_FLOAT, INT, INT))
-define("TRANSLATE", _same, 3, 3, _translate)
+define("TRANSLATE", _same, 3, 3, _translate, arguments=(_TEXT,))
 define("PARSENAME", SqlType("nvarchar", 128), 2, 2, _parsename, arguments=(_TEXT, INT))
-define("FORMATMESSAGE", SqlType("nvarchar", 4000), 1, -1, _formatmessage, strict=False)
+define("FORMATMESSAGE", SqlType("nvarchar", 4000), 1, -1, _formatmessage, strict=False, arguments=(_TEXT, None))
 define("ISNUMERIC", INT, 1, 1, _is_numeric, strict=False, nullable=False)
 define("STRING_ESCAPE", NVARCHAR_MAX, 2, 2, _string_escape, arguments=(_TEXT, _TEXT))
