@@ -31,9 +31,11 @@ class SqlError(Exception):
 
 
 def internal(error: BaseException, where: str = "") -> SqlError:
-    """8624 for a fault of the stand-in itself, 701 when memory ran out."""
+    """8624 for a fault of the stand-in itself, 701 when memory ran out, 40510 for text that cannot be stored."""
     if isinstance(error, MemoryError):
         return SqlError(701, "There is insufficient system memory in resource pool 'default' to run this query.", 17)
+    if isinstance(error, UnicodeEncodeError):
+        return unsupported("text with half of a surrogate pair")
     place = f" in {where}" if where else ""
     return SqlError(8624, f"Internal error of the stand-in{place}, see its log: {type(error).__name__}: {error}")
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from cdc_assets.standin.contract import Clock
 from cdc_assets.standin.engine import tree
 from cdc_assets.standin.errors import SqlError
-from cdc_assets.standin.sqltypes import CHARACTER, INTEGER, SqlType, Value
+from cdc_assets.standin.sql.convert import convert_value
+from cdc_assets.standin.sqltypes import CHARACTER, INT, INTEGER, SqlType, Value
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
@@ -26,7 +27,7 @@ def raised(session: "EngineSession", statement: tree.RaiseError, evaluate: Evalu
         raise SqlError(102, "Incorrect syntax near 'RAISERROR'.", 15)
     values = [evaluate(argument) for argument in statement.arguments]
     message, kind = values[0]
-    severity, state = (int(value or 0) for value, _ in values[1:3])
+    severity, state = (_whole(value, kind) for value, kind in values[1:3])
     number = 50000
     if kind.name in INTEGER:
         raise SqlError(
@@ -117,7 +118,13 @@ def thrown(values: list[tuple[Value, SqlType]]) -> SqlError:
             f"Error number {number!s} in the THROW statement is outside the valid range. Specify an error number in the valid range "
             "of 50000 to 2147483647.",
         )
-    return SqlError(number, str(message or ""), 16, int(state or 0))
+    return SqlError(number, str(message or ""), 16, _whole(state, values[2][1]))
+
+
+def _whole(value: Value, kind: SqlType) -> int:
+    """A severity or state."""
+    converted = convert_value(value, kind, INT)
+    return converted if isinstance(converted, int) else 0
 
 
 def wait_seconds(kind: str, text: str, clock: Clock) -> float:

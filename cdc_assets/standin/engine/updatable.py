@@ -78,6 +78,8 @@ class Updatable:
                     if self._is_star(entry, alias) and table.column(name) is not None:
                         return source, name
                 continue
+            if self.labels and place >= len(self.labels):
+                raise SqlError(8158, f"'{self.name}' has more columns than were specified in the column list.")
             label = self.labels[place] if self.labels else entry.alias_or_name
             if fold(label) != fold(name):
                 continue

@@ -236,7 +236,7 @@ class UpdateCompiler:
     def _top(self) -> str:
         if not self.text.top:
             return ""
-        typed = compile_scalar(parse_expression_tree(self.text.top), self.names, self.scope)
+        typed = compile_scalar(parse_expression_tree(self.text.top), self.names, Scope(used=self.scope.used))
         return implicit(typed, BIGINT).sql
 
     def settings(self, values: list[tuple[Column, str]]) -> str:

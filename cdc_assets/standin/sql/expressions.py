@@ -5,6 +5,7 @@ conversions are inserted by precedence and the SQLite text is put together. Node
 tables below are refused by name.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -130,7 +131,7 @@ class Compiler(Conditions):
             sql_type = _text_type("varchar", text)
             return constant(textforms.to_page(text, sql_type), sql_type, untyped=True)
         if "e" in text.lower():
-            return constant(float(text), FLOAT)
+            return constant(float(_EXPONENT.sub(r"\g<0>0", text)), FLOAT)
         if "." not in text:
             number = int(text)
             if number < 2**31:
@@ -328,6 +329,10 @@ class Compiler(Conditions):
         if convert.family(wanted) == "text" and convert.family(value.type) == "text":
             return value
         return convert.implicit(value, wanted)
+
+
+_EXPONENT: Final = re.compile(r"[eE][+-]?\Z")
+"""An exponent without digits is 0."""
 
 
 def _text_type(name: str, text: str) -> SqlType:

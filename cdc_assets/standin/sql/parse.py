@@ -342,7 +342,12 @@ def _run(parse: Callable[[_Parser, list[Token], str], list[exp.Expression | None
     except ParseError as error:
         near = str((error.errors[0].get("highlight") if error.errors else "") or "")
         raise syntax_error(near) from error
-    except (IndexError, AttributeError) as error:  # the grammar looked behind the end
+    except (
+        IndexError,
+        AttributeError,
+        TypeError,
+        ValueError,
+    ) as error:  # the grammar took for granted what is not there
         raise syntax_error(tokens[-1].text if tokens else "") from error
     except RecursionError as error:
         raise SqlError(191, "Some part of your SQL statement is nested too deeply.", 15) from error

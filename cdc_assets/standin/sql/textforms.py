@@ -148,9 +148,12 @@ def from_binary(data: bytes, target: SqlType) -> Value:
     if name in DECIMAL:
         return _decimal_from(data, target)
     try:
-        return _temporal_from(data, target)
+        value = _temporal_from(data, target)
+        if not 0 <= temporal.to_moment(value, target)[0] < temporal.END:
+            raise IndexError
     except (struct.error, IndexError, OverflowError) as error:
         raise temporal.bad_text() from error
+    return value
 
 
 def _decimal_from(data: bytes, target: SqlType) -> int | bytes:
@@ -172,6 +175,8 @@ def _temporal_from(data: bytes, target: SqlType) -> Value:
             raise IndexError
         return int.from_bytes(data, "little")
     scale = data[0]
+    if scale > 7:
+        raise IndexError
     size = 3 if scale <= 2 else 4 if scale <= 4 else 5
     ticks = int.from_bytes(data[1 : 1 + size], "little") * int(10 ** (7 - scale))
     rest = data[1 + size :]

@@ -179,6 +179,8 @@ def _build_total(arguments: Sequence[str]) -> Kernel:
 
 
 def _string_agg(value: Typed, rest: Sequence[Typed], keys: Sequence[tuple[Typed, bool]], wrap: Wrap) -> Typed:
+    if any(family(one.type) != "text" for one in rest):
+        raise SqlError(8733, "Separator parameter for STRING_AGG must be a string literal or variable.")
     text = value if family(value.type) == "text" else cast(value, SqlType("nvarchar", 4000))
     unicode = text.type.name in UNICODE
     length = MAX if text.type.is_max else (4000 if unicode else 8000)

@@ -300,7 +300,13 @@ def _build_datetrunc(arguments: Sequence[str]) -> Kernel:
 
     def run(value: Value) -> Value:
         local, offset = temporal.to_moment(value, sql_type)
-        return temporal.from_moment((_truncated(part, local), offset), sql_type, sql_type)
+        truncated = _truncated(part, local)
+        if truncated < 0:
+            raise SqlError(
+                9837,
+                "An invalid date value was encountered: The date value is less than the minimum date value allowed for the data type.",
+            )
+        return temporal.from_moment((truncated, offset), sql_type, sql_type)
 
     return strict(run)
 

@@ -291,6 +291,8 @@ def split_name(name: str) -> list[str]:
     return parts if len(parts) <= 4 else []
 
 
+_WIDEST: Final = 2047
+"""Characters of a message."""
 _DIRECTIVE: Final = re.compile(r"%(?P<flags>[-+0 #]*)(?P<width>\d+)?(?:\.(?P<precision>\d+))?(?P<kind>[sdiuxXo%])")
 
 
@@ -306,14 +308,14 @@ def format_message(text: str, arguments: Sequence[Any]) -> str:
             return "(null)"
         kind = "d" if found["kind"] in "iu" else found["kind"]
         value = str(value) if kind == "s" else int(value)
-        precision = f".{found['precision']}" if found["precision"] and kind == "s" else ""
-        return f"%{found['flags']}{found['width'] or ''}{precision}{kind}" % value
+        precision = f".{min(int(found['precision']), _WIDEST)}" if found["precision"] and kind == "s" else ""
+        return f"%{found['flags']}{min(int(found['width'] or 0), _WIDEST) or ''}{precision}{kind}" % value
 
     return _DIRECTIVE.sub(one, text)
 
 
-def _formatmessage(call: Call, text: str, *arguments: Value) -> str:
-    return format_message(text, arguments)
+def _formatmessage(call: Call, text: str | None, *arguments: Value) -> str | None:
+    return None if text is None else format_message(text, arguments)[:2047]
 
 
 def _string_escape(_: Call, text: str, kind: str) -> str:

@@ -1,0 +1,64 @@
+"""Statements that are wrong in unusual ways: each gets SQL Server's number, none an internal error (found by fuzzing)."""
+
+import pytest
+
+from cdc_assets_tests.standin.engine.collect import Client
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("SELECT ABS(NEWID())", 8116),
+        ("SELECT ROUND(0x01, 1)", 8116),
+        ("SELECT POWER(CAST('2024-01-01' AS date), 2)", 8116),
+        ("SELECT SQRT(CAST('2024-01-01' AS datetime2))", 8116),
+        ("SELECT LEFT_SHIFT('a', 1)", 8116),
+        ("SELECT BIT_COUNT(1.5)", 8116),
+        ("SELECT RIGHT_SHIFT(1, 'x')", 245),
+        ("SELECT LEFT('abc', 'x')", 245),
+        ("SELECT 0x01 % 'a'", 402),
+        ("SELECT 0x01 - CAST('<a/>' AS xml)", 402),
+        ("SELECT CAST(1e308 AS datetime)", 8115),
+        ("SELECT CAST(0xFFFFFFFFFFFFFFFFFFFF AS datetime2(7))", 241),
+        ("SELECT CAST(0x09010203040506 AS time)", 241),
+        ("SELECT DATETRUNC(week, CAST('0001-01-01' AS date))", 9837),
+        ("SELECT STRING_AGG('a', 1)", 8733),
+        ("SELECT 1.* = ALL", 102),
+        ("RAISERROR(16, 'own %d', 1, 7)", 245),
+        ("THROW 60000, 'x', 'over'", 245),
+        ("CREATE TABLE t (a int); EXEC('DELETE TOP (a) FROM t')", 207),
+    ],
+)
+def test_a_mistake_has_its_number(client: Client, text: str, number: int) -> None:
+    assert [error.number for error in client.run(text).errors] == [number]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("SELECT FORMATMESSAGE(NULL, 1)", None),
+        ("SELECT LEN(FORMATMESSAGE('%999999999s', 'x'))", 2047),
+        ("SELECT LEFT_SHIFT(1, 2147483647)", 0),
+        ("SELECT LEFT_SHIFT(1, 31)", -2147483648),
+        ("SELECT TRY_CAST(0xFFFFFFFFFFFFFFFFFFFF AS datetime2(7))", None),
+        ("SELECT 1e", 1.0),
+        ("SELECT TRANSLATE(123, 1, 9)", "923"),
+        ("SELECT LTRIM(1001, 1)", "001"),
+        ("SELECT HASHBYTES(1, 'x')", None),
+    ],
+)
+def test_unusual_arguments(client: Client, text: str, value: object) -> None:
+    assert client.rows(text) == [(value,)]
+
+
+def test_a_fault_of_our_own_is_an_error_that_catch_sees(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong inside a statement: the client gets a number, and the session goes on."""
+    from cdc_assets.standin.engine import queries
+
+    client.do("CREATE TABLE t (a int NOT NULL PRIMARY KEY); BEGIN TRAN; INSERT t VALUES (1)")
+    with monkeypatch.context() as patch:
+        patch.setattr(queries, "select_plan", lambda *_: 1 // 0)
+        assert [error.number for error in client.run("SELECT 1").errors] == [8624]
+        assert client.run("BEGIN TRY SELECT 1 END TRY BEGIN CATCH PRINT ERROR_NUMBER() END CATCH").errors == []
+    client.do("COMMIT")
+    assert client.rows("SELECT a FROM t") == [(1,)]
