@@ -89,6 +89,9 @@ def _load(server: StandIn, method: str, *arguments: int) -> None:
     if method == "changes":
         server.bulk.load_changes(DATABASE, f"dbo_{TABLE}", *arguments)
         return
+    if method == "latency":
+        server.agent.latency_s = arguments[0] / 1000
+        return
     server.bulk.load_table(DATABASE, TABLE, rows=arguments[0])
     server.execute(_ENABLE, database=DATABASE)
     server.agent.drain()

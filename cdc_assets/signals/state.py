@@ -24,8 +24,9 @@ class Collection:
         condition: predicate that limits the rows, or empty.
         surrogate: column to walk along in place of the key, or empty.
         maximum: greatest key when the table was begun; later rows come from the stream. None: not begun.
-        last: key of the last row that is committed; None: none.
+        last: rows up to this key are committed; None: none are.
         rows: READ events so far.
+        order: names of the columns whose values `maximum` and `last` are.
     """
 
     table: TableId
@@ -35,6 +36,7 @@ class Collection:
     maximum: Key | None = None
     last: Key | None = None
     rows: int = 0
+    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class RoundReads:
         window_id: number of the commit.
         directory: of the topic table's generation.
         files: what was written; none if all rows were dropped.
-        last: key of the last row that was read.
+        last: rows up to this key were read.
         finished: whether the table has no further row.
     """
 

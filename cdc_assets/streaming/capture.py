@@ -196,6 +196,7 @@ class Capture:
     def _recover(self, captured: Sequence[TableId], on_progress: OnProgress) -> SnapshotSummary:
         """Finish the window or the snapshots that an earlier run left."""
         incremental = IncrementalSnapshot(self._context, SignalWatch(self._context))
+        incremental.clean()
         for database in list(self._context.manifest.state.signals):
             incremental.recover(database)
         pending = self._context.manifest.state.pending

@@ -26,6 +26,9 @@ from cdc_assets.streaming.windows import WindowExecutor
 
 log = logging.getLogger(__name__)
 
+_NAP_S = 0.01
+"""First wait for the end of an incremental round; doubled up to the poll interval, for it may come at any moment."""
+
 Ended = Literal["idle", "deadline", "yielded", "nothing"]
 Repair = Callable[[str, Sequence[TableId], OnProgress], None]
 
@@ -66,8 +69,16 @@ class StreamLoop:
         self, databases: Sequence[str], until_idle: bool, deadline: datetime | None, should_yield: ShouldYield
     ) -> Ended:
         """Loop; see `Capture.stream`."""
+        try:
+            return self._run(databases, until_idle, deadline, should_yield)
+        finally:
+            self._incremental.stop()
+
+    def _run(
+        self, databases: Sequence[str], until_idle: bool, deadline: datetime | None, should_yield: ShouldYield
+    ) -> Ended:
         clock, streaming = self._context.clock, self._context.config.streaming
-        quiet_since = clock.now()
+        quiet_since, nap = clock.now(), _NAP_S
         while True:
             if should_yield():
                 return "yielded"
@@ -78,10 +89,13 @@ class StreamLoop:
                 return "nothing"
             worked = [self._watch.listen(databases), *(self._turn(database) for database in databases)]
             if any(worked):
-                quiet_since = clock.now()
+                quiet_since, nap = clock.now(), _NAP_S
                 continue
-            if self._awaited:  # the capture job has not read an incremental snapshot's markers yet
+            if self._awaited:  # rows are being read, or the capture job has not read their markers yet
                 quiet_since = clock.now()
+                self._incremental.rest(min(nap, streaming.poll_interval_s))
+                nap *= 2
+                continue
             quiet_for = clock.now() - quiet_since
             if until_idle and streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
                 return "idle"
@@ -90,6 +104,7 @@ class StreamLoop:
     def _turn(self, database: str) -> bool:
         """One window of one database; False if there was nothing to do."""
         try:
+            self._incremental.recover(database)
             self._blocking.resume()
             progress = self._step(database)
             self._mend(database)

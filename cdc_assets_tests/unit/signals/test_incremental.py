@@ -31,15 +31,15 @@ def test_a_table_is_read_again_and_the_signal_table_is_streamed(server: StandIn,
     world.run("snapshot")
     world.signal("s1", "execute-snapshot", data_collections=[f"{DATABASE}.dbo.orders"])
     world.run()
-    assert [row["id"] for row in world.reads(table)] == list(range(1, 151))
+    assert sorted(row["id"] for row in world.reads(table)) == list(range(1, 151))
     assert world.notes() == [
-        ("STARTED", ""), ("IN_PROGRESS", ""), ("IN_PROGRESS", ""),
+        ("STARTED", ""), ("IN_PROGRESS", ""),
         ("TABLE_SCAN_COMPLETED", "SUCCEEDED"), ("COMPLETED", ""),
     ]  # fmt: skip
     signals = [event["value"]["after"] for event in world.events(table.__class__(DATABASE, "dbo", "cdc_signal"))]
     assert [row["type"] for row in signals] == [
         "execute-snapshot",
-        *["snapshot-window-open", "snapshot-window-close"] * 3,
+        *["snapshot-window-open", "snapshot-window-close"] * 2,
     ]
     world.run()
     assert len(world.reads(table)) == 150
@@ -59,7 +59,7 @@ def test_conditions_composite_keys_and_deletion_of_the_marker(server: StandIn, t
     conditions = [{"data-collection": f"{DATABASE}.dbo.lines", "filter": "qty >= 10"}]
     world.signal("s1", "execute-snapshot", data_collections=[".*"], additional_conditions=conditions)
     world.run()
-    found = [(row["code"], row["no"]) for row in world.reads(table)]
+    found = sorted(((row["code"], row["no"]) for row in world.reads(table)), key=lambda key: (key[0].lower(), key[1]))
     assert found == [(code, number) for code in codes for number in range(10, 40)]
 
 
