@@ -1,0 +1,10 @@
+"""Small rounds, so that few rows make several of them."""
+
+import pytest
+
+from cdc_assets.snapshot import incremental_round
+
+
+@pytest.fixture(autouse=True)
+def _small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incremental_round, "MOST_CHUNKS", 64)
