@@ -62,6 +62,7 @@ class KafkaSignals:
         self._topic = settings.kafka_topic or f"{prefix}-signal"
         self._kafka = _client_library()
         self._consumer = self._open()
+        self._problem = ""
 
     def receive(self, reached: Mapping[str, int]) -> Delivery:
         """See `SignalChannel`."""
@@ -118,8 +119,11 @@ class KafkaSignals:
     def _known(self, reached: Mapping[str, int]) -> dict[int, int | None]:
         """Partitions of the topic, and how far each was handled."""
         topic = self._consumer.list_topics(self._topic, timeout=_ANSWER_S).topics[self._topic]
-        if topic.error is not None:
-            log.warning("Topic %s of signals cannot be read: %s.", self._topic, topic.error.str())
+        problem = "" if topic.error is None else str(topic.error.str())
+        if problem and problem != self._problem:
+            log.warning("Topic %s of signals cannot be read: %s.", self._topic, problem)
+        self._problem = problem
+        if problem:
             return {}
         return {partition: reached.get(self._stream(partition)) for partition in sorted(topic.partitions)}
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config
+from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config, speak
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -52,6 +52,7 @@ def capture(
 
     Can be stopped at any moment; the next run goes on behind the last committed window.
     """
+    speak()
     settings = _settings(read_config(config), follow, idle)
     with _runner(local) as runner, _open(settings, runner) as facade:
         done = (

@@ -3,6 +3,7 @@
 Exit codes: 0 done; 1 it failed; 2 the command or the configuration is wrong; 130 interrupted.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Annotated, NoReturn, ParamSpec
 
 import typer
 from rich.console import Console
+from rich.logging import RichHandler
 from rich.text import Text
 
 from cdc_assets.config.load import configuration_files, load_config
@@ -76,6 +78,25 @@ def fail(message: str, code: int) -> NoReturn:
 def warn(message: str) -> None:
     """Print a warning."""
     err.print(Text.assemble(("warning ", "bold yellow"), message), soft_wrap=True)
+
+
+SPOKEN = (
+    "cdc_assets.signals",
+    "cdc_assets.notifications",
+    "cdc_assets.snapshot.blocking",
+    "cdc_assets.snapshot.incremental",
+    "cdc_assets.snapshot.run",
+)
+"""Loggers whose plain information people have asked for: by a signal, or by a notification channel."""
+
+
+def speak() -> None:
+    """Print warnings of all, and what signals and notifications say, on standard error."""
+    root = logging.getLogger("cdc_assets")
+    if not any(isinstance(handler, RichHandler) for handler in root.handlers):
+        root.addHandler(RichHandler(console=err, show_time=False, show_level=False, show_path=False))
+    for name in SPOKEN:
+        logging.getLogger(name).setLevel(logging.INFO)
 
 
 def read_config(place: Path) -> CaptureConfig:

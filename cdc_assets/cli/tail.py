@@ -83,6 +83,8 @@ def find_topic(view: LakeView, wanted: str) -> str:
     """
     names = {topic.topic: topic for topic in view.topics() if topic.directories}
     found = [wanted] if wanted in names else [name for name in names if name.lower().endswith(f".{wanted.lower()}")]
+    if not found and "__" not in wanted and view.tables.open(wanted) is not None:
+        return wanted  # transactions, notifications, schema changes
     if len(found) != 1:
         raise ConfigurationError("topic", wanted, "one of " + (", ".join(names) or "none yet"), "name one of them")
     return names[found[0]].directories[-1]

@@ -43,5 +43,13 @@ def test_a_command_asks_for_a_table(tmp_path: Path) -> None:
         world.run()
         assert world.reads(table) == [{"id": 2, "version": 20}]
         assert len([event for event in world.events(table) if event["value"]["op"] == "r"]) == 5
+        told = {"notification.enabled.channels": "log,sink", "notification.sink.topic.name": "notes"}
+        file.write_text(json.dumps(properties | told))
+        assert run("log", "--message", "here: {}")[0] == 0
+        done = CliRunner().invoke(app, ["capture", "--local", "--idle", "0.2", "--config", str(file)])
+        assert "here: commit_lsn=" in done.output
+        assert "[Notification Service]" in done.output
+        done = CliRunner().invoke(app, ["tail", "notes", "-n", "1", "--config", str(file)])
+        assert json.loads(done.output)["value"]["additional_data"] == {"connector_name": "shop"}
         code, output = run("execute-snapshot")
         assert (code, "data-collections" in output) == (2, True)
