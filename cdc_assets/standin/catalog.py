@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, MutableMapping, ValuesView
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, SqlType
 
@@ -191,6 +191,10 @@ class Tables(MutableMapping[tuple[str, str], Table]):
         return place in self._tables
 
 
+DATABASE_STATES: Final = {"ONLINE": 0, "OFFLINE": 6}
+USER_ACCESS: Final = {"MULTI_USER": 0, "SINGLE_USER": 1, "RESTRICTED_USER": 2}
+
+
 @dataclass(slots=True)
 class Database:
     """A database with its tables."""
@@ -202,6 +206,10 @@ class Database:
     snapshot_isolation: bool = False
     read_committed_snapshot: bool = False
     cdc_enabled: bool = False
+    state: str = "ONLINE"
+    """A key of `DATABASE_STATES`."""
+    user_access: str = "MULTI_USER"
+    """A key of `USER_ACCESS`."""
     schemas: dict[str, int] = field(default_factory=lambda: {"dbo": 1, "INFORMATION_SCHEMA": 3, "sys": 4})
     """name in declared case → schema_id."""
     tables: Tables = field(default_factory=Tables)

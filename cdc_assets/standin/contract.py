@@ -77,6 +77,8 @@ class Session(Protocol):
     """One login on the engine. Used by one thread at a time."""
 
     session_id: int
+    disconnect: Callable[[], None] | None
+    """Set by the wire: ends the client's connection; any thread may call it."""
 
     @property
     def database(self) -> str:

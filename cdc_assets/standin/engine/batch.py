@@ -15,7 +15,7 @@ from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 _DEFINITIONS: Final = frozenset(
     {"CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT", "REVOKE", "DENY", "DBCC", "CHECKPOINT", "ENABLE", "DISABLE"}
 )
-_REFUSED: Final = frozenset({"GOTO", "OPEN", "CLOSE", "DEALLOCATE", "FETCH", "KILL"})
+_REFUSED: Final = frozenset({"GOTO", "OPEN", "CLOSE", "DEALLOCATE", "FETCH"})
 _TRANSACTION: Final = frozenset({"TRAN", "TRANSACTION"})
 
 
@@ -332,6 +332,16 @@ def _call(reader: Reader, line: int) -> tree.Statement:
 # ---- queries, changes, definitions ---------------------------------------------------------------------------
 
 
+def _kill(reader: Reader, line: int) -> tree.Statement:
+    reader.expect("KILL")
+    token = reader.take()
+    if not token.text.isdigit():
+        raise unsupported("KILL of a unit of work")
+    if reader.word() == "WITH":
+        raise unsupported("KILL … WITH STATUSONLY")
+    return tree.Kill(line, int(token.text))
+
+
 def _query(reader: Reader, line: int) -> tree.Statement:
     first = reader.place
     if reader.word() == "(":
@@ -390,7 +400,7 @@ def _definition(reader: Reader, line: int) -> tree.Statement:
 _PARSERS: Final = {
     "BEGIN": _begin, "IF": _if, "WHILE": _while, "BREAK": _jump, "CONTINUE": _jump, "RETURN": _return,
     "DECLARE": _declare, "SET": _set, "USE": _use,
-    "PRINT": _print, "RAISERROR": _raise_error, "THROW": _throw, "WAITFOR": _wait_for,
+    "KILL": _kill, "PRINT": _print, "RAISERROR": _raise_error, "THROW": _throw, "WAITFOR": _wait_for,
     "COMMIT": _transaction_statement, "ROLLBACK": _transaction_statement, "SAVE": _transaction_statement,
     "EXEC": _execute, "EXECUTE": _execute,
     "SELECT": _query, "(": _query, "WITH": _with,

@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from cdc_assets.standin.catalog import AliasType, Catalog, Database, fold
+from cdc_assets.standin.catalog import DATABASE_STATES, USER_ACCESS, AliasType, Catalog, Database, fold
+from cdc_assets.standin.engine import states
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.definitions import exists, home
 from cdc_assets.standin.engine.lookup import table_named
@@ -17,14 +18,21 @@ from cdc_assets.standin.sqltypes import DEFAULT_COLLATION
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.interpreter import Interpreter
+    from cdc_assets.standin.engine.session import EngineSession
 
 SYSTEM: Final = ("master", "tempdb", "model", "msdb")
 _IGNORED_OPTIONS: Final = frozenset({
     "RECOVERY", "COMPATIBILITY_LEVEL", "AUTO_CLOSE", "AUTO_SHRINK", "AUTO_CREATE_STATISTICS", "AUTO_UPDATE_STATISTICS", "PAGE_VERIFY",
-    "MULTI_USER", "READ_WRITE", "ANSI_NULLS", "QUOTED_IDENTIFIER", "DELAYED_DURABILITY", "TRUSTWORTHY", "ACCELERATED_DATABASE_RECOVERY",
+    "READ_WRITE", "ANSI_NULLS", "QUOTED_IDENTIFIER", "DELAYED_DURABILITY", "TRUSTWORTHY", "ACCELERATED_DATABASE_RECOVERY",
     "AUTO_UPDATE_STATISTICS_ASYNC", "QUERY_STORE",
 })  # fmt: skip
 """Accepted; they change nothing that a client of the stand-in could see."""
+
+
+_SWITCHES: Final = {
+    "ALLOW_SNAPSHOT_ISOLATION": "snapshot_isolation",
+    "READ_COMMITTED_SNAPSHOT": "read_committed_snapshot",
+}
 
 
 def _no_transaction(interpreter: "Interpreter", what: str) -> None:
@@ -61,47 +69,62 @@ def add_database(catalog: Catalog, name: str, collation: str, created: datetime)
 
 def alter_database(interpreter: "Interpreter", reader: Reader, text: str) -> None:
     """ALTER DATABASE name SET option …, COLLATE, MODIFY NAME."""
+    session = interpreter.session
     _no_transaction(interpreter, "ALTER DATABASE")
     reader.expect("DATABASE")
     name = reader.take()
-    wanted = interpreter.session.database if name.upper == "CURRENT" else name.value
-    database = interpreter.session.edit().database(wanted)
-    if database is None:
+    wanted = session.database if name.upper == "CURRENT" else name.value
+    if session.catalog.database(wanted) is None:
         raise SqlError(5011, f"User does not have permission to alter database '{wanted}', the database does not exist, or the database is not in a state that allows access checks.", 14)  # fmt: skip
     if reader.accept("COLLATE"):
-        collation = reader.take().value
-        sqlite_collation(collation)
-        if database.tables:
-            raise unsupported("ALTER DATABASE … COLLATE of a database with tables")
-        database.collation = collation
+        _collate(session, wanted, reader.take().value)
         return
     if not reader.accept("SET"):
         raise unsupported(f"ALTER DATABASE … {reader.word()}")
-    while True:
-        _option(database, reader)
-        if not reader.accept(","):
-            break
-    if reader.accept("WITH"):
-        reader.place = len(reader.tokens)
+    options = dict([_option(reader)])
+    while reader.accept(","):
+        options.update([_option(reader)])
+    termination = states.read_termination(reader)
     if reader.token() is not None:
         raise reader.fail()
+    alone = options.get("state") == "OFFLINE" or options.get("user_access") == "SINGLE_USER"
+    if alone and fold(wanted) in SYSTEM:
+        raise SqlError(5058, f"Option '{' '.join(map(str, options.values()))}' cannot be set in database '{wanted}'.")
+    if alone:  # before the lock that a transaction there may hold
+        states.clear(session, wanted, termination)
+    database = certain(session.edit().database(wanted), wanted)
+    for option, value in options.items():
+        if option:
+            setattr(database, option, value)
+    if alone:  # who came in meanwhile
+        states.clear(session, wanted, termination)
 
 
-def _option(database: Database, reader: Reader) -> None:
+def _collate(session: "EngineSession", name: str, collation: str) -> None:
+    sqlite_collation(collation)
+    database = certain(session.edit().database(name), name)
+    if database.tables:
+        raise unsupported("ALTER DATABASE … COLLATE of a database with tables")
+    database.collation = collation
+
+
+def _option(reader: Reader) -> tuple[str, bool | str]:
+    """Field of `Database` and its value; an empty field for what is accepted and means nothing."""
     name = reader.take().upper
-    if name in ("ALLOW_SNAPSHOT_ISOLATION", "READ_COMMITTED_SNAPSHOT"):
+    if name in _SWITCHES:
         on = reader.take().upper
         if on not in ("ON", "OFF"):
             raise SqlError(102, f"Incorrect syntax near '{on}'.", 15)
-        if name == "ALLOW_SNAPSHOT_ISOLATION":
-            database.snapshot_isolation = on == "ON"
-        else:
-            database.read_committed_snapshot = on == "ON"
-        return
+        return _SWITCHES[name], on == "ON"
+    if name in DATABASE_STATES:
+        return "state", name
+    if name in USER_ACCESS:
+        return "user_access", name
     if name not in _IGNORED_OPTIONS:
         raise unsupported(f"ALTER DATABASE … SET {name}")
     while reader.token() is not None and reader.word() not in (",", "WITH"):
         reader.take()
+    return "", ""
 
 
 def drop_database(interpreter: "Interpreter", reader: Reader, text: str) -> None:

@@ -22,7 +22,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Parameter, ResultSink
-from cdc_assets.standin.engine import changes, definitions, dynamic, messages, options, queries, sqlite_errors, tree
+from cdc_assets.standin.engine import (
+    changes,
+    definitions,
+    dynamic,
+    messages,
+    options,
+    queries,
+    sqlite_errors,
+    states,
+    tree,
+)
 from cdc_assets.standin.engine.batch import parse_batch
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.names import SessionNames
@@ -265,6 +275,10 @@ class Interpreter:
         self.session.use(statement.database, self.sink)
         self.sink.done(None)
 
+    def _kill(self, statement: tree.Kill) -> None:
+        states.kill(self.session, statement.session)
+        self.sink.done(None)
+
     # ---- messages ------------------------------------------------------------------------------------------------
 
     def _print(self, statement: tree.Print) -> None:
@@ -470,6 +484,6 @@ _SIMPLE: Final[dict[type, _Run]] = {
     tree.Declare: Interpreter._declare, tree.Assign: Interpreter._assign, tree.SetOption: Interpreter._set_option,
     tree.Use: Interpreter._use, tree.Print: Interpreter._print, tree.RaiseError: Interpreter._raise_error,
     tree.Throw: Interpreter._throw, tree.WaitFor: Interpreter._wait_for, tree.Transaction: Interpreter._transaction,
-    tree.Execute: Interpreter.execute, tree.Query: Interpreter._query, tree.Change: Interpreter._change,
+    tree.Kill: Interpreter._kill, tree.Execute: Interpreter.execute, tree.Query: Interpreter._query, tree.Change: Interpreter._change,
     tree.Definition: Interpreter._definition,
 }  # fmt: skip

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from cdc_assets.standin.capture import functions as capture_functions
 from cdc_assets.standin.catalog import Table, fold
 from cdc_assets.standin.contract import Relation, RelationColumn, Typed
+from cdc_assets.standin.engine import states
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.errors import SqlError, invalid_object, undeclared_variable, unsupported
 from cdc_assets.standin.sql.expressions import compile_scalar
@@ -72,7 +73,11 @@ class SessionNames:
             return self._session.temporary.get(fold(name))
         database, schema = self.place(parts)
         home = self._session.catalog.database(database)
-        return home.table(schema, name) if home else None
+        if home is None:
+            return None
+        if home.state != "ONLINE":
+            states.check_online(home)
+        return home.table(schema, name)
 
     def place(self, parts: tuple[str, ...]) -> tuple[str, str]:
         """Database and schema that a name means."""

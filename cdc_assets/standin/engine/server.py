@@ -11,6 +11,7 @@ from typing import Final
 from cdc_assets.standin.capture.agent import Agent
 from cdc_assets.standin.catalog import Database, fold
 from cdc_assets.standin.contract import Fault, Login, RowBlocks, Session
+from cdc_assets.standin.engine import states
 from cdc_assets.standin.engine.databases import SYSTEM, add_database
 from cdc_assets.standin.engine.plans import Plan
 from cdc_assets.standin.engine.session import EngineSession
@@ -105,9 +106,13 @@ class Engine:
     def _database(self, login: Login) -> Database:
         name = login.database or "master"
         found = self.storage.catalog.database(name)
-        if found is None:
-            raise SqlError(4060, f'Cannot open database "{name}" requested by the login. The login failed.', 11)
-        return found
+        try:
+            if found is not None:
+                states.check_entry(self, found)
+                return found
+        except SqlError:
+            pass
+        raise SqlError(4060, f'Cannot open database "{name}" requested by the login. The login failed.', 11)
 
     def sessions(self) -> list[EngineSession]:
         """The open sessions."""

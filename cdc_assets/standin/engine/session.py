@@ -16,7 +16,7 @@ from cdc_assets.standin.contract import (
     ResultColumn,
     ResultSink,
 )
-from cdc_assets.standin.engine import physical, procedures
+from cdc_assets.standin.engine import physical, procedures, states
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.functions import register_engine_functions
@@ -98,6 +98,8 @@ class EngineSession:
         self.cancelled: BaseException | None = None
         self.frames: list[Frame] = []
         self.transaction = Transaction(engine.storage, self)
+        self.disconnect: Callable[[], None] | None = None
+        self.killed = False
         self._closed = False
         self._procedure: ExitStack | None = None
         self._procedure_catalog: Catalog | None = None
@@ -169,14 +171,20 @@ class EngineSession:
     # ---- attention -----------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise Cancelled after an attention."""
+        """Raise Cancelled after an attention.
+
+        Raises:
+            SqlError: 596 after a KILL.
+        """
+        if self.killed:
+            raise SqlError(596, "Cannot continue the execution because the session is in the kill state.", 21)
         self.sink.check()
 
     def _poll(self) -> int:
         """SQLite's progress handler. A write inside a transaction is not interrupted: SQLite would roll back all of it."""
         if self.cancelled is None:
             try:
-                self.sink.check()
+                self.check()
             except BaseException as cancelled:  # noqa: BLE001 - carried across SQLite and raised again by `raise_cancelled`
                 self.cancelled = cancelled
         return int(self.cancelled is not None and not self.transaction.writing)
@@ -207,6 +215,8 @@ class EngineSession:
     def _run(self, text: str, frame: Frame, sink: ResultSink) -> int:
         previous, self.sink = self.sink, sink
         try:
+            if self.killed:
+                self.check()
             return Interpreter(self, frame, sink).run_text(text)
         except Cancelled:
             if self.options.xact_abort:
@@ -233,11 +243,12 @@ class EngineSession:
         """Change the database.
 
         Raises:
-            SqlError: 911 when it does not exist.
+            SqlError: 911 when it does not exist, 942 and 924 when its state forbids it.
         """
         found = self.catalog.database(name)
         if found is None:
             raise SqlError(911, f"Database '{name}' does not exist. Make sure that the name is entered correctly.")
+        states.check_entry(self.engine, found, self)
         old, self._database = self._database, found.name
         sink.database_changed(old, found.name)
 
@@ -284,6 +295,12 @@ class EngineSession:
         self.rowcount = self.last_error = 0
         self.identities.forget()
         self.caught.clear()
+
+    def kill(self) -> None:
+        """End the session from another one's thread: its own thread rolls back and closes."""
+        self.killed = True
+        if self.disconnect is not None:
+            self.disconnect()
 
     def close(self) -> None:
         """Roll back and let go of everything; closing twice is fine."""

@@ -131,6 +131,13 @@ class Use(Statement):
 
 
 @dataclass(slots=True, eq=False)
+class Kill(Statement):
+    """KILL session."""
+
+    session: int
+
+
+@dataclass(slots=True, eq=False)
 class Transaction(Statement):
     """BEGIN, COMMIT, ROLLBACK or SAVE TRANSACTION; `name` may be a variable."""
 

@@ -111,6 +111,8 @@ class Conditions(ABC):
             return self._in_query(node.this, query, scope)
         value = self.scalar(node.this, scope)
         options = self.scalars(node.expressions, scope)
+        if not options:
+            raise syntax_error("IN")
         if is_null(value) or any(map(is_null, options)):
             tests = (operators.compare("=", value, option, self.names.collation) for option in options)
             return f"({' OR '.join(tests)})"

@@ -76,6 +76,13 @@ class Limits(Compiler):
     def row_count(self, node: Any, scope: Scope) -> str:
         """A number of rows as SQLite text; 1060 when a constant is none."""
         typed = convert.implicit(self.scalar(node, scope), BIGINT)
+        if scope.correlated:
+            raise SqlError(
+                4115,
+                f'The reference to column "{node.name}" is not allowed in an argument to a TOP, OFFSET, or FETCH clause. Only '
+                "references to columns at an outer scope or standalone expressions and subqueries are allowed here.",
+                15,
+            )
         if isinstance(typed, Constant):
             if not isinstance(typed.value, int) or typed.value < 0:
                 raise SqlError(

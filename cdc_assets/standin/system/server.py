@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from cdc_assets.standin.capture.hooks import agent
-from cdc_assets.standin.catalog import Database
+from cdc_assets.standin.catalog import DATABASE_STATES, USER_ACCESS, Database
 from cdc_assets.standin.contract import SessionContext
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, Value, guid_to_stored
 from cdc_assets.standin.system.describe import stored_datetime
@@ -49,7 +49,7 @@ def databases(context: SessionContext, _: Database) -> Rows:
         snapshot = (1, "ON") if database.snapshot_isolation else (0, "OFF")
         yield (
             database.name, database.database_id, None, _SA, stored_datetime(database.created), 160,
-            database.collation or DEFAULT_COLLATION, 0, "MULTI_USER", 0, 0, 0, 0, "ONLINE", 0, 0, 0, *snapshot,
+            database.collation or DEFAULT_COLLATION, USER_ACCESS[database.user_access], database.user_access, 0, 0, 0, DATABASE_STATES[database.state], database.state, 0, 0, 0, *snapshot,
             int(database.read_committed_snapshot), 1, "FULL", 2, "CHECKSUM", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
             0, 0, 0, 0, 0, 0, 0, 0, 0, 0, guid_to_stored(_guid(database, 1)), 0, *waits, 0, int(database.cdc_enabled),
             0, 0, None, None, None, 1033, "us_english", 1033, "English", 1, 0, 2049, 0, "NONE", 60, 0, "DISABLED",

@@ -102,6 +102,7 @@ class Connection:
             if wanted.integrated:
                 raise SqlError(18452, "Login failed. The stand-in knows SQL logins only, not Windows logins.", 14)
             session = self._server.open(wanted.login)
+            session.disconnect = self.close
         except SqlError as error:
             self._channel.write(tokens.message(error, self._server.name) + tokens.done(status=tokens.ERROR))
             self._channel.end()
