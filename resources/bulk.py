@@ -15,10 +15,11 @@ import pyarrow as pa
 from mssql_python.exceptions import ConnectionStringParseError, sqlstate_to_exception
 
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, IsolationMode
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError
 from resources.sqlserver_driver import connection_string, keywords, server_name
 from resources.sqlserver_errors import redact, to_cdc_error
-from resources.sqlserver_queries import isolation_level, lock_timeout
+from resources.sqlserver_queries import isolation_level, lock_timeout, one_of
 from resources.sqlserver_retry import repeated
 
 DEFAULT_ISOLATION: Final = "read_committed"
@@ -92,6 +93,24 @@ class MssqlBulkSource:
             except _ERRORS as error:
                 raise translate(error, self.settings) from error
 
+    @contextmanager
+    def transaction(self) -> Iterator["SnapshotTransaction"]:
+        """A session with an open SNAPSHOT transaction, which sees nothing yet; it ends without a trace.
+
+        Raises:
+            CdcError: as `read`.
+        """
+        with _closing(self._connect()) as connection:
+            try:
+                connection.cursor().execute(isolation_level("snapshot"))
+                connection.cursor().execute("BEGIN TRANSACTION")
+                yield SnapshotTransaction(self, connection)
+            except _ERRORS as error:
+                raise translate(error, self.settings) from error
+            finally:
+                with suppress(*_ERRORS):
+                    connection.cursor().execute("IF @@TRANCOUNT > 0 ROLLBACK")
+
     def _begin(
         self, stack: ExitStack, statement: str, parameters: Sequence[object]
     ) -> tuple[Iterator[pa.RecordBatch], pa.RecordBatch]:
@@ -103,12 +122,17 @@ class MssqlBulkSource:
                 for setting in self._settings_of(statement):
                     cursor.execute(setting)
                 cursor.execute(statement, *parameters)
-                reads_tables = statement.startswith(ROWS_TAG)
-                reader = cursor.arrow_reader((reads_tables and self.snapshot_rows) or self.batch_rows)
-                first = next(reader, None)
+                reader, first = self._opened(cursor, statement)
             except _ERRORS as error:
                 raise translate(error, self.settings) from error
             stack.push(opened.pop_all())
+        return reader, first
+
+    def _opened(self, cursor: mssql_python.Cursor, statement: str) -> tuple[Iterator[pa.RecordBatch], pa.RecordBatch]:
+        """Reader over a statement that was executed, and its first batch."""
+        rows = (statement.startswith(ROWS_TAG) and self.snapshot_rows) or self.batch_rows
+        reader = cursor.arrow_reader(rows)
+        first = next(reader, None)
         return reader, pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
 
     def _settings_of(self, statement: str) -> Iterator[str]:
@@ -128,6 +152,42 @@ class MssqlBulkSource:
         except _ERRORS as error:
             raise translate(error, settings) from error
         return connection
+
+
+class SnapshotTransaction:
+    """An open SNAPSHOT transaction (`core.ports.ReadTransaction`)."""
+
+    def __init__(self, source: MssqlBulkSource, connection: mssql_python.Connection) -> None:
+        self._source, self._connection = source, connection
+        self._cursor = connection.cursor()
+
+    def pin(self, table: TableId) -> None:
+        """Read one row of a table, which fixes the moment that all later statements see.
+
+        Raises:
+            CdcError: as `MssqlBulkSource.read`; 3952 if the database does not allow SNAPSHOT.
+        """
+        try:
+            self._fresh().execute(one_of(table.quoted))
+            self._cursor.fetchall()
+        except _ERRORS as error:
+            raise translate(error, self._source.settings) from error
+
+    def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        """As `MssqlBulkSource.read`, but never tried again: another session would see another moment."""
+        try:
+            self._fresh().execute(statement, *parameters)
+            reader, first = self._source._opened(self._cursor, statement)
+            yield first
+            yield from reader
+        except _ERRORS as error:
+            raise translate(error, self._source.settings) from error
+
+    def _fresh(self) -> mssql_python.Cursor:
+        """A cursor; the one before gives up what nobody has read of it."""
+        self._cursor.close()
+        self._cursor = self._connection.cursor()
+        return self._cursor
 
 
 @contextmanager

@@ -245,6 +245,14 @@ def shared_lock(table: str) -> str:
     return f"{_TAG.format(name='shared_lock')}SELECT TOP (1) 1 AS one FROM {table} WITH (TABLOCK, HOLDLOCK)"  # noqa: S608
 
 
+def one_of(table: str) -> str:
+    """Reads a row of a quoted table, so that a SNAPSHOT transaction begins to see.
+
+    https://learn.microsoft.com/en-us/sql/t-sql/statements/set-transaction-isolation-level-transact-sql
+    """
+    return f"{_TAG.format(name='one_of')}SELECT TOP (1) 1 AS one FROM {table}"  # noqa: S608
+
+
 def nothing_of(table: str) -> str:
     """Proves that a quoted table may be read, without reading a row."""
     return f"{_TAG.format(name='nothing_of')}SELECT TOP (0) 1 AS one FROM {table}"  # noqa: S608

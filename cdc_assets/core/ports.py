@@ -117,6 +117,19 @@ class BulkSource(Protocol):
     def read(self, statement: str, parameters: Sequence[object] = ()) -> "Iterator[pa.RecordBatch]":
         """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema."""
 
+    def transaction(self) -> AbstractContextManager["ReadTransaction"]:
+        """A session with an open SNAPSHOT transaction, which sees nothing yet."""
+
+
+class ReadTransaction(Protocol):
+    """A SNAPSHOT transaction: all of its statements see the moment of the first one."""
+
+    def pin(self, table: TableId) -> None:
+        """Read one row of a table, which fixes the moment."""
+
+    def read(self, statement: str, parameters: Sequence[object] = ()) -> "Iterator[pa.RecordBatch]":
+        """As `BulkSource.read`, one statement after the other; never tried again."""
+
 
 class TaskRunner(Protocol):
     """Runs one function over tasks, in parallel where it can (a Spark job; a loop in tests)."""

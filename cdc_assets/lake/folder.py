@@ -1,6 +1,7 @@
 """A folder of small files in the lake, beside the tables."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from deltalake.exceptions import DeltaError
@@ -45,6 +46,14 @@ class Folder:
     def remove(self, name: str) -> None:
         """Remove a file."""
         self._try("emptied", lambda: self._files().delete_file(name))
+
+    def drop(self) -> None:
+        """Remove the folder and its files."""
+        for name in self.names(""):
+            self.remove(name)
+        if self._location.on_disk:
+            place = Path(self._location.uri(self._directory).removeprefix("file://"))
+            self._try("removed", place.rmdir)
 
     def _files(self) -> fs.FileSystem:
         return self._location.filesystem(self._directory)

@@ -4,6 +4,7 @@
 |---|---|
 | `repeatable_read` | while low watermarks are taken and structures are recorded: no structure changes in between |
 | `exclusive` | until the last row is read: all rows of all tables are the state of one moment |
+| `snapshot` | while all readers open their transactions (`meeting`): the same |
 | others | none |
 
 *Who holds them.* Many sessions read at once, and none could hold a lock that the
@@ -17,10 +18,9 @@ with the holding session, whatever ends it: so it is asked for a sign of life be
 what a round has read is recorded, and a snapshot that was interrupted begins again
 under new locks, in place of going on with the next slice.
 
-With isolation `snapshot` each slice is a state of one moment, but not of the same.
-A transaction per reader, opened by all under one short lock, would make it one;
-it would also bind each slice to a living session, so that nothing could be
-repeated alone. Whoever needs one moment takes `exclusive`.
+Transactions with isolation `snapshot` end with their sessions as well, so such a snapshot
+is read in one round, and begins again if it was interrupted. Without locks each slice of it is a
+state of one moment, but not of the same, and it goes on.
 """
 
 from collections.abc import Iterable
@@ -65,7 +65,7 @@ class SnapshotLocks:
 
     def structures_are_recorded(self) -> None:
         """Release the locks, unless they are held until the last row is read."""
-        if not held_to_the_end(self._settings):
+        if self._settings.isolation != "exclusive":
             self._release()
 
     def check(self) -> None:
@@ -82,6 +82,11 @@ class SnapshotLocks:
         self._stack.close()
 
 
-def held_to_the_end(settings: SnapshotSettings) -> bool:
-    """Whether locks are held while rows are read."""
-    return settings.isolation == "exclusive" and settings.locking != "none"
+def of_one_moment(settings: SnapshotSettings) -> bool:
+    """Whether all rows of a snapshot are of one moment, so that it cannot be gone on with."""
+    return settings.isolation in ("exclusive", "snapshot") and settings.locking != "none"
+
+
+def by_meeting(settings: SnapshotSettings) -> bool:
+    """Whether readers fix that moment by transactions of their own."""
+    return settings.isolation == "snapshot" and settings.locking != "none"

@@ -27,7 +27,9 @@ from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.state import CaptureState, RoundFiles, SnapshotRun, SnapshotSlice, Window
 from cdc_assets.lake.steps import step
+from cdc_assets.snapshot.locks import by_meeting
 from cdc_assets.snapshot.markers import MarkedRow, Markers
+from cdc_assets.snapshot.meeting import Meeting
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import SnapshotPlanner
 from cdc_assets.snapshot.slices import MIN_SLICE, bundles
@@ -86,9 +88,10 @@ class Rounds:
         window = Window(self._state.next_window, "snapshot", database, low, low, slices=numbers)
         self._context.manifest.plan(self._context.clock.now(), window)
 
-    @staticmethod
-    def _next_slices(run: SnapshotRun, size: int) -> Sequence[SnapshotSlice]:
-        """Slices of the next round: so many full ones, or many small ones of about as many rows."""
+    def _next_slices(self, run: SnapshotRun, size: int) -> Sequence[SnapshotSlice]:
+        """Slices of the next round: so many full ones, or many small ones of about as many rows, or all that must meet."""
+        if by_meeting(self._context.config.snapshot):
+            size = len(run.slices)
         budget, rows = size * MIN_SLICE, 0
         failed = dict(run.failed)
         chosen: list[SnapshotSlice] = []
@@ -130,11 +133,7 @@ class Rounds:
     ) -> tuple[RoundFiles, dict[int, int]]:
         """What the tasks of a round wrote, and the rows of each slice."""
         readings = self._readings(run, entries, slices)
-        tasks = [
-            RoundTask(window.window_id, bundle, readings, self._context.tables.location, self._context.bulk)
-            for bundle in bundles(slices, self._planner.readers() * 2)
-        ]
-        results = self._context.runner.run(run_bundle, tasks)
+        results = self._run(window, slices, readings)
         failed = dict(run.failed)
         for result in results:
             for failure in result.failures:
@@ -154,6 +153,26 @@ class Rounds:
             tuple(files.items()), done, markers.held, tuple(sorted(scanned.items())), tuple(failed.items())
         )
         return written, {end.number: end.rows for end in ends}
+
+    def _run(
+        self, window: Window, slices: Sequence[SnapshotSlice], readings: dict[TableId, TableReading]
+    ) -> list[RoundResult]:
+        """Results of the tasks of a round; as many tasks as can run at once, if they must meet."""
+        context, settings = self._context, self._context.config.snapshot
+        if not by_meeting(settings):
+            tasks = [
+                RoundTask(window.window_id, bundle, readings, context.tables.location, context.bulk)
+                for bundle in bundles(slices, self._planner.readers() * 2)
+            ]
+            return context.runner.run(run_bundle, tasks)
+        parts = bundles(slices, min(self._planner.readers(), context.runner.parallelism))
+        location, prefix = context.tables.location, context.config.events.topic_prefix
+        meeting = Meeting.new(location, prefix, len(parts), settings.lock_timeout_ms)
+        tasks = [
+            RoundTask(window.window_id, bundle, readings, location, context.bulk, number, meeting)
+            for number, bundle in enumerate(parts)
+        ]
+        return meeting.hold(context.source, list(readings), lambda: context.runner.run(run_bundle, tasks))
 
     def _readings(
         self, run: SnapshotRun, entries: Entries, slices: Sequence[SnapshotSlice]

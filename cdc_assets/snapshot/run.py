@@ -32,7 +32,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.lake.state import CaptureState, SnapshotTable, TableState
 from cdc_assets.signals.state import SignalState
-from cdc_assets.snapshot.locks import SnapshotLocks, held_to_the_end
+from cdc_assets.snapshot.locks import SnapshotLocks, of_one_moment
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import Request, SnapshotPlanner
 from cdc_assets.snapshot.rounds import Rounds
@@ -84,8 +84,8 @@ class Snapshotter:
             self._notices.ended(run, "ABORTED")
             return SnapshotSummary()
         with SnapshotLocks(self._context, [entry.table for entry in run.tables]) as locks:
-            if held_to_the_end(self._context.config.snapshot):
-                log.warning("The snapshot of %s begins again: the locks under which it read are gone.", database)
+            if of_one_moment(self._context.config.snapshot):
+                log.warning("The snapshot of %s begins again: the moment at which it read is gone.", database)
                 self._context.manifest.start_snapshot(self._context.clock.now(), self._planner.again(run))
             return self._carry_out(database, locks, on_progress)
 

@@ -9,7 +9,7 @@ tables of the job are read; if another attempt may help, it is made here first.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -33,7 +33,11 @@ from cdc_assets.errors import (
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.state import SnapshotSlice
+from cdc_assets.snapshot.meeting import Meeting
 from cdc_assets.streaming.statements import rows_query
+
+Read = Callable[[str, Sequence[object]], Iterator[pa.RecordBatch]]
+"""Statement and parameters to rows."""
 
 OF_ONE_TABLE: Final[tuple[type[CdcError], ...]] = (
     QueryError,
@@ -78,6 +82,8 @@ class RoundTask:
         tables: how their tables are read.
         location: the lake.
         bulk: how it reads.
+        number: of the task, from 0.
+        meeting: where all tasks fix the moment that they see; None if each statement sees its own.
     """
 
     window_id: int
@@ -85,6 +91,8 @@ class RoundTask:
     tables: dict[TableId, TableReading]
     location: Location
     bulk: BulkSource
+    number: int = 0
+    meeting: Meeting | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,18 @@ def run_bundle(task: RoundTask) -> RoundResult:
     Raises:
         CdcError: the server or the lake failed as a whole; the bundle may be repeated if the error says so.
     """
+    if task.meeting is None:
+        return _read_all(task, task.bulk.read, _ATTEMPTS)
+    try:
+        with task.bulk.transaction() as transaction:
+            task.meeting.attend(task.number, lambda: transaction.pin(task.slices[0].table))
+            return _read_all(task, transaction.read, attempts=1)
+    except CdcError as error:
+        task.meeting.leave(error)
+        raise
+
+
+def _read_all(task: RoundTask, read: Read, attempts: int) -> RoundResult:
     files: dict[str, tuple[DataFile, ...]] = {}
     ends: list[SliceEnds] = []
     failures: list[TableFailure] = []
@@ -129,7 +149,7 @@ def run_bundle(task: RoundTask) -> RoundResult:
         if not slices:
             continue
         try:
-            written, found = _read_table(task, reading, slices)
+            written, found = _read_table(task, read, reading, slices, attempts)
         except OF_ONE_TABLE as error:
             failures.append(TableFailure(table, f"{type(error).__name__}: {error}"))
             continue
@@ -139,30 +159,32 @@ def run_bundle(task: RoundTask) -> RoundResult:
 
 
 def _read_table(
-    task: RoundTask, reading: TableReading, slices: list[SnapshotSlice]
+    task: RoundTask, read: Read, reading: TableReading, slices: list[SnapshotSlice], attempts: int
 ) -> tuple[tuple[DataFile, ...], list[SliceEnds]]:
     """Files and slice ends of one table; what a broken attempt wrote is no data, for nobody names it."""
-    for attempt in range(1, _ATTEMPTS):
+    for attempt in range(1, attempts):
         try:
-            return _attempt(task, reading, slices)
+            return _attempt(task, read, reading, slices)
         except ServerBusyError:
             time.sleep(_PAUSE_S * 2 ** (attempt - 1))
-    return _attempt(task, reading, slices)
+    return _attempt(task, read, reading, slices)
 
 
 def _attempt(
-    task: RoundTask, reading: TableReading, slices: list[SnapshotSlice]
+    task: RoundTask, read: Read, reading: TableReading, slices: list[SnapshotSlice]
 ) -> tuple[tuple[DataFile, ...], list[SliceEnds]]:
     with TopicWriter(task.location, reading.directory, reading.plan.topic_schema, task.window_id) as writer:
-        ends = [_read_slice(task, reading, entry, writer) for entry in slices]
+        ends = [_read_slice(task, read, reading, entry, writer) for entry in slices]
     return tuple(writer.files), ends
 
 
-def _read_slice(task: RoundTask, reading: TableReading, entry: SnapshotSlice, writer: TopicWriter) -> SliceEnds:
+def _read_slice(
+    task: RoundTask, read: Read, reading: TableReading, entry: SnapshotSlice, writer: TopicWriter
+) -> SliceEnds:
     statement, parameters = rows_query(reading.plan, reading.schema, entry.range, reading.override)
     context = ReadContext(task.window_id, reading.low, reading.server_time, entry.number)
     held = HeldEnds()
-    writer.write(held.between(build_reads(reading.plan, iter(task.bulk.read(statement, parameters)), context)))
+    writer.write(held.between(build_reads(reading.plan, iter(read(statement, parameters)), context)))
     return SliceEnds(entry.number, entry.table, pack(held.first), pack(held.last), held.rows)
 
 

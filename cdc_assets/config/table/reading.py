@@ -29,14 +29,14 @@ SNAPSHOT = (
         "Isolation level at which slices of tables are read; change tables are always read committed.",
         "snapshot.isolation",
         note="Debezium takes repeatable_read, whose locks stop writers; what changes while a slice is read is streamed again "
-        "anyhow. `exclusive` stops writers until the last row is read, so that all rows are of one moment; the lock is "
-        "a shared one, because the tables are read in parallel.",
+        "anyhow. `exclusive` stops writers until the last row is read, `snapshot` only while all readers open their "
+        "transactions; both make all rows of one moment. Locks are shared ones, because tables are read in parallel.",
     ),
     Property(
         "snapshot.locking.mode",
         kinds.choice("exclusive", "none"),
         "exclusive",
-        "Whether isolation `repeatable_read` and `exclusive` take table locks: shared ones, which stop writers.",
+        "Whether isolation `repeatable_read`, `exclusive` and `snapshot` take table locks: shared ones, which stop writers.",
         "snapshot.locking",
         note="`custom` is not supported.",
     ),
@@ -44,7 +44,7 @@ SNAPSHOT = (
         "snapshot.lock.timeout.ms",
         kinds.integer(-1),
         "10000",
-        "Time to wait for a lock with isolation `repeatable_read` and `exclusive`; 0 fails at once, -1 waits for ever.",
+        "Time to wait for a table lock; 0 fails at once, -1 waits for ever.",
         "snapshot.lock_timeout_ms",
     ),
     Property(
