@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.signals.model import (
+    ChangeSchemas,
     ExecuteSnapshot,
     Log,
     PauseSnapshot,
@@ -21,7 +22,7 @@ from cdc_assets.signals.model import (
     expand,
     parse,
 )
-from cdc_assets.signals.state import BlockingRequest, Collection, SignalState
+from cdc_assets.signals.state import BlockingRequest, Collection, SignalState, StructureRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,9 @@ def _one(outcome: Outcome, signal: Signal, captured: Sequence[TableId], position
             outcome.warnings.append(reason)
         case Log(message):
             outcome.lines.append(message.replace("{}", f"commit_lsn={position}"))
+        case ChangeSchemas():
+            entry = StructureRequest(signal.id, request.changes)
+            outcome.state = dataclasses.replace(outcome.state, structures=(*outcome.state.structures, entry))
         case ExecuteSnapshot():
             _execute(outcome, signal, request, captured)
         case StopSnapshot():

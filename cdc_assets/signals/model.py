@@ -67,6 +67,19 @@ class ResumeSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeSchemas:
+    """Take structures into the schema history.
+
+    Args:
+        database: whose.
+        changes: Debezium's `tableChanges` as JSON text.
+    """
+
+    database: str
+    changes: str
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """Write a line; `{}` in it stands for the position."""
 
@@ -85,7 +98,7 @@ class Problem:
     reason: str
 
 
-Request = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | Log
+Request = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | ChangeSchemas | Log
 Parsed = Request | Watermark | Problem
 
 
@@ -149,6 +162,15 @@ def _log(data: Mapping[str, Any]) -> Log:
     return Log(message)
 
 
+def _change(data: Mapping[str, Any]) -> ChangeSchemas:
+    database, changes = data.get("database"), data.get("changes")
+    if not isinstance(database, str) or not database.strip():
+        raise _BadDataError("database is missing or no text")
+    if not isinstance(changes, list) or not changes or not all(isinstance(change, dict) for change in changes):
+        raise _BadDataError("changes is missing or no array of table changes")
+    return ChangeSchemas(database.strip(), json.dumps(changes))
+
+
 def _kind(data: Mapping[str, Any]) -> SnapshotKind:
     kind = str(data.get("type", "incremental")).lower()
     if kind == "incremental":
@@ -198,6 +220,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Request]] = {
     "stop-snapshot": _stop,
     "pause-snapshot": _pause,
     "resume-snapshot": _resume,
+    "schema-changes": _change,
     "log": _log,
 }
 
@@ -207,8 +230,10 @@ _LITERAL = re.compile(r"[\w $#@-]+")
 
 
 def database_of(signal: Signal) -> str | None:
-    """The database that a signal's first qualified data-collection names as it is, without an expression, or None."""
+    """The database that a signal is about: the one that its first qualified data-collection names without an expression, or None."""
     request = parse(signal)
+    if isinstance(request, ChangeSchemas):
+        return request.database
     for pattern in request.collections if isinstance(request, ExecuteSnapshot | StopSnapshot) else ():
         first, *rest = _SEPARATOR.split(pattern, maxsplit=1)
         if rest and "." in rest[0] and _LITERAL.fullmatch(first):

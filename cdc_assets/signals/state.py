@@ -53,6 +53,21 @@ class BlockingRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class StructureRequest:
+    """Structures that a signal gives.
+
+    Args:
+        signal: its id.
+        changes: Debezium's `tableChanges` as JSON text.
+        window_id: under which they were last tried, or 0.
+    """
+
+    signal: str
+    changes: str
+    window_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RoundReads:
     """Files of a round that are recorded and may not be committed yet.
 
@@ -82,6 +97,7 @@ class SignalState:
         paused: whether the incremental snapshot waits.
         reads: see `RoundReads`.
         blocking: snapshots for which the stream is to wait, in their order.
+        structures: to be taken into the schema history, in their order.
         places: of channels outside the log: stream and number of the first message that was not handled; the same
             in every database.
     """
@@ -92,12 +108,13 @@ class SignalState:
     paused: bool = False
     reads: RoundReads | None = None
     blocking: tuple[BlockingRequest, ...] = ()
+    structures: tuple[StructureRequest, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
 
     @property
     def unfinished(self) -> bool:
         """Whether a run has something to do though nothing new comes."""
-        return bool(self.blocking or self.reads or (self.queue and not self.paused))
+        return bool(self.blocking or self.structures or self.reads or (self.queue and not self.paused))
 
     def with_handled(self, signal: str) -> "SignalState":
         """With an id remembered."""

@@ -30,6 +30,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.notifications import Listener, Notifier
 from cdc_assets.signals.channels import SignalChannel
+from cdc_assets.signals.structures import GivenStructures
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.due import Due
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
@@ -195,13 +196,16 @@ class Capture:
 
     def _recover(self, captured: Sequence[TableId], on_progress: OnProgress) -> SnapshotSummary:
         """Finish the window or the snapshots that an earlier run left."""
-        incremental = IncrementalSnapshot(self._context, SignalWatch(self._context))
+        watch = SignalWatch(self._context)
+        incremental = IncrementalSnapshot(self._context, watch)
         incremental.clean()
         for database in list(self._context.manifest.state.signals):
             incremental.recover(database)
         pending = self._context.manifest.state.pending
         if pending is not None and pending.kind == "stream":
             on_progress(WindowExecutor(self._context).execute(pending, repeated=True))
+        for database in list(self._context.manifest.state.signals):
+            GivenStructures(self._context, watch).recover(database)
         done = SnapshotSummary()
         for database in list(self._context.manifest.state.snapshots):
             done += Snapshotter(self._context).resume(database, captured, on_progress)

@@ -15,6 +15,7 @@ from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, RetryableError
+from cdc_assets.signals.structures import GivenStructures
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.blocking import BlockingSnapshots
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
@@ -57,6 +58,7 @@ class StreamLoop:
         self._planner, self._executor = Planner(context), WindowExecutor(context)
         self._watch = SignalWatch(context)
         self._incremental = IncrementalSnapshot(context, self._watch)
+        self._structures = GivenStructures(context, self._watch)
         self._blocking = BlockingSnapshots(context, self._watch, self._incremental, on_progress)
         self._awaited: set[str] = set()
         self._beyond_repair: set[TableId] = set()
@@ -159,7 +161,7 @@ class StreamLoop:
     def _obey(self, database: str, progress: Progress | None) -> bool:
         """Look for signals and go on with the snapshots they ask for; whether anything was done."""
         rows = self._watch.look(database, touched=progress is not None)
-        if self._blocking.turn(database):
+        if self._structures.turn(database) or self._blocking.turn(database):
             return True
         turn = self._incremental.turn(database, rows)
         (self._awaited.add if turn == "waiting" else self._awaited.discard)(database)

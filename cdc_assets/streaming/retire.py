@@ -48,7 +48,7 @@ def retire(context: Context, database: str, gone: Sequence[TableState]) -> None:
     if not drops:
         context.manifest.mark(now, database, [state for state in gone if state != _known(context, state)])
         return
-    window = _empty_window(context, database)
+    window = empty_window(context, database)
     context.manifest.plan(now, window)
     context.history.commit(window.window_id, drops)
     step("history-written")
@@ -62,8 +62,8 @@ def retire_all(context: Context, database: str, reason: str) -> None:
     retire(context, database, gone)
 
 
-def _empty_window(context: Context, database: str) -> Window:
-    """Ends where every table is already, so that whoever completes it moves none."""
+def empty_window(context: Context, database: str) -> Window:
+    """The next window, which ends where every table is already, so that whoever completes it moves none."""
     state = context.manifest.state
     own = [entry.position for entry in state.tables.values() if entry.table.database == database and entry.position]
     end = min(own, default=ZERO_LSN)

@@ -40,6 +40,10 @@ EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{UNWATCHE
 _BACKFILL = """mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
   __typename ... on LaunchBackfillSuccess { backfillId } } }"""
 
+_LAUNCH = """mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on RunConfigValidationInvalid { errors { message } }
+  ... on PythonError { message } } }"""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything below this folder starts the real daemon."""
@@ -114,6 +118,17 @@ class Daemon:
         found = self.instance.get_backfill(backfill)
         assert found is not None
         return found.status.value
+
+    def launch(self, job: str, config: Mapping[str, object]) -> str:
+        """Launch a job with a configuration, as the launchpad does; returns the id of the run."""
+        selector = {
+            "repositoryLocationName": "cdc_assets",
+            "repositoryName": "__repository__",
+            "jobName": job,
+        }
+        answer = self._ask(_LAUNCH, {"params": {"selector": selector, "runConfigData": config}})["launchRun"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        return str(answer["run"]["runId"])
 
     def _ask(self, query: str, variables: Mapping[str, object]) -> dict[str, Any]:
         """One question to the web server, as its pages ask."""

@@ -1,0 +1,111 @@
+"""Carries out `schema-changes` signals: structures into the schema history, and their public events.
+
+They are committed at a window border, under the number of a window of their own
+that reads nothing, so that the history's order is that of the windows. The
+request keeps the number it is tried under:
+
+| crash after | next run |
+|---|---|
+| the number is recorded | the window is not in flight and nothing is committed under it: tried again |
+| plan of the window | completes it, and tries again under another number |
+| commit of the history | completes it; publishes the events when it loads the history; finds the number there |
+| completion | finds the number there, and forgets the request |
+
+The first three look for the number before any other window is planned, and a
+request is not begun while a window or a snapshot is in flight, so that nobody
+else has taken it.
+"""
+
+import dataclasses
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from cdc_assets.errors import ConfigurationError, InvalidValueError
+from cdc_assets.history.given import given_entry, table_of
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.lake.steps import step
+from cdc_assets.signals.state import StructureRequest
+from cdc_assets.signals.watch import SignalWatch
+from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.retire import empty_window
+
+log = logging.getLogger(__name__)
+
+
+class GivenStructures:
+    """Structures that signals give.
+
+    Args:
+        context: of the capture.
+        watch: of its signals.
+    """
+
+    def __init__(self, context: Context, watch: SignalWatch) -> None:
+        self._context, self._watch = context, watch
+
+    def recover(self, database: str) -> None:
+        """Finish what an earlier run began; must come when no window is in flight, before any is planned.
+
+        Raises:
+            FencedError: another writer has taken over.
+            LakeError: the lake cannot be written.
+        """
+        state = self._watch.state(database)
+        if state.structures and state.structures[0].window_id:
+            self._try(database, state.structures[0])
+
+    def turn(self, database: str) -> bool:
+        """Carry out the next request; whether there was one.
+
+        Raises:
+            FencedError: another writer has taken over.
+            LakeError: the lake cannot be written.
+        """
+        state, manifest = self._watch.state(database), self._context.manifest.state
+        if not state.structures or manifest.pending is not None or manifest.snapshots:
+            return False
+        self._try(database, state.structures[0])
+        return True
+
+    def _try(self, database: str, request: StructureRequest) -> None:
+        if not self._context.history.written(request.window_id):
+            entries = self._entries(request)
+            if entries:
+                self._commit(database, request, entries)
+        state = self._watch.state(database)
+        self._watch.record(database, dataclasses.replace(state, structures=state.structures[1:]))
+
+    def _commit(self, database: str, request: StructureRequest, entries: list[HistoryEntry]) -> None:
+        context, now = self._context, self._context.clock.now()
+        window = empty_window(context, database)
+        state = self._watch.state(database)
+        numbered = dataclasses.replace(request, window_id=window.window_id)
+        self._watch.record(database, dataclasses.replace(state, structures=(numbered, *state.structures[1:])))
+        context.manifest.plan(now, window)
+        context.history.commit(window.window_id, entries)
+        step("history-written")
+        context.manifest.complete(now, (), (), {})
+        log.info(
+            "Signal %r gave the structure of %s.", request.signal, ", ".join(str(entry.table) for entry in entries)
+        )
+
+    def _entries(self, request: StructureRequest) -> list[HistoryEntry]:
+        entries = []
+        for change in json.loads(request.changes):
+            try:
+                entries.append(self._entry(change))
+            except (InvalidValueError, ConfigurationError) as error:
+                log.warning("Signal %r: %s", request.signal, error)
+        return entries
+
+    def _entry(self, change: Mapping[str, Any]) -> HistoryEntry:
+        table = table_of(change)
+        state = self._context.manifest.state.tables.get(table)
+        known = self._context.history.latest(table)
+        if state is None or state.position is None or known is None:
+            raise InvalidValueError("table of a schema change", str(table), "a table that is captured", "correct it")
+        entry = given_entry(change, known, state.position.next(), self._context.clock.now())
+        self._context.destination(entry)
+        return entry
