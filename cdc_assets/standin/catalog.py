@@ -191,6 +191,19 @@ class Tables(MutableMapping[tuple[str, str], Table]):
         return place in self._tables
 
 
+@dataclass(slots=True)
+class UserView:
+    """A view; a changed one is a new object."""
+
+    shape: Table
+    """Its id, name and columns, as a table that is stored nowhere."""
+    text: str
+    """The whole statement that defines it."""
+    query: str
+    labels: list[str]
+    """Column names of its definition, none for those of the query."""
+
+
 DATABASE_STATES: Final = {"ONLINE": 0, "OFFLINE": 6}
 USER_ACCESS: Final = {"MULTI_USER": 0, "SINGLE_USER": 1, "RESTRICTED_USER": 2}
 
@@ -214,6 +227,12 @@ class Database:
     """name in declared case → schema_id."""
     tables: Tables = field(default_factory=Tables)
     alias_types: list[AliasType] = field(default_factory=list)
+    views: list[UserView] = field(default_factory=list)
+
+    def view(self, schema: str, name: str) -> UserView | None:
+        """The view of that name, or None."""
+        wanted = fold(schema), fold(name)
+        return next((view for view in self.views if (fold(view.shape.schema), fold(view.shape.name)) == wanted), None)
 
     def table(self, schema: str, name: str) -> Table | None:
         """The table of that name, or None."""
@@ -270,6 +289,7 @@ def _copied(database: Database) -> Database:
     made.schemas = dict(database.schemas)
     made.alias_types = [AliasType(*_ALIAS(alias)) for alias in database.alias_types]
     made.tables = Tables(database.tables)
+    made.views = list(database.views)
     return made
 
 

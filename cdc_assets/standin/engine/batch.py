@@ -391,6 +391,8 @@ def _definition(reader: Reader, line: int) -> tree.Statement:
     verb = reader.take().upper
     if verb in ("CREATE", "ALTER"):
         ahead = 2 if reader.word() == "OR" else 0
+        if reader.word(ahead) == "VIEW" and any(token.text != ";" for token in reader.tokens[:first]):
+            raise SqlError(111, f"'{verb} VIEW' must be the first statement in a query batch.", 15)
         if reader.word(ahead) in ("VIEW", "PROCEDURE", "PROC", "FUNCTION", "TRIGGER"):
             reader.place = len(reader.tokens)
     reader.rest(verb)

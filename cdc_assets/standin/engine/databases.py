@@ -197,6 +197,7 @@ def drop_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None:
             15151, f"Cannot drop the schema '{name}', because it does not exist or you do not have permission."
         )
     used = next((table.name for table in database.tables.shared() if fold(table.schema) == fold(name)), None)
+    used = used or next((view.shape.name for view in database.views if fold(view.shape.schema) == fold(name)), None)
     if used is not None:
         raise SqlError(3729, f"Cannot drop schema '{name}' because it is being referenced by object '{used}'.")
     del database.schemas[found]

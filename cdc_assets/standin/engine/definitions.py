@@ -48,7 +48,10 @@ def run(interpreter: "Interpreter", statement: tree.Definition) -> None:
         ("ALTER", "INDEX"): indexes.alter_index,
         ("UPDATE", "STATISTICS"): nothing,
         ("CREATE", "STATISTICS"): nothing,
-        ("CREATE", "VIEW"): views.refuse,
+        ("CREATE", "VIEW"): views.create_view,
+        ("CREATE", "OR"): views.create_view,
+        ("ALTER", "VIEW"): views.alter_view,
+        ("DROP", "VIEW"): views.drop_view,
     }
     action = table.get((verb, word))
     if action is None:
@@ -81,8 +84,7 @@ def create_table(interpreter: "Interpreter", reader: Reader, text: str) -> None:
         return
     session.edit()
     database, schema = home(session, parts)
-    if database.table(schema, parts[-1]) is not None:
-        raise exists(parts[-1])
+    check_free(database, schema, parts[-1])
     table = Table(session.catalog.new_object_id(), database.name, schema, parts[-1])
     table.created = table.modified = session.clock.local()
     _read_elements(interpreter, reader, table)
@@ -106,6 +108,16 @@ def home(session: "EngineSession", parts: tuple[str, ...]) -> tuple[Database, st
             2760, f'The specified schema name "{wanted}" either does not exist or you do not have permission to use it.'
         )
     return database, schema
+
+
+def check_free(database: Database, schema: str, name: str) -> None:
+    """Refuse the name of a new object when a table or view has it.
+
+    Raises:
+        SqlError: 2714.
+    """
+    if database.table(schema, name) is not None or database.view(schema, name) is not None:
+        raise exists(name)
 
 
 def exists(name: str) -> SqlError:
@@ -195,8 +207,7 @@ def table_like(interpreter: "Interpreter", parts: tuple[str, ...], columns: Sequ
         return table
     session.edit()
     database, schema = home(session, parts)
-    if database.table(schema, parts[-1]) is not None:
-        raise exists(parts[-1])
+    check_free(database, schema, parts[-1])
     table = Table(
         session.catalog.new_object_id(), database.name, schema, parts[-1], listed, next_column_id=len(listed) + 1
     )
@@ -223,6 +234,9 @@ def _drop_one(interpreter: "Interpreter", parts: tuple[str, ...], quiet: bool) -
     names = SessionNames(session, interpreter.frame)
     table = None if parts[-1].startswith("@") else names.table(parts)
     if table is None:
+        if names.view(parts) is not None:
+            name = ".".join(parts)
+            raise SqlError(3705, f"Cannot use DROP TABLE with '{name}' because '{name}' is a view. Use DROP VIEW.")
         if quiet:
             return
         raise SqlError(

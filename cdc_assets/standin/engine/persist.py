@@ -10,7 +10,18 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
-from cdc_assets.standin.catalog import AliasType, Catalog, Check, Column, Database, ForeignKey, Index, Table, fold
+from cdc_assets.standin.catalog import (
+    AliasType,
+    Catalog,
+    Check,
+    Column,
+    Database,
+    ForeignKey,
+    Index,
+    Table,
+    UserView,
+    fold,
+)
 from cdc_assets.standin.sqltypes import SqlType
 
 SCHEMA: Final = (
@@ -80,6 +91,7 @@ def load(connection: sqlite3.Connection) -> Saved:
 def _database(values: dict[str, Any]) -> Database:
     values["created"] = datetime.fromisoformat(values["created"])
     values["alias_types"] = [AliasType(**{**a, "base": SqlType(**a["base"])}) for a in values["alias_types"]]
+    values["views"] = [UserView(**{**view, "shape": _table(view["shape"])}) for view in values.get("views", ())]
     return Database(**values)
 
 

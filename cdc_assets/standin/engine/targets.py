@@ -146,6 +146,8 @@ def resolve(session: "EngineSession", frame: Frame, parts: tuple[str, ...]) -> T
     table = names.table(parts)
     if table is not None:
         return table
+    if names.view(parts) is not None:
+        raise unsupported("a change through a view")
     names.relation(parts)
     raise SqlError(259, "Ad hoc updates to system catalogs are not allowed.")
 

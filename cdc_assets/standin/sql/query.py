@@ -472,6 +472,12 @@ def compile_query(tree: Any, names: Names, scope: Scope | None = None) -> Query:
     )  # fmt: skip
 
 
+def compile_view(tree: Any, names: Names) -> tuple[Block, list[Relation]]:
+    """Compile the query of a view; returns it with the relations that it reads."""
+    scope = Scope(used=Used())
+    return Queries(names).query(tree, scope), scope.used.relations
+
+
 def bind_ctes(with_: Any, names: Names, scope: Scope) -> None:
     """Make the common table expressions of a WITH known in a scope; for DML statements that begin with WITH."""
     Queries(names).bind(with_, scope)

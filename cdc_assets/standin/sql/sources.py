@@ -133,7 +133,8 @@ class Sources:
         if cte is not None:
             return cte
         relation = self.queries.names.relation(parts)
-        scope.used.relation(relation)
+        for one in (relation, *relation.behind):
+            scope.used.relation(one)
         hints = hint_names(node)
         if hints:
             scope.used.hints.append((relation, hints))

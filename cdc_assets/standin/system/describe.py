@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from cdc_assets.standin.catalog import AliasType, Column, Database, Table, fold
+from cdc_assets.standin.catalog import AliasType, Column, Database, Table, UserView, fold
 from cdc_assets.standin.sqltypes import (
     APPROXIMATE,
     CHARACTER,
@@ -84,6 +84,16 @@ def catalog_type_name(kind: SqlType) -> str:
 def is_approximate(kind: SqlType) -> bool:
     """real and float."""
     return kind.name in APPROXIMATE
+
+
+def views_of(database: Database) -> list[UserView]:
+    """User views in the order of their object ids."""
+    return sorted(database.views, key=lambda view: view.shape.object_id)
+
+
+def shapes_of(database: Database) -> list[Table]:
+    """Tables, and views as if they were tables, in the order of their object ids."""
+    return sorted((*database.tables.shared(), *(view.shape for view in database.views)), key=lambda one: one.object_id)
 
 
 def tables_of(database: Database) -> list[Table]:

@@ -13,10 +13,13 @@ from cdc_assets.standin.system.describe import (
     is_approximate,
     precision,
     scale,
+    shapes_of,
     tables_of,
+    views_of,
 )
 from cdc_assets.standin.system.view import Rows, view
 
+_LONGEST_DEFINITION: Final = 4000
 _NUMERIC: Final = frozenset(
     {"tinyint", "smallint", "int", "bigint", "decimal", "numeric", "money", "smallmoney", "real", "float"}
 )
@@ -36,20 +39,30 @@ def schemata(_: SessionContext, database: Database) -> Rows:
     "TABLE_CATALOG sysname, TABLE_SCHEMA sysname, TABLE_NAME sysname!, TABLE_TYPE varchar(10)",
 )
 def tables(_: SessionContext, database: Database) -> Rows:
-    """Base tables."""
-    return [(database.name, table.schema, table.name, "BASE TABLE") for table in tables_of(database)]
+    """Base tables and views."""
+    for table in tables_of(database):
+        yield (database.name, table.schema, table.name, "BASE TABLE")
+    for found in views_of(database):
+        yield (database.name, found.shape.schema, found.shape.name, "VIEW")
 
 
 @view(
     "INFORMATION_SCHEMA.VIEWS",
     "TABLE_CATALOG sysname, TABLE_SCHEMA sysname, TABLE_NAME sysname!, VIEW_DEFINITION nvarchar(4000), CHECK_OPTION varchar(7), IS_UPDATABLE varchar(2)!",
 )
+def views(_: SessionContext, database: Database) -> Rows:
+    """User views."""
+    for found in views_of(database):
+        text = found.text if len(found.text) <= _LONGEST_DEFINITION else None
+        yield (database.name, found.shape.schema, found.shape.name, text, "NONE", "NO")
+
+
 @view(
     "INFORMATION_SCHEMA.ROUTINES",
     "SPECIFIC_CATALOG sysname, SPECIFIC_SCHEMA sysname, SPECIFIC_NAME sysname!, ROUTINE_CATALOG sysname, ROUTINE_SCHEMA sysname, ROUTINE_NAME sysname!, ROUTINE_TYPE nvarchar(20)",
 )
 def none_of_them(_: SessionContext, __: Database) -> Rows:
-    """The stand-in has no user views or routines."""
+    """The stand-in has no user routines."""
     return ()
 
 
@@ -63,8 +76,8 @@ def none_of_them(_: SessionContext, __: Database) -> Rows:
     "DOMAIN_SCHEMA sysname, DOMAIN_NAME sysname",
 )
 def columns(_: SessionContext, database: Database) -> Rows:
-    """Columns."""
-    for table in tables_of(database):
+    """Columns of tables and views."""
+    for table in shapes_of(database):
         for place, column in enumerate(table.columns, 1):
             yield _column(database, table, column, place)
 

@@ -13,7 +13,7 @@ from cdc_assets.standin.contract import Parameter, ProcedureContext, ResultColum
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import INT, NVARCHAR_MAX, SMALLINT, SYSNAME, TINYINT, SqlType, Value
 from cdc_assets.standin.system import odbc
-from cdc_assets.standin.system.describe import tables_of
+from cdc_assets.standin.system.describe import tables_of, views_of
 from cdc_assets.standin.system.patterns import matches
 
 _REMARKS: Final = SqlType("varchar", length=254)
@@ -40,9 +40,17 @@ def database_of(context: ProcedureContext, qualifier: str | None) -> Database:
     return database
 
 
-def matching(database: Database, owner: str | None, name: str | None, pattern: bool = True) -> list[Table]:
-    """Tables whose schema and name fit, by schema and name."""
-    found = [t for t in tables_of(database) if matches(t.name, name, pattern) and matches(t.schema, owner, pattern)]
+def matching(
+    database: Database, owner: str | None, name: str | None, pattern: bool = True, kinds: str | None = None
+) -> list[Table]:
+    """Tables and views whose schema and name fit, by schema and name.
+
+    Args:
+        kinds: `'TABLE'`, `'VIEW'` or both, in quotation marks; None for both.
+    """
+    tables = tables_of(database) if kinds is None or "'TABLE'" in kinds.upper() else []
+    views = [view.shape for view in views_of(database)] if kinds is None or "'VIEW'" in kinds.upper() else []
+    found = [t for t in (*tables, *views) if matches(t.name, name, pattern) and matches(t.schema, owner, pattern)]
     return sorted(found, key=lambda table: (fold(table.schema), fold(table.name)))
 
 
@@ -62,10 +70,12 @@ def sp_tables(context: ProcedureContext, given: dict[str, Parameter]) -> int:
     listing = _listing(context, name, owner, qualifier, kinds)
     if listing is None:
         database = database_of(context, qualifier)
-        wanted = kinds is None or "'TABLE'" in kinds.upper()
         pattern = bool(arguments.number("fusepattern", 1))
-        found = matching(database, owner, name, pattern) if wanted else []
-        listing = [(database.name, table.schema, table.name, "TABLE", None) for table in found]
+        found = matching(database, owner, name, pattern, kinds)
+        listing = [
+            (database.name, one.schema, one.name, "VIEW" if database.view(one.schema, one.name) else "TABLE", None)
+            for one in found
+        ]
     context.send(_TABLES, listing)
     return 0
 

@@ -16,9 +16,11 @@ from cdc_assets.standin.system.describe import (
     precision,
     scale,
     schema_id,
+    shapes_of,
     stored_datetime,
     tables_of,
     user_type_id,
+    views_of,
 )
 from cdc_assets.standin.system.view import Rows, view
 
@@ -74,6 +76,8 @@ def objects(context: SessionContext, database: Database) -> Rows:
         yield from _constraints(database, table)
         if table.schema == "cdc" and table.name.endswith("_CT"):
             yield from _change_functions(context, database, table)
+    for found in views_of(database):
+        yield object_row(database, found.shape, found.shape.name, found.shape.object_id, "V", "VIEW")
 
 
 def _constraints(database: Database, table: Table) -> Iterator[Sequence[Value]]:
@@ -142,9 +146,20 @@ def tables(_: SessionContext, database: Database) -> Rows:
     OBJECT
     + ", is_replicated bit, has_replication_filter bit, has_opaque_metadata bit!, has_unchecked_assembly_data bit!, with_check_option bit!, is_date_correlation_view bit!, is_tracked_by_cdc bit",
 )
-def views(_: SessionContext, __: Database) -> Rows:
-    """User views do not exist on the stand-in."""
-    return ()
+def views(_: SessionContext, database: Database) -> Rows:
+    """User views."""
+    for found in views_of(database):
+        yield (*object_row(database, found.shape, found.shape.name, found.shape.object_id, "V", "VIEW"), *(0,) * 7)
+
+
+@view(
+    "sys.sql_modules",
+    "object_id int!, definition nvarchar(max), uses_ansi_nulls bit, uses_quoted_identifier bit, is_schema_bound bit, uses_database_collation bit, is_recompiled bit, null_on_null_input bit, execute_as_principal_id int, uses_native_compilation bit, is_inlineable bit, inline_type bit",
+)
+def sql_modules(_: SessionContext, database: Database) -> Rows:
+    """Definitions of user views."""
+    for found in views_of(database):
+        yield (found.shape.object_id, found.text, 1, 1, 0, 0, 0, 0, None, 0, 0, 0)
 
 
 _COLUMN: Final = (
@@ -177,8 +192,8 @@ _PADDED: Final = frozenset({"char", "varchar", "nchar", "nvarchar", "binary", "v
 
 @view("sys.columns", _COLUMN)
 def columns(_: SessionContext, database: Database) -> Rows:
-    """Columns of every table."""
-    return [column_row(database, table, column) for table in tables_of(database) for column in table.columns]
+    """Columns of every table and view."""
+    return [column_row(database, table, column) for table in shapes_of(database) for column in table.columns]
 
 
 @view("sys.all_columns", _COLUMN)

@@ -51,6 +51,9 @@ def _object_id(context: SessionContext, _: Call, name: str, kind: str | None = N
     table = database.table(schema, parts[-1])
     if table is not None and kind in (None, "U"):
         return table.object_id
+    view = database.view(schema, parts[-1])
+    if view is not None and kind in (None, "V"):
+        return view.shape.object_id
     for other in database.tables.shared():
         for constraint, object_id, type_name in _constraints(other):
             if fold(other.schema) == fold(schema) and fold(constraint) == fold(parts[-1]) and kind in (None, type_name):
@@ -69,7 +72,16 @@ def _named_object(context: SessionContext, object_id: int, database_id: int | No
         for name, constraint_id, _ in _constraints(table):
             if constraint_id == object_id:
                 return table.schema, name
+    for view in database.views:
+        if view.shape.object_id == object_id:
+            return view.shape.schema, view.shape.name
     return None
+
+
+def _object_definition(context: SessionContext, _: Call, object_id: int) -> Value:
+    database = _database(context, None)
+    views = database.views if database is not None else []
+    return next((view.text for view in views if view.shape.object_id == object_id), None)
 
 
 def _object_name(context: SessionContext, _: Call, object_id: int, database_id: int | None = None) -> Value:
@@ -249,7 +261,7 @@ def _collation_property(_: Call, name: str, wanted: str) -> Value:
 define("OBJECT_ID", INT, 1, 2, _object_id, True, arguments=(_NAME, _NAME))
 define("OBJECT_NAME", SYSNAME, 1, 2, _object_name, True, arguments=(INT, INT))
 define("OBJECT_SCHEMA_NAME", SYSNAME, 1, 2, _object_schema_name, True, arguments=(INT, INT))
-define("OBJECT_DEFINITION", SqlType("nvarchar", -1), 1, 1, lambda _, __: None)
+define("OBJECT_DEFINITION", SqlType("nvarchar", -1), 1, 1, _object_definition, True, arguments=(INT,))
 define("DB_ID", _SMALLINT, 0, 1, _db_id, True, strict=False, arguments=(_NAME,))
 define("DB_NAME", SYSNAME, 0, 1, _db_name, True, strict=False, arguments=(INT,))
 define("ORIGINAL_DB_NAME", SYSNAME, 0, 0, _db_name, True, strict=False)
