@@ -43,33 +43,53 @@ USER_TABLES = _query(
 )
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-tables-transact-sql"""
 
-COLUMNS = _query(
-    "columns",
-    """SELECT t.object_id, c.column_id, c.name, COALESCE(b.name, y.name), y.name, c.max_length, c.precision, c.scale,
-    c.is_nullable, c.is_identity, c.is_computed, d.definition, c.collation_name
-    FROM {db}.sys.tables AS t
-    JOIN {db}.sys.schemas AS s ON s.schema_id = t.schema_id
-    JOIN {db}.sys.columns AS c ON c.object_id = t.object_id
-    JOIN {db}.sys.types AS y ON y.user_type_id = c.user_type_id
-    LEFT JOIN {db}.sys.types AS b ON b.user_type_id = c.system_type_id
-    LEFT JOIN {db}.sys.default_constraints AS d ON d.object_id = c.default_object_id
-    WHERE s.name = ? AND t.name = ? ORDER BY c.column_id""",
-)
-"""An alias type's row in sys.types has its own user_type_id; the base type is the row whose user_type_id is the
-column's system_type_id. CLR types have no such row and keep their own name.
-https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-columns-transact-sql"""
 
-KEYS = _query(
-    "keys",
-    """SELECT i.index_id, c.name FROM {db}.sys.indexes AS i
-    JOIN {db}.sys.index_columns AS ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
-    JOIN {db}.sys.columns AS c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
-    WHERE i.object_id = ? AND i.is_unique = 1 AND i.is_disabled = 0 AND i.has_filter = 0 AND ic.key_ordinal > 0
-    ORDER BY i.is_primary_key DESC, i.type, i.name, ic.key_ordinal""",
-)
-"""The first index is the key: the primary key, else the first unique index, clustered before others, then by name
-(spec debezium-sqlserver §1.4). A filtered or disabled index does not make every row unique.
-https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-indexes-transact-sql"""
+def columns(database: str, count: int) -> str:
+    """Columns of so many tables, each given by schema and name; the tables' own spelling of both comes first.
+
+    An alias type's row in sys.types has its own user_type_id; the base type is the row whose user_type_id is the
+    column's system_type_id. CLR types have no such row and keep their own name.
+    https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-columns-transact-sql
+    """
+    chosen = " OR ".join(["(s.name = ? AND t.name = ?)"] * count)
+    return of_database(
+        _query(
+            "columns",
+            f"""SELECT s.name, t.name, t.object_id, c.column_id, c.name, COALESCE(b.name, y.name), y.name, c.max_length,
+            c.precision, c.scale, c.is_nullable, c.is_identity, c.is_computed, d.definition, c.collation_name
+            FROM {{db}}.sys.tables AS t
+            JOIN {{db}}.sys.schemas AS s ON s.schema_id = t.schema_id
+            JOIN {{db}}.sys.columns AS c ON c.object_id = t.object_id
+            JOIN {{db}}.sys.types AS y ON y.user_type_id = c.user_type_id
+            LEFT JOIN {{db}}.sys.types AS b ON b.user_type_id = c.system_type_id
+            LEFT JOIN {{db}}.sys.default_constraints AS d ON d.object_id = c.default_object_id
+            WHERE {chosen} ORDER BY t.object_id, c.column_id""",  # noqa: S608 - marks only
+        ),
+        database,
+    )
+
+
+def keys(database: str, count: int) -> str:
+    """Columns of the unique indexes of so many tables, each given by its object id.
+
+    The first index of a table is its key: the primary key, else the first unique index, clustered before others, then
+    by name (spec debezium-sqlserver §1.4). A filtered or disabled index does not make every row unique.
+    https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-indexes-transact-sql
+    """
+    marks = ", ".join("?" * count)
+    return of_database(
+        _query(
+            "keys",
+            f"""SELECT i.object_id, i.index_id, c.name FROM {{db}}.sys.indexes AS i
+            JOIN {{db}}.sys.index_columns AS ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
+            JOIN {{db}}.sys.columns AS c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+            WHERE i.object_id IN ({marks}) AND i.is_unique = 1 AND i.is_disabled = 0 AND i.has_filter = 0
+            AND ic.key_ordinal > 0
+            ORDER BY i.object_id, i.is_primary_key DESC, i.type, i.name, ic.key_ordinal""",  # noqa: S608 - marks only
+        ),
+        database,
+    )
+
 
 CHANGE_TABLES = _query(
     "change_tables",

@@ -28,7 +28,7 @@ def lsn_of(value: object) -> Lsn | None:
 
 
 def column_of(row: Row) -> Column:
-    """A row of `queries.COLUMNS`."""
+    """A row of `queries.columns`, without the names of its table."""
     _, ordinal, name, base, declared, size, precision, scale, nullable, identity, computed, default, collation = row
     type_name = str(base).lower()
     return Column(
@@ -55,7 +55,7 @@ def _length(type_name: str, size: int) -> int | None:
 
 
 def schema_of(table: TableId, columns: Sequence[Row], keys: Sequence[Row]) -> TableSchema:
-    """Rows of `queries.COLUMNS` (at least one) and `queries.KEYS`."""
+    """Rows of `queries.columns` (at least one) and `queries.keys` of one table, without what tells the table."""
     first_index = next(iter(keys), (None,))[0]
     key = tuple(str(name) for index, name in keys if index == first_index)
     return TableSchema(table, integer(columns[0][0]), tuple(column_of(row) for row in columns), key)

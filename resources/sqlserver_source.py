@@ -3,6 +3,7 @@
 Bulk rows go through `resources.bulk`.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
@@ -26,6 +27,7 @@ from resources.sqlserver_session import Session
 T = TypeVar("T")
 
 _INVALID_OBJECT = 208
+_TABLES_PER_QUERY = 100
 _PROBES_PER_QUERY = 200
 _LSNS_PER_QUERY = 1000
 """A statement takes 2100 parameters at most."""
@@ -94,10 +96,34 @@ class SqlServerSource:
 
     def table_schema(self, table: TableId) -> TableSchema | None:
         """Structure of a source table, or None if it does not exist (any more)."""
-        columns = self._rows(queries.COLUMNS, table.database, table.schema, table.table)
-        if not columns:
-            return None
-        return schema_of(table, columns, self._rows(queries.KEYS, table.database, columns[0][0]))
+        return self.table_schemas([table]).get(table)
+
+    def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+        """Structures of those source tables that exist, in the given order; two queries per 100 of a database."""
+        found: dict[TableId, TableSchema] = {}
+        for database in dict.fromkeys(table.database for table in tables):
+            for chunk in _chunks([table for table in tables if table.database == database], _TABLES_PER_QUERY):
+                found |= self._schemas(database, chunk)
+        return {table: found[table] for table in tables if table in found}
+
+    def _schemas(self, database: str, tables: Sequence[TableId]) -> dict[TableId, TableSchema]:
+        names = [name for table in tables for name in (table.schema, table.table)]
+        columns: dict[int, list[Row]] = defaultdict(list)
+        keys: dict[int, list[Row]] = defaultdict(list)
+        places: dict[tuple[str, str], int] = {}
+        for schema, table, object_id, *rest in self.session.rows(queries.columns(database, len(tables)), *names):
+            places[str(schema), str(table)] = integer(object_id)
+            columns[integer(object_id)].append((object_id, *rest))
+        if columns:
+            for object_id, *rest in self.session.rows(queries.keys(database, len(columns)), *columns):
+                keys[integer(object_id)].append(tuple(rest))
+        folded = {(schema.lower(), table.lower()): place for (schema, table), place in places.items()}
+        found = {}
+        for wanted in tables:  # the server compares by its collation: another letter case may be meant
+            own = places.get((wanted.schema, wanted.table)) or folded.get((wanted.schema.lower(), wanted.table.lower()))
+            if own is not None:
+                found[wanted] = schema_of(wanted, columns[own], keys[own])
+        return found
 
     def user_tables(self, database: str) -> Sequence[TableId]:
         """All user tables of a database, without `cdc` and `sys`, sorted."""

@@ -50,6 +50,9 @@ class Source(Protocol):
     def table_schema(self, table: TableId) -> TableSchema | None:
         """Structure of a source table, or None if it does not exist (any more)."""
 
+    def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+        """Structures of those source tables that exist; a few questions for all of them."""
+
     def user_tables(self, database: str) -> Sequence[TableId]:
         """All user tables of a database, without `cdc` and `sys`, sorted."""
 

@@ -169,8 +169,9 @@ class SnapshotPlanner:
         )
 
     def _drafts(self, requests: Sequence[Request], failed: dict[TableId, CdcError]) -> Iterator[Draft]:
+        schemas = self._context.source.table_schemas([request.table for request in requests])
         for request in requests:
-            schema = self._context.source.table_schema(request.table)
+            schema = schemas.get(request.table)
             if schema is None:
                 raise ConfigurationError(
                     "table", str(request.table), "a table that exists", "check its name and the filters"

@@ -116,8 +116,7 @@ class Capture:
             ConfigurationError: no table matches, or two tables would share a topic.
             CdcError: the server cannot be asked.
         """
-        source = self._context.source
-        return [schema for table in _flat(self._selected()) if (schema := source.table_schema(table)) is not None]
+        return list(self._context.source.table_schemas(_flat(self._selected())).values())
 
     def _selected(self) -> dict[str, list[TableId]]:
         source, config = self._context.source, self._context.config

@@ -125,6 +125,20 @@ def test_table_that_is_not_there(source: SqlServerSource) -> None:
     assert source.table_schema(table("nope")) is None
 
 
+def test_many_tables_at_once_are_described_as_each_alone(server: Server, source: SqlServerSource) -> None:
+    names = [f"many{number}" for number in range(120)]  # more than one query asks for
+    for number, name in enumerate(names):
+        server.execute(f"CREATE TABLE dbo.{name} (a int NOT NULL, b{number} int NOT NULL)", database=DATABASE)
+    server.execute("CREATE UNIQUE INDEX z ON dbo.many7 (b7, a)", database=DATABASE)
+    asked = [table(name) for name in (*reversed(names), "nope", "MANY3")]
+    found = source.table_schemas(asked)
+    assert list(found) == [each for each in asked if each != table("nope")]
+    assert found[table("many7")].key == ("b7", "a")
+    assert found[table("MANY3")].columns == found[table("many3")].columns
+    for name in ("many0", "many7", "many119"):
+        assert found[table(name)] == source.table_schema(table(name))
+
+
 def test_capture_instances(shop: Server, source: SqlServerSource) -> None:
     a, b = source.capture_instances(DATABASE)
     assert (a.table, a.name, a.columns) == (table("a"), "dbo_a", ("id", "v"))

@@ -15,6 +15,8 @@ CONSTANTS = {
 }
 ODD = "d]b"
 BUILT = {
+    "columns": queries.columns(ODD, 2),
+    "keys": queries.keys(ODD, 2),
     "commit_times": queries.commit_times(ODD, 3),
     "probes": queries.probes(ODD, ["a]b", "c"]),
     "rows_per_commit": queries.rows_per_commit(ODD, ["a]b", "c"]),

@@ -175,6 +175,9 @@ class SimulatedServer:
     def table_schema(self, table: TableId) -> TableSchema | None:
         return self.schemas.get(table) or self.stored.get(table)
 
+    def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+        return {table: schema for table in tables if (schema := self.table_schema(table)) is not None}
+
     def user_tables(self, database: str) -> Sequence[TableId]:
         return sorted(self.schemas)
 
