@@ -100,6 +100,20 @@ def test_capture_from_start_to_end(shop: Shop) -> None:
     assert row.split()[1:] == ["2", "0", "1", "1", "1", "5"]
 
 
+def test_table_that_cannot_be_read_is_told_and_the_others_are_captured(shop: Shop) -> None:
+    override = "snapshot.select.statement.overrides"
+    shop.texts |= {override: "dbo.lines", f"{override}.dbo.lines": "SELECT * FROM dbo.nowhere"}
+    result = shop.run("capture", "--local")
+    assert result.exit_code == 1, result.output
+    assert "Snapshot: 1 table." in result.output
+    assert f"{DATABASE}.dbo.lines failed: QueryError" in result.output
+    assert "dbo.nowhere" in result.output
+    del shop.texts[override], shop.texts[f"{override}.dbo.lines"]
+    change(shop, "INSERT INTO dbo.orders VALUES (3, N'c')")
+    again = shop.run("capture", "--local")
+    assert (again.exit_code, "Snapshot: 1 table." in again.output) == (0, True), again.output
+
+
 @pytest.fixture
 def defaults(shop: Shop) -> Shop:
     """A captured table with a default: a row of a snapshot, then an update, a delete and an insert."""
