@@ -15,9 +15,8 @@ from datetime import datetime, timedelta
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
-from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts, topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
 from cdc_assets.envelope.rules import message_key
@@ -25,7 +24,7 @@ from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
-from cdc_assets.lake.state import CaptureState, TableState
+from cdc_assets.lake.state import CaptureState
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.notifications import Listener, Notifier
@@ -37,7 +36,7 @@ from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.instances import gap_of, newest, reads_of
+from cdc_assets.streaming.instances import newest
 from cdc_assets.streaming.loop import StreamLoop
 from cdc_assets.streaming.progress import (
     OnProgress,
@@ -47,6 +46,7 @@ from cdc_assets.streaming.progress import (
     StreamSummary,
     TableStatus,
 )
+from cdc_assets.streaming.status import statuses
 from cdc_assets.streaming.windows import WindowExecutor, troubled_table
 
 log = logging.getLogger(__name__)
@@ -293,52 +293,8 @@ class Capture:
             ConfigurationError: no table matches the filters.
             CdcError: the server or the lake cannot be read.
         """
-        state = self.state()
-        found: list[TableStatus] = []
-        for database, captured in self._selected().items():
-            instances = self._context.instances(database)
-            positions = {entry.position for entry in state.tables.values() if entry.position is not None}
-            times = self._context.source.commit_times(database, sorted(positions)) if positions else {}
-            now = self._context.source.server_time()
-            for table in captured:
-                found.append(self._status_of(table, state.tables.get(table), instances.get(table, []), times, now))
-        return found
-
-    def _status_of(
-        self,
-        table: TableId,
-        state: TableState | None,
-        own: Sequence[CaptureInstance],
-        times: Mapping[Lsn, datetime],
-        now: datetime,
-    ) -> TableStatus:
-        topic = topic_name(table, self._context.config.events)
-        rows = self._context.tables.row_count(topic)
-        if state is None:
-            return TableStatus(table, topic, "waiting", "not snapshotted yet", rows=rows)
-        committed = times.get(state.position) if state.position else None
-        return TableStatus(
-            table=table,
-            topic=topic,
-            status=state.status,
-            reason=state.reason,
-            position=state.position,
-            instance=state.instance,
-            lag_s=max(0.0, (now - committed).total_seconds()) if committed else None,
-            head_room=_readable(state, own),
-            rows=rows,
-            gap_after=state.gap_after,
-            gap_until=state.gap_until,
-        )
+        return statuses(self._context, self.state(), self._selected())
 
 
 def _flat(selected: Mapping[str, Sequence[TableId]]) -> list[TableId]:
     return [table for tables in selected.values() for table in tables]
-
-
-def _readable(state: TableState, own: Sequence[CaptureInstance]) -> bool | None:
-    """Whether the next change after the position could still be read; None if the table is not captured."""
-    if state.position is None or newest(own) is None:
-        return None
-    marks = {instance.name: instance.start_lsn for instance in own}
-    return gap_of(reads_of(state.table, own, state.position, state.position.next()), marks) is None
