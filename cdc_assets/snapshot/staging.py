@@ -7,11 +7,13 @@ memory is bounded by a batch and a row group, whatever the round holds. A staged
 with its round, or by the next run that claims the capture.
 """
 
+import io
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -29,6 +31,8 @@ from cdc_assets.streaming.statements import Statement
 
 FILE_BYTES = 16 * 1024 * 1024
 """Bytes after which the next staged file is begun: one task reads, several build."""
+
+_PIECE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +93,31 @@ class Staging:
         return LakeError(f"A staged file in {place} cannot be {what}: {plain(error)}. Next: check lake.path.")
 
 
+class _InPieces(io.RawIOBase):
+    """A stream with a buffer that each piece fits into: a larger one goes on as an object that object stores refuse."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        for start in range(0, len(view), _PIECE_BYTES):
+            self._stream.write(view[start : start + _PIECE_BYTES])
+        return len(view)
+
+
 def _write_file(files: fs.FileSystem, batches: Iterator[pa.RecordBatch]) -> Staged:
     """One file of the next rows."""
     first = next(batches)
     name, rows, size = f"{uuid4().hex}.arrow", first.num_rows, first.nbytes
-    with files.open_output_stream(name) as stream, pa.ipc.new_stream(stream, first.schema) as writer:
+    with (
+        files.open_output_stream(name, buffer_size=2 * _PIECE_BYTES) as stream,
+        pa.ipc.new_stream(_InPieces(stream), first.schema) as writer,
+    ):
         writer.write_batch(first)
         while size < FILE_BYTES and (batch := next(batches, None)) is not None:
             writer.write_batch(batch)

@@ -14,7 +14,8 @@ from cdc_assets.lake.steps import listening
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import Signal
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.unit.signals.test_incremental import Weather, values
+from cdc_assets_tests.unit.signals.test_incremental import values
+from cdc_assets_tests.unit.signals.weather import Weather
 from cdc_assets_tests.unit.signals.world import PowerCutError, World, check_law
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
@@ -99,9 +100,12 @@ def test_no_read_overtakes_between_incremental_rounds(server: StandIn, tmp_path:
     world.run("snapshot")
     inbox = Inbox(Location.of(world.config.lake), "shop")
 
+    asked: list[str] = []
+
     def ask(name: str) -> None:
-        if name in ("chunk-read", "round-planned") and chance.random() < 0.5:
-            kind = chance.choice(["blocking", "blocking", "incremental"])
+        if name in ("chunk-read", "round-planned") and (not asked or chance.random() < 0.5):
+            kind = chance.choice(["blocking", "blocking", "incremental"]) if asked else "blocking"
+            asked.append(kind)
             data = {"type": kind, "data-collections": [ORDERS]}
             inbox.put(Signal(f"s{chance.random()}", "execute-snapshot", json.dumps(data)))
         weather(name)

@@ -1,14 +1,12 @@
 """Incremental snapshots on the stand-in, through real drivers into a real lake."""
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cdc_assets.lake.steps import listening
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.unit.signals.world import PowerCutError, World, check_law
+from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 
@@ -107,63 +105,3 @@ def test_pause_resume_and_stop(server: StandIn, tmp_path: Path) -> None:
     world.signal("s5", "stop-snapshot", type="incremental")
     world.run()
     assert len(world.reads(table)) == 5
-
-
-class Weather:
-    """At each step something may be written, and one step is the last."""
-
-    def __init__(self, world: World, chance: random.Random, cut: int) -> None:
-        self.world, self.chance, self.left = world, chance, cut
-        self.rows: dict[int, int] = {}
-        self.version = 0
-
-    def __call__(self, name: str) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise PowerCutError(name)
-        if name in ("marker-written", "chunk-read", "window-complete", "signals-recorded") and self.version < 400:
-            self.write()
-
-    def write(self) -> None:
-        """One transaction of a few changes."""
-        statements = [self._change() for _ in range(self.chance.randint(1, 3))]
-        self.world.sql(f"BEGIN TRAN; {'; '.join(statements)}; COMMIT")
-        if self.chance.random() < 0.7:
-            self.world.server.agent.drain()
-
-    def _change(self) -> str:
-        self.version += 1
-        key = self.chance.randint(1, 150)
-        if key not in self.rows:
-            self.rows[key] = self.version
-            return f"INSERT INTO dbo.orders VALUES ({key}, {self.version})"
-        if self.chance.random() < 0.3:
-            del self.rows[key]
-            return f"UPDATE dbo.orders SET version = {self.version} WHERE id = {key}; DELETE FROM dbo.orders WHERE id = {key}"
-        self.rows[key] = self.version
-        return f"UPDATE dbo.orders SET version = {self.version} WHERE id = {key}"
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_no_read_overtakes_whatever_is_written_and_whatever_dies(server: StandIn, tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311 - a test
-    world = World(server, str(tmp_path), watermarking=chance.choice(["insert_insert", "insert_delete"]))
-    table = world.make("orders", "id int PRIMARY KEY, version int")
-    weather = Weather(world, chance, 10**9)
-    for _ in range(60):
-        weather.write()
-    server.agent.drain()
-    world.run("snapshot")
-    world.signal("s1", "execute-snapshot", data_collections=[f"{DATABASE}.dbo.orders"])
-    for _ in range(4):
-        weather.left = chance.randint(3, 40)
-        with listening(weather):
-            try:
-                world.run()
-            except PowerCutError:
-                server.agent.drain()
-    server.agent.drain()
-    world.run()
-    assert not world.state().signals[DATABASE].queue
-    assert world.reads(table)
-    check_law(world, table, weather.rows)

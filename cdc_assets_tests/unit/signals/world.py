@@ -1,8 +1,11 @@
 """A stand-in with two tables and a signal table, a capture of it, and the law of its topic tables."""
 
 import json
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import pyarrow as pa
 
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig, FilterSettings, NotificationSettings, SignalSettings
@@ -24,6 +27,19 @@ class PowerCutError(BaseException):
     """Ends a run as a dying process would: nothing handles it."""
 
 
+@dataclass
+class Watched:
+    """`core.ports.BulkSource` that tells when rows of a table are about to be read."""
+
+    bulk: MssqlBulkSource
+    meanwhile: Callable[[], None]
+
+    def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        if statement.startswith("/* cdc-assets: chunk */"):
+            self.meanwhile()
+        return self.bulk.read(statement, parameters)
+
+
 class World:
     """A server, its capture, and questions to both.
 
@@ -35,6 +51,8 @@ class World:
 
     def __init__(self, server: StandIn, lake: str, **signals: Any) -> None:
         self.server = server
+        self.meanwhile: Callable[[], None] = lambda: None
+        """Called before each span of an incremental snapshot is read, in the thread that reads."""
         settings = SignalSettings((SIGNALS,), **{"chunk_rows": 1} | signals)
         self.config: CaptureConfig = replace(
             config_of(server.port, server.password, lake),
@@ -44,14 +62,15 @@ class World:
         )
         self.make("cdc_signal", "id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL")
 
-    def sql(self, statement: str) -> None:
-        self.server.execute(statement, database=DATABASE)
+    def sql(self, statement: str, database: str = DATABASE) -> None:
+        self.server.execute(statement, database=database)
 
-    def make(self, name: str, columns: str) -> TableId:
-        self.sql(f"CREATE TABLE dbo.{name} ({columns})")
-        self.sql(f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{name}', @role_name = NULL")
+    def make(self, name: str, columns: str, database: str = DATABASE) -> TableId:
+        enable = f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{name}', @role_name = NULL"
+        self.sql(f"CREATE TABLE dbo.{name} ({columns})", database)
+        self.sql(enable, database)
         self.server.agent.drain()
-        return TableId(DATABASE, "dbo", name)
+        return TableId(database, "dbo", name)
 
     def signal(self, own_id: str, kind: str, **data: object) -> None:
         text = json.dumps({name.replace("_", "-"): value for name, value in data.items()}).replace("'", "''")
@@ -62,7 +81,7 @@ class World:
         """As a new process would; raises what ends it."""
         connection = self.config.connection
         with SqlServerSource(connection) as source, kafka_channels(self.config) as channels:
-            bulk = MssqlBulkSource(connection)
+            bulk = Watched(MssqlBulkSource(connection), self.meanwhile)
             capture = Capture(self.config, source, bulk, LocalRunner(2), SystemClock(), channels=channels)
             capture.snapshot() if what == "snapshot" else capture.stream()
 
