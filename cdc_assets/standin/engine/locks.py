@@ -12,6 +12,7 @@ gives up with error 1205. All state changes happen under one mutex, so the graph
 Locks live in memory only: after a crash there are no sessions that could hold any.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from enum import Enum
 from typing import Final
 
 from cdc_assets.standin.errors import SqlError
+
+_LOG = logging.getLogger(__name__)
 
 WRITER: Final = 0
 """The resource of the single writer; table object ids are positive."""
@@ -63,6 +66,18 @@ class _Request:
     owner: object
     resource: int
     mode: Mode
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A request that is not granted yet."""
+
+    owner: object
+    resource: int
+    mode: Mode
+    blockers: tuple[object, ...]
+    seconds: float
 
 
 class Locks:
@@ -70,6 +85,8 @@ class Locks:
 
     POLL_S = 0.05
     """How often a waiter looks for an attention of its client."""
+    TELL_AFTER_S = 5.0
+    """A wait that lasts this long is told in the log: a program may wait for itself over another connection."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -107,7 +124,7 @@ class Locks:
                 self._grant(_Request(owner, resource, mode))
                 return
             held = self._held.get(resource, {}).get(owner)
-            request = _Request(owner, resource, _joined(held, mode))
+            request = _Request(owner, resource, _joined(held, mode), time.monotonic())
             if held is request.mode:
                 return
             if not self._blockers(request):
@@ -124,8 +141,12 @@ class Locks:
 
     def _wait(self, request: _Request, timeout_s: float | None, check: Callable[[], None] | None) -> None:
         end = None if timeout_s is None else time.monotonic() + timeout_s
+        told = False
         while True:
             with self._mutex:
+                if not told and time.monotonic() - request.since >= self.TELL_AFTER_S:
+                    told = True
+                    _tell(request, self._blockers(request))
                 if not self._blockers(request):
                     self._waiting.remove(request)
                     self._grant(request)
@@ -156,6 +177,15 @@ class Locks:
                 self._drop(owner, resource)
             if self._waiting:
                 self._changed.notify_all()
+
+    def waiting(self) -> list[Waiting]:
+        """Who waits for whom at this moment."""
+        now = time.monotonic()
+        with self._mutex:
+            return [
+                Waiting(one.owner, one.resource, one.mode, tuple(self._blockers(one)), now - one.since)
+                for one in self._waiting
+            ]
 
     def held_by(self, owner: object) -> frozenset[int]:
         """The resources an owner holds, for savepoints."""
@@ -206,6 +236,14 @@ class Locks:
                 seen.add(id(owner))
                 queue.extend(self._blockers(wants[owner]))
         return False
+
+
+def _tell(request: _Request, blockers: list[object]) -> None:
+    what = "to write" if request.resource == WRITER else f"for table {request.resource} in mode {request.mode.value}"
+    _LOG.warning(
+        "session %s waits %s for session %s", getattr(request.owner, "session_id", "-"), what,
+        ", ".join(str(getattr(blocker, "session_id", "-")) for blocker in blockers),
+    )  # fmt: skip
 
 
 def deadlock(owner: object) -> SqlError:

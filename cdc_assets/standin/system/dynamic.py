@@ -186,6 +186,33 @@ def exec_sessions(context: SessionContext, _: Database) -> Rows:
         )  # fmt: skip
 
 
+@view(
+    "sys.dm_exec_requests",
+    "session_id smallint!, request_id int!, start_time datetime!, status nvarchar(30)!, command nvarchar(32)!, database_id smallint!, "
+    "blocking_session_id smallint, wait_type nvarchar(60), wait_time int!, wait_resource nvarchar(256)!, "
+    "open_transaction_count int!, transaction_isolation_level smallint!, row_count bigint!",
+)
+def exec_requests(context: SessionContext, _: Database) -> Rows:
+    """Sessions that wait for a lock, with the session in the way, and the asking one."""
+    locks = getattr(getattr(getattr(context, "engine", None), "storage", None), "locks", None)
+    waits = {id(one.owner): one for one in (locks.waiting() if locks is not None else ())}
+    for session in sessions_of(context):
+        found = waits.get(id(session))
+        if found is None and session is not context:
+            continue
+        blocker, kind, resource, seconds = 0, None, "", 0.0
+        if found is not None:
+            blocker = next((getattr(one, "session_id", 0) for one in found.blockers), 0)
+            resource = f"OBJECT: {_database_id(session)}:{found.resource}" if found.resource else "STANDIN: writer"
+            kind, seconds = f"LCK_M_{found.mode.value}", found.seconds
+        started = stored_datetime(session.clock.local() - timedelta(seconds=seconds))
+        yield (
+            session.session_id, 0, started, "suspended" if found else "running", "LOCK" if found else "SELECT",
+            _database_id(session), blocker, kind, int(seconds * 1000), resource, session.transaction_count,
+            _LEVELS.get(_isolation(session), 2), session.rowcount,
+        )  # fmt: skip
+
+
 def _since(session: SessionContext) -> int:
     return stored_datetime(getattr(session, "started", None) or session.clock.local())
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cdc_assets.standin.contract import Cancelled
+from cdc_assets.standin.engine.locks import Locks
 from cdc_assets_tests.standin.engine.collect import Client, Collected
 
 Connect = Callable[[], Client]
@@ -261,3 +262,27 @@ def test_transaction_manager_requests(table: Client) -> None:
     assert ids(table) == [1, 2]
     assert session.begin() != first
     session.rollback()
+
+
+def test_writers_wait_for_each_other_also_on_other_tables(
+    table: Client, connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One transaction writes at a time: the second one waits, is seen waiting, and both commit."""
+    monkeypatch.setattr(Locks, "TELL_AFTER_S", 0.05)
+    first, second = table, connect()
+    first.do("BEGIN TRAN INSERT t VALUES (2, 0)")
+    thread = threading.Thread(target=lambda: second.do("BEGIN TRAN INSERT u VALUES (1) INSERT t VALUES (3, 0) COMMIT"))
+    thread.start()
+    query = "SELECT session_id, blocking_session_id, status FROM sys.dm_exec_requests WHERE blocking_session_id <> 0"
+    numbers = second.session.session_id, first.session.session_id
+    deadline = time.monotonic() + 5
+    while first.rows(query) != [(*numbers, "suspended")]:
+        assert time.monotonic() < deadline
+    while not caplog.messages:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert caplog.messages == [f"session {numbers[0]} waits to write for session {numbers[1]}"]
+    first.do("INSERT u VALUES (2) COMMIT")
+    thread.join(5)
+    assert ids(first) == [1, 2, 3]
+    assert first.rows("SELECT id FROM u ORDER BY id") == [(1,), (2,)]
