@@ -204,6 +204,16 @@ class UserView:
     """Column names of its definition, none for those of the query."""
 
 
+@dataclass(frozen=True, slots=True)
+class RecoveryFork:
+    """A restore: from there on the log is another one."""
+
+    point: str
+    """The last LSN before it, in hexadecimal digits."""
+    guid: str
+    """Its 16 bytes, likewise."""
+
+
 DATABASE_STATES: Final = {"ONLINE": 0, "OFFLINE": 6}
 USER_ACCESS: Final = {"MULTI_USER": 0, "SINGLE_USER": 1, "RESTRICTED_USER": 2}
 
@@ -223,6 +233,8 @@ class Database:
     """A key of `DATABASE_STATES`."""
     user_access: str = "MULTI_USER"
     """A key of `USER_ACCESS`."""
+    recovery_forks: list[RecoveryFork] = field(default_factory=list)
+    """One for each restore."""
     schemas: dict[str, int] = field(default_factory=lambda: {"dbo": 1, "INFORMATION_SCHEMA": 3, "sys": 4})
     """name in declared case → schema_id."""
     tables: Tables = field(default_factory=Tables)
@@ -290,6 +302,7 @@ def _copied(database: Database) -> Database:
     made.alias_types = [AliasType(*_ALIAS(alias)) for alias in database.alias_types]
     made.tables = Tables(database.tables)
     made.views = list(database.views)
+    made.recovery_forks = list(database.recovery_forks)
     return made
 
 

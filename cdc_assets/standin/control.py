@@ -29,6 +29,10 @@ from cdc_assets.standin.wire.server import TdsServer
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_@$#. -]*\Z")
 
 
+def _password() -> str:
+    return "S" + secrets.token_urlsafe(15) + "1"
+
+
 class StandIn:
     """A running SQL Server counterpart.
 
@@ -53,24 +57,21 @@ class StandIn:
         password: str | None = None,
     ) -> None:
         self.user = user
-        self.password = password or "S" + secrets.token_urlsafe(15) + "1"
+        self.password = password or _password()
         self.faults = Faults()
         """Faults that wait for their statements."""
         self._databases, self._cdc = databases, cdc
         self._encryption = Encryption(encryption)
         self._port, self._directory = port, directory
         self._certificates: Path | None = None
+        self._folders: list[Path] = []
         self.certificate: Path | None = None
         """PEM file of the server's certificate, when it encrypts."""
 
     def start(self) -> None:
         """Start listening and create the databases."""
-        self.engine = Engine(self._directory, self.user, self.password)
-        self.engine.faults = self.faults.take
-        self.engine.blocks = RowBlocks(self.engine.storage)
-        self.bulk = Bulk(self.engine)
-        self._tds = TdsServer(self.engine, "127.0.0.1", self._port, self._encryption, *self._tls())
-        self._tds.start()
+        self._open(self._directory)
+        self._listen(self._port)
         try:
             for name in self._databases:
                 self._create(name)
@@ -82,8 +83,8 @@ class StandIn:
         """Close all connections and the engine."""
         self._tds.stop()
         self.engine.close()
-        if self._certificates is not None:
-            shutil.rmtree(self._certificates, ignore_errors=True)
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         self.start()
@@ -161,16 +162,66 @@ class StandIn:
         """Close the listener and every connection and listen again on the same port; the data stay."""
         port = self.port
         self._tds.stop()
+        self._listen(port)
+
+    def rotate_password(self, password: str | None = None) -> str:
+        """Change the login's password; connections that are open stay. Returns the new one, generated when None."""
+        self.password = password or _password()
+        self.engine.set_password(self.password)
+        return self.password
+
+    def backup(self) -> Path:
+        """Back up all databases as of the last commit; the folder lives as long as the server."""
+        folder = self._folder("standin-backup-")
+        self.engine.backup(folder)
+        return folder
+
+    def restore(self, backup: Path, keep_cdc: bool = True) -> None:
+        """Go back to a backup on the same port: connections are lost, later commits too.
+
+        Every database begins a new recovery fork (`sys.database_recovery_status`); its maximum LSN goes back, and LSNs of lost
+        transactions may come again. System and user databases go back together.
+
+        Args:
+            backup: what `backup` returned.
+            keep_cdc: False disables change data capture in every database, as RESTORE without KEEP_CDC does.
+        """
+        port = self.port
+        self._tds.stop()
+        self.engine.close()
+        folder = self._directory or self._folder("standin-restored-")
+        for left in folder.glob("standin.sqlite*"):
+            left.unlink()
+        shutil.copy(backup / "standin.sqlite", folder)
+        self._open(folder)
+        self.engine.restored()
+        if not keep_cdc:
+            for (name,) in self.execute("SELECT name FROM sys.databases WHERE is_cdc_enabled = 1"):
+                self.execute("EXEC sys.sp_cdc_disable_db", database=name)
+        self._listen(port)
+
+    # ---- helpers ---------------------------------------------------------------------------------------------
+
+    def _open(self, directory: Path | None) -> None:
+        self.engine = Engine(directory, self.user, self.password)
+        self.engine.faults = self.faults.take
+        self.engine.blocks = RowBlocks(self.engine.storage)
+        self.bulk = Bulk(self.engine)
+
+    def _listen(self, port: int) -> None:
         self._tds = TdsServer(self.engine, "127.0.0.1", port, self._encryption, *self._tls())
         self._tds.start()
 
-    # ---- helpers ---------------------------------------------------------------------------------------------
+    def _folder(self, prefix: str) -> Path:
+        """A folder that goes with the server."""
+        self._folders.append(Path(tempfile.mkdtemp(prefix=prefix)))
+        return self._folders[-1]
 
     def _tls(self) -> tuple[Path | None, Path | None]:
         if self._encryption is Encryption.NOT_SUPPORTED:
             return None, None
         if self._certificates is None:
-            self._certificates = Path(tempfile.mkdtemp(prefix="standin-tls-"))
+            self._certificates = self._folder("standin-tls-")
             self.certificate, self._key = self_signed(self._certificates)
         return self.certificate, self._key
 

@@ -180,6 +180,22 @@ class Agent:
         with self._lock:
             return self._positions.setdefault(name, lsn.LogPosition(row[0] + 1 if row else _FIRST_VLF))
 
+    def restored(self) -> dict[str, bytes]:
+        """The databases come from a backup: their logs go on where the backup ended.
+
+        Returns:
+            The last commit LSN of every enabled database that has one, by folded name.
+        """
+        found: dict[str, bytes] = {}
+        with self._connection() as connection:
+            for name, mapping in connection.execute("SELECT name, mapping FROM capture_databases").fetchall():
+                last = connection.execute(f"SELECT max(c1) FROM {mapping}").fetchone()[0]
+                if last is not None:
+                    found[name] = last
+        with self._lock:
+            self._positions.update({name: lsn.LogPosition.behind(last) for name, last in found.items()})
+        return found
+
     def next_lsn(self, database: str) -> bytes:
         """Draw the next LSN of a database's log."""
         return self.position(database).next()

@@ -10,7 +10,8 @@ database under its lock, and every draw starts at a later block than the end of 
 before. Commits draw while they hold the engine's only write lock, so commit order is LSN
 order. A drawn number whose transaction rolls back is never used: a gap, as in a real log.
 After a restart the position continues in the next VLF; the VLF in use is stored with the
-first commit in it, so no committed LSN can come again.
+first commit in it, so no committed LSN can come again. Only a restored database goes on
+where its backup ended (`behind`): as on a real server, LSNs of lost transactions may return.
 """
 
 import threading
@@ -67,12 +68,18 @@ class LogPosition:
     """Where the log of one database ends.
 
     Args:
-        vlf: the VLF to continue in; its first block has not been used.
+        vlf: the VLF to continue in.
+        block: its first block that has not been used.
     """
 
-    def __init__(self, vlf: int) -> None:
+    def __init__(self, vlf: int, block: int = 0x10) -> None:
         self._lock = threading.Lock()
-        self.vlf, self._block = vlf, 0x10
+        self.vlf, self._block = vlf, block
+
+    @classmethod
+    def behind(cls, last: bytes) -> "LogPosition":
+        """The position behind a commit."""
+        return cls(int.from_bytes(last[:4], "big"), int.from_bytes(last[4:8], "big") + _BLOCK_STEP)
 
     def run(self, changes: int) -> tuple[int, int]:
         """Draw `changes` numbers and one for the commit record.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def run(interpreter: "Interpreter", statement: tree.Definition) -> None:
     """Run a definition statement."""
-    from cdc_assets.standin.engine import alter, databases, indexes, views
+    from cdc_assets.standin.engine import alter, databases, indexes, rename, views
 
     reader = Reader(statement.text)
     verb = reader.take().upper
@@ -37,6 +37,7 @@ def run(interpreter: "Interpreter", statement: tree.Definition) -> None:
         ("ALTER", "DATABASE"): databases.alter_database,
         ("DROP", "DATABASE"): databases.drop_database,
         ("CREATE", "SCHEMA"): databases.create_schema,
+        ("ALTER", "SCHEMA"): rename.alter_schema,
         ("DROP", "SCHEMA"): databases.drop_schema,
         ("CREATE", "TYPE"): databases.create_type,
         ("DROP", "TYPE"): databases.drop_type,

@@ -18,6 +18,7 @@ from cdc_assets.standin.catalog import (
     Database,
     ForeignKey,
     Index,
+    RecoveryFork,
     Table,
     UserView,
     fold,
@@ -92,6 +93,7 @@ def _database(values: dict[str, Any]) -> Database:
     values["created"] = datetime.fromisoformat(values["created"])
     values["alias_types"] = [AliasType(**{**a, "base": SqlType(**a["base"])}) for a in values["alias_types"]]
     values["views"] = [UserView(**{**view, "shape": _table(view["shape"])}) for view in values.get("views", ())]
+    values["recovery_forks"] = [RecoveryFork(**fork) for fork in values.get("recovery_forks", ())]
     return Database(**values)
 
 

@@ -1,16 +1,19 @@
-"""The engine's own procedures: sp_rename and a few that only answer."""
+"""New names and places of objects: sp_rename, ALTER SCHEMA … TRANSFER; and procedures that only answer."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 from cdc_assets.standin.capture import hooks
-from cdc_assets.standin.catalog import Check, ForeignKey, Index, Table, fold
+from cdc_assets.standin.catalog import Check, Database, ForeignKey, Index, Table, fold
 from cdc_assets.standin.contract import Parameter, Procedure, ProcedureContext
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.lookup import name_parts
+from cdc_assets.standin.engine.reader import Reader
+from cdc_assets.standin.engine.targets import read_name
 from cdc_assets.standin.errors import SqlError, unsupported
 
 if TYPE_CHECKING:
+    from cdc_assets.standin.engine.interpreter import Interpreter
     from cdc_assets.standin.engine.session import EngineSession
 
 
@@ -118,7 +121,7 @@ def _rename_object(session: "EngineSession", name: str, parts: tuple[str, ...], 
                 11,
             )
         del database.tables[fold(table.schema), fold(table.name)]
-        _repoint(session, table, new)
+        _repoint(database, table, table.schema, new)
         table.name = new
         database.tables[fold(table.schema), fold(new)] = table
         return
@@ -139,12 +142,46 @@ def _rename_object(session: "EngineSession", name: str, parts: tuple[str, ...], 
     )
 
 
-def _repoint(session: "EngineSession", table: Table, new: str) -> None:
-    database = session.catalog.database(table.database)
-    for child in database.tables.values() if database else ():
+def _repoint(database: Database, table: Table, schema: str, name: str) -> None:
+    """Let foreign keys follow a table to its new schema or name."""
+    for child in database.tables.values():
         for key in child.foreign_keys:
             if fold(key.referenced_table) == fold(table.name) and fold(key.referenced_schema) == fold(table.schema):
-                key.referenced_table = new
+                key.referenced_schema, key.referenced_table = schema, name
+
+
+def alter_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+    """ALTER SCHEMA schema TRANSFER [OBJECT ::] table; a capture instance keeps its name and goes on.
+
+    Raises:
+        SqlError: 15151 for an unknown schema or table, 15530 when the schema has one of that name.
+    """
+    session = interpreter.session
+    reader.expect("SCHEMA")
+    wanted = reader.take().value
+    reader.expect("TRANSFER")
+    if reader.accept("OBJECT"):
+        reader.expect("::")
+    parts = read_name(reader)
+    session.edit()
+    database = certain(session.catalog.database(session.database), session.database)
+    schema = next((known for known in database.schemas if fold(known) == fold(wanted)), None)
+    if schema is None:
+        raise SqlError(
+            15151, f"Cannot alter the schema '{wanted}', because it does not exist or you do not have permission."
+        )
+    table = database.table(parts[-2] if len(parts) > 1 else "dbo", parts[-1])
+    if table is None:
+        raise SqlError(
+            15151,
+            f"Cannot find the object '{parts[-1]}', because it does not exist or you do not have permission.",
+        )
+    if database.table(schema, table.name) is not None or database.view(schema, table.name) is not None:
+        raise SqlError(15530, f'The object with name "{table.name}" already exists.')
+    del database.tables[fold(table.schema), fold(table.name)]
+    _repoint(database, table, schema, table.name)
+    table.schema = schema
+    database.tables[fold(schema), fold(table.name)] = table
 
 
 def _quiet(context: ProcedureContext, arguments: dict[str, Parameter]) -> int:

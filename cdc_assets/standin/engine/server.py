@@ -2,14 +2,17 @@
 
 import contextlib
 import itertools
+import secrets
+import sqlite3
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from cdc_assets.standin.capture import lsn
 from cdc_assets.standin.capture.agent import Agent
-from cdc_assets.standin.catalog import Database, fold
+from cdc_assets.standin.catalog import Database, RecoveryFork, fold
 from cdc_assets.standin.contract import Fault, Login, RowBlocks, Session
 from cdc_assets.standin.engine import states
 from cdc_assets.standin.engine.databases import SYSTEM, add_database
@@ -113,6 +116,30 @@ class Engine:
         except SqlError:
             pass
         raise SqlError(4060, f'Cannot open database "{name}" requested by the login. The login failed.', 11)
+
+    def set_password(self, password: str) -> None:
+        """Change the password of the one login; open sessions stay."""
+        self._password = password
+
+    def backup(self, folder: Path) -> None:
+        """Write all databases, as of the last commit, into a folder that `Engine` can be opened on."""
+        with (
+            contextlib.closing(self.storage.connect()) as source,
+            contextlib.closing(sqlite3.connect(folder / self.storage.path.name)) as target,
+        ):
+            source.backup(target)
+
+    def restored(self) -> None:
+        """This engine was opened on a backup: each database begins a new recovery fork, its log goes on where it ended."""
+        ends = self.agent.restored()
+        catalog = self.storage.catalog.copy()
+        for name, database in catalog.databases.items():
+            if database.name not in SYSTEM:
+                database.recovery_forks.append(RecoveryFork(ends.get(name, lsn.ZERO).hex(), secrets.token_hex(16)))
+        catalog.version = self.storage.next_version()
+        with contextlib.closing(self.storage.connect()) as connection, self.storage.writing(connection, self):
+            saved = self.storage.save_catalog(connection, catalog)
+        self.storage.publish(saved)
 
     def sessions(self) -> list[EngineSession]:
         """The open sessions."""

@@ -5,10 +5,11 @@ import sys
 from datetime import datetime
 from typing import Final
 
+from cdc_assets.standin.capture import lsn
 from cdc_assets.standin.capture.hooks import agent
 from cdc_assets.standin.catalog import DATABASE_STATES, USER_ACCESS, Database
 from cdc_assets.standin.contract import SessionContext
-from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, Value, guid_to_stored
+from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, SqlType, Value, decimal_to_stored, guid_to_stored
 from cdc_assets.standin.system.describe import stored_datetime
 from cdc_assets.standin.system.view import Rows, view
 
@@ -78,10 +79,15 @@ def _guid(database: Database, salt: int) -> bytes:
     "recovery_fork_guid uniqueidentifier, first_recovery_fork_guid uniqueidentifier, fork_point_lsn numeric(25,0)",
 )
 def recovery_status(context: SessionContext, _: Database) -> Rows:
-    """One recovery fork per database: it is never restored."""
+    """The recovery fork of each database: a restore begins a new one."""
     for database in context.catalog.databases.values():
-        guid = guid_to_stored(_guid(database, 2))
-        yield (database.database_id, guid, guid, None, guid, None, None)
+        first = guid_to_stored(_guid(database, 2))
+        forks = database.recovery_forks
+        if not forks:
+            yield (database.database_id, first, first, None, first, None, None)
+            continue
+        point = decimal_to_stored(lsn.number(bytes.fromhex(forks[-1].point)), SqlType("numeric", precision=25))
+        yield (database.database_id, first, first, None, bytes.fromhex(forks[-1].guid), first, point)
 
 
 @view(

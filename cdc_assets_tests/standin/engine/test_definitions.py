@@ -210,3 +210,22 @@ def test_everything_is_found_again(tmp_path: Path) -> None:
         assert client.value("SELECT COUNT(*) FROM cdc.dbo_p_CT") == changes + 1
     finally:
         again.close()
+
+
+def test_a_table_moves_to_another_schema(client: Client) -> None:
+    client.do("""
+    CREATE SCHEMA other
+    CREATE TABLE t (id int NOT NULL PRIMARY KEY, b AS id * 2, CONSTRAINT ck CHECK (id > 0))
+    CREATE TABLE kid (id int NOT NULL PRIMARY KEY, parent int NULL REFERENCES t (id))
+    INSERT t VALUES (1), (2) INSERT kid VALUES (1, 2)
+    ALTER SCHEMA other TRANSFER OBJECT::dbo.t
+    INSERT other.t VALUES (3)
+    """)
+    assert client.rows("SELECT id, b FROM other.t ORDER BY id") == [(1, 2), (2, 4), (3, 6)]
+    assert client.errors("SELECT * FROM t") == [208]
+    assert client.errors("INSERT kid VALUES (2, 99)") == [547]
+    assert client.errors("DELETE other.t WHERE id = 2") == [547]
+    assert client.errors("ALTER SCHEMA nosuch TRANSFER other.t") == [15151]
+    assert client.errors("ALTER SCHEMA dbo TRANSFER other.nosuch") == [15151]
+    client.do("CREATE TABLE t (id int)")
+    assert client.errors("ALTER SCHEMA dbo TRANSFER other.t") == [15530]

@@ -1,4 +1,5 @@
-"""Databases that go offline or into single-user mode, sessions that are killed: what clients of the wire meet."""
+"""Databases that go offline, into single-user mode or back to a backup, sessions that are killed, a changed password: what
+clients of the wire meet."""
 
 import threading
 import time
@@ -85,3 +86,53 @@ def test_without_a_clause_the_others_are_waited_for(server: StandIn, master: pyo
     master.execute(f"ALTER DATABASE {DATABASE} SET SINGLE_USER")
     assert time.monotonic() - started >= 0.15
     timer.join()
+
+
+def test_a_restored_database_goes_back_and_forks() -> None:
+    with StandIn(databases=(DATABASE,)) as server:
+        with closing(connect(server)) as connection:
+            connection.autocommit = True
+            connection.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)")
+            connection.execute("EXEC sys.sp_cdc_enable_table N'dbo', N't', @role_name = NULL")
+            connection.execute("INSERT dbo.t VALUES (1)")
+            backup = server.backup()
+            before = state_of(connection)
+            connection.execute("INSERT dbo.t VALUES (2)")
+            lost = state_of(connection)
+            server.restore(backup)
+            assert "08S01" in number_of(lambda: connection.execute("SELECT 1"))
+        with closing(connect(server)) as connection:
+            connection.autocommit = True
+            restored = state_of(connection)
+            assert (restored[0], restored[1]) == (before[0], before[1])
+            assert lost[1] > before[1]
+            assert len({before[2], lost[2], restored[2]}) == 2
+            connection.execute("INSERT dbo.t VALUES (4)")
+            again = state_of(connection)
+            assert again[0] == [1, 4]
+            assert again[1] == lost[1]
+            assert connection.execute("SELECT id FROM cdc.dbo_t_CT ORDER BY 1").fetchall() == [(1,), (4,)]
+        server.restore(backup, keep_cdc=False)
+        with closing(connect(server)) as connection:
+            assert connection.execute("SELECT id FROM dbo.t").fetchall() == [(1,)]
+            assert "(208)" in number_of(lambda: connection.execute("SELECT * FROM cdc.change_tables"))
+            fork = "SELECT recovery_fork_guid FROM sys.database_recovery_status WHERE database_id = DB_ID()"
+            assert connection.execute(fork).fetchval() not in {before[2], restored[2]}
+
+
+def state_of(connection: pyodbc.Connection) -> tuple[list[int], bytes, str]:
+    """Keys of the table, maximum LSN, recovery fork."""
+    keys = [row[0] for row in connection.execute("SELECT id FROM dbo.t ORDER BY id").fetchall()]
+    maximum = connection.execute("SELECT sys.fn_cdc_get_max_lsn()").fetchval()
+    fork = "SELECT recovery_fork_guid FROM sys.database_recovery_status WHERE database_id = DB_ID()"
+    return keys, maximum, str(connection.execute(fork).fetchval())
+
+
+def test_a_changed_password_stops_new_logins_only() -> None:
+    with StandIn(databases=(DATABASE,)) as server:
+        old = server.connection_string(DATABASE)
+        with closing(pyodbc.connect(old)) as connection:
+            assert server.rotate_password() in server.connection_string(DATABASE)
+            assert connection.execute("SELECT 1").fetchval() == 1
+            assert "(18456)" in number_of(lambda: pyodbc.connect(old))
+            connect(server).close()
