@@ -155,8 +155,11 @@ class ChangingTables:
             changed = self.rng.sample(table.columns, self.rng.randrange(1, len(table.columns) + 1))
             sets = ", ".join(f"{column.name} = ?" for column in changed)
             values = [self._value(column) for column in changed]
+            captured = ", ".join(["id", *(column.name for column in table.columns if column in table.captured())])
+            look = f"SELECT {captured} FROM dbo.{table.name} WHERE id = {key}"
+            before = execute(look).fetchall()
             execute(f"UPDATE dbo.{table.name} SET {sets} WHERE id = ?", *values, key)
-            return (table, key) if any(column in table.captured() for column in changed) else None
+            return (table, key) if execute(look).fetchall() != before else None
         return None
 
     def _value(self, column: ColumnModel) -> Any:
