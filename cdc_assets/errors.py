@@ -4,6 +4,7 @@
     ├── RetryableError          the same call may succeed later
     │   ├── ConnectionLostError     host down, socket closed, login time-out
     │   ├── ServerBusyError         deadlock victim 1205, lock time-out 1222, query time-out, update conflict 3960
+    │   ├── DatabaseAwayError       offline, being restored, or not on the server now
     │   ├── CaptureNotReadyError    no LSN recorded yet; the capture job has not scanned
     │   └── LakeConflictError       another writer committed first; read again and repeat
     └── TerminalError           nothing changes until somebody acts
@@ -44,6 +45,10 @@ class ConnectionLostError(RetryableError):
 
 class ServerBusyError(RetryableError):
     """The server gave up this time: deadlock, lock or query time-out, update conflict."""
+
+
+class DatabaseAwayError(RetryableError):
+    """A configured database is offline, being restored, or not on the server now."""
 
 
 class CaptureNotReadyError(RetryableError):

@@ -15,7 +15,7 @@ from resources.sqlserver_source import SqlServerSource
 
 
 def drifts(source: SqlServerSource, config: CaptureConfig) -> Sequence[Drift]:
-    """Drift of every streaming table, sorted by table; tables that are gone tell that by their state.
+    """Drift of every streaming table, sorted by table; tables and databases that are gone tell that elsewhere.
 
     Raises:
         CdcError: the server or the lake cannot be read.
@@ -27,7 +27,8 @@ def drifts(source: SqlServerSource, config: CaptureConfig) -> Sequence[Drift]:
     own = sorted((entry for entry in state.tables.values() if entry.streams), key=lambda entry: entry.table)
     found: list[Drift] = []
     for database in sorted({entry.table.database for entry in own}):
-        found += _of_database(source, history, [entry for entry in own if entry.table.database == database])
+        if source.trouble(database) is None:
+            found += _of_database(source, history, [entry for entry in own if entry.table.database == database])
     return found
 
 

@@ -12,6 +12,7 @@ from cdc_assets.errors import (
     CdcError,
     ConfigurationError,
     ConnectionLostError,
+    DatabaseAwayError,
     LoginError,
     PreflightError,
     QueryError,
@@ -22,7 +23,9 @@ BUSY = frozenset({701, 802, 1204, 1205, 1222, 3960, 3966, 8645, 8651, 10928, 109
 """Memory, locks, deadlock, lock time-out, update conflict, Azure SQL throttling."""
 LOST = frozenset({64, 121, 233, 596, 976, 978, 983, 6005, 10053, 10054, 10060, 17142, 18401, 40197, 40613})
 """Socket broken, session killed, replica not readable now, server starting, stopping or moving."""
-LOGIN = frozenset({911, 916, 4060, 4064, 18452, 18456, 18470, 18486, 18487, 18488, 40615})
+AWAY = frozenset({911, 922, 923, 924, 927, 942, 945, 952, 955})
+"""Database gone, recovering, restricted, being restored, offline, suspect or in transition."""
+LOGIN = frozenset({916, 4060, 4064, 18452, 18456, 18470, 18486, 18487, 18488, 40615})
 """Login or database refused."""
 PERMISSION = frozenset({229, 230, 262, 297, 300, 371, 378, 15247, 22903, 22904})
 """Permission missing."""
@@ -43,6 +46,9 @@ _TEXTS: tuple[tuple[str, int], ...] = (
     ("Snapshot isolation transaction failed accessing database", 3952),
     ("Login failed for user", 18456),
     ("Cannot open database", 4060),
+    ("cannot be opened because it is offline", 942),
+    ("cannot be opened. It is in the middle of a restore", 927),
+    ("cannot be opened. It is being recovered", 922),
     ("Invalid object name", 208),
     ("Invalid column name", 207),
     ("permission was denied", 229),
@@ -103,6 +109,10 @@ def _by_number(number: int | None, message: str, server: str) -> CdcError | None
         return ServerBusyError(f"{server} is busy: {message}. Next: it is tried again")
     if number in LOST:
         return ConnectionLostError(f"The connection to {server} broke: {message}. Next: it is opened again")
+    if number in AWAY:
+        return DatabaseAwayError(
+            f"A database of {server} cannot be read now: {message}. Next: bring it online; it goes on where it stopped"
+        )
     if number in LOGIN:
         return LoginError(
             f"{server} refused the login: {message}. Next: check database.user, database.password and database.names"

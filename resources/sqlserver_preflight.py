@@ -11,7 +11,7 @@ from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.errors import CdcError, ConfigurationError, PreflightError, QueryError
+from cdc_assets.errors import CdcDisabledError, CdcError, ConfigurationError, PreflightError, QueryError
 from resources import sqlserver_queries as queries
 from resources.sqlserver_rows import integer
 from resources.sqlserver_source import SqlServerSource
@@ -75,7 +75,12 @@ def _version(source: SqlServerSource) -> str:
 
 
 def _database(source: SqlServerSource, config: CaptureConfig, database: str) -> Iterator[Finding]:
-    [(_, cdc, snapshot_isolation)] = source.session.rows(queries.DATABASE, database)
+    problem = source.trouble(database)
+    if problem is not None and not isinstance(problem, CdcDisabledError):
+        remedy = str(problem).rpartition("Next: ")[2]
+        yield Finding("database", database, False, str(problem), "online, and visible to the login", remedy)
+        return
+    [(_, cdc, snapshot_isolation, _)] = source.session.rows(queries.DATABASE, database)
     yield Finding(
         "change data capture",
         database,

@@ -33,7 +33,9 @@ SERVER_TIME = _query("server_time", "SELECT CONVERT(nvarchar(34), SYSDATETIMEOFF
 """As text, because pyodbc has no type for datetimeoffset.
 https://learn.microsoft.com/en-us/sql/t-sql/functions/sysdatetimeoffset-transact-sql"""
 
-DATABASE = _query("database", "SELECT name, is_cdc_enabled, snapshot_isolation_state FROM sys.databases WHERE name = ?")
+DATABASE = _query(
+    "database", "SELECT name, is_cdc_enabled, snapshot_isolation_state, state_desc FROM sys.databases WHERE name = ?"
+)
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-databases-transact-sql"""
 
 USER_TABLES = _query(

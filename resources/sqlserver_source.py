@@ -16,7 +16,7 @@ from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import HeldLocks, KeyRange
 from cdc_assets.core.schema import CaptureInstance, TableSchema
-from cdc_assets.errors import CdcDisabledError, LoginError, PreflightError, QueryError
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, LoginError, PreflightError, QueryError
 from resources import sqlserver_queries as queries
 from resources.sqlserver_driver import server_name
 from resources.sqlserver_locks import locked
@@ -40,7 +40,7 @@ class SqlServerSource:
         settings: how to reach the server.
         agent_status_query: T-SQL giving 1 if the Agent runs, `#db` stands for the database; empty asks
             sys.dm_server_services.
-        require_cdc: refuse a database without change data capture when it is first looked at.
+        require_cdc: a database without change data capture counts as one that cannot be captured.
 
     Every method raises ConnectionLostError or ServerBusyError after bounded retries, LoginError, PreflightError when a
     CDC object or a permission is missing, QueryError.
@@ -76,19 +76,27 @@ class SqlServerSource:
 
     def _real_name(self, name: str) -> str:
         rows = self.session.rows(queries.DATABASE, name)
-        if not rows:
-            raise LoginError(
-                f"Database {name!r} is not on {server_name(self._settings)}, or the login may not see it. "
-                "Next: check database.names, or create a user for the login in that database"
-            )
-        [(real_name, cdc, _)] = rows
-        if self._require_cdc and not cdc:
-            raise _cdc_is_off(str(real_name))
-        return str(real_name)
+        return str(rows[0][0]) if rows else name
 
     def databases(self) -> Sequence[str]:
-        """Configured databases in the server's letter case, in configured order."""
+        """Configured databases in the server's letter case, in configured order; also those that `trouble` tells of."""
         return self._databases
+
+    def trouble(self, database: str) -> CdcError | None:
+        """Why a configured database cannot be captured now, asked now: LoginError, DatabaseAwayError, CdcDisabledError."""
+        rows = self.session.rows(queries.DATABASE, database)
+        if not rows:
+            return LoginError(
+                f"Database {database!r} is not on {server_name(self._settings)}, or the login may not see it. "
+                "Next: check database.names, or create a user for the login in that database"
+            )
+        [(_, cdc, _, state)] = rows
+        if state != "ONLINE":
+            return DatabaseAwayError(
+                f"Database {database!r} is {str(state).lower()}. "
+                f"Next: ALTER DATABASE {quote(database)} SET ONLINE; it goes on where it stopped"
+            )
+        return _cdc_is_off(database) if self._require_cdc and not cdc else None
 
     def server_time(self) -> datetime:
         """`SYSDATETIMEOFFSET()`, aware, to the microsecond."""

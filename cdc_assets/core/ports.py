@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.errors import CdcError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +43,10 @@ class Source(Protocol):
     """
 
     def databases(self) -> Sequence[str]:
-        """Configured databases in the server's letter case, in configured order."""
+        """Configured databases in the server's letter case, in configured order; also those that `trouble` tells of."""
+
+    def trouble(self, database: str) -> CdcError | None:
+        """Why a configured database cannot be captured now, asked now; None if it can."""
 
     def server_time(self) -> datetime:
         """`SYSDATETIMEOFFSET()`, aware."""

@@ -1,6 +1,7 @@
 """The `changes` assets of a capture: one multi-asset, one loop."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -57,6 +58,8 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             yield from session.results()
             context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
             states = {state.table: state for state in capture.state().tables.values()}
+        for trouble in summary.troubled:
+            states[trouble.table] = replace(states[trouble.table], status=trouble.status, reason=trouble.reason)
         yield from _system_results(catalog, context, session.windows)
         for check in context.selected_asset_check_keys:
             table = catalog.keys("changes")[check.asset_key]

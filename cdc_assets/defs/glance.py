@@ -9,7 +9,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import Source
-from cdc_assets.errors import CdcError
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.state import CaptureState, TableState
@@ -89,7 +89,11 @@ class Glance:
         found: dict[str, Lsn] = {}
         for database in sorted({table.database for table in self.state.tables}):
             watermark = self.state.watermark(database)
-            newest = self._source.max_transaction_lsn(database, watermark, 0) if watermark else None
+            try:
+                newest = self._source.max_transaction_lsn(database, watermark, 0) if watermark else None
+            except (CdcDisabledError, DatabaseAwayError) as error:
+                log.warning("%s", error)  # the other databases go on; a run that is asked for tells its tables
+                continue
             if newest is not None:
                 found[database] = newest
         pending = self.state.pending
@@ -125,7 +129,11 @@ class Glance:
         streaming = [state for state in self.state.tables.values() if state.position is not None and state.instance]
         rooms: list[Headroom] = []
         for database in sorted({state.table.database for state in streaming}):
-            marks = self._source.low_water_marks(database)
+            try:
+                marks = self._source.low_water_marks(database)
+            except (CdcDisabledError, DatabaseAwayError) as error:
+                log.warning("%s", error)
+                continue
             own = [state for state in streaming if state.table.database == database and state.instance in marks]
             rooms += self._rooms(database, own, marks)
         return sorted(rooms, key=lambda room: room.table)

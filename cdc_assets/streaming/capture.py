@@ -9,7 +9,7 @@ nothing anywhere.
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from cdc_assets.config.filters import TableFilter
@@ -18,8 +18,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts, topic_name
-from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
-from cdc_assets.envelope.rules import message_key
+from cdc_assets.envelope.plan import ConnectorIdentity
+from cdc_assets.errors import CdcDisabledError, CdcError
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.location import Location
@@ -36,7 +36,6 @@ from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.instances import newest
 from cdc_assets.streaming.loop import StreamLoop
 from cdc_assets.streaming.progress import (
     OnProgress,
@@ -46,6 +45,8 @@ from cdc_assets.streaming.progress import (
     StreamSummary,
     TableStatus,
 )
+from cdc_assets.streaming.retire import part_with
+from cdc_assets.streaming.selection import left_out, remembered, select
 from cdc_assets.streaming.status import statuses
 from cdc_assets.streaming.windows import WindowExecutor, troubled_table
 
@@ -112,34 +113,30 @@ class Capture:
     def discover(self) -> Sequence[TableSchema]:
         """Structures of the captured tables, in snapshot order: those that the filters let through.
 
+        Tables of a database that cannot be captured now are those that the schema history knows.
+
         Raises:
             ConfigurationError: no table matches, or two tables would share a topic.
             CdcError: the server cannot be asked.
         """
-        return list(self._context.source.table_schemas(_flat(self._selected())).values())
+        selected, away = select(self._context)
+        found = list(self._context.source.table_schemas(_flat(selected)).values())
+        return [*found, *remembered(self._context, away)] if away else found
 
-    def _selected(self) -> dict[str, list[TableId]]:
-        source, config = self._context.source, self._context.config
-        tables = [table for database in source.databases() for table in source.user_tables(database)]
-        chosen = TableFilter(config.filters).require(tables)
-        check_conflicts(chosen, config.events)
-        self._check_keys(chosen)
-        return {database: [table for table in chosen if table.database == database] for database in source.databases()}
-
-    def _check_keys(self, tables: Sequence[TableId]) -> None:
-        """See that the columns of `message.key.columns` exist, while nothing is written yet.
+    def _begin(self) -> tuple[dict[str, list[TableId]], dict[str, CdcError]]:
+        """Claim the capture, and leave out the databases that cannot be captured now.
 
         Raises:
-            ConfigurationError: one does not.
+            CdcError: none is left.
         """
-        context, events = self._context, self._context.config.events
-        keyed = [table for table in tables if message_key(table, events.message_key_columns) is not None]
-        instances = {database: context.instances(database) for database in {table.database for table in keyed}}
-        for table in keyed:
-            schema, instance = context.source.table_schema(table), newest(instances[table.database].get(table, []))
-            if schema is not None:
-                captured = instance.columns if instance else None
-                plan_events(schema, captured, events, connector=context.connector)
+        selected, away = select(self._context)
+        self.claim()
+        for database, problem in away.items():
+            if selected or isinstance(problem, CdcDisabledError):
+                part_with(self._context, database, problem)
+        if not selected:
+            raise next(iter(away.values()))
+        return selected, away
 
     def claim(self) -> None:
         """Become the only writer of this capture. Called by `snapshot` and `stream`.
@@ -177,9 +174,8 @@ class Capture:
         Raises:
             CdcError: the server or the lake failed as a whole. If it is retryable, the next call goes on where this one stopped.
         """
-        selected = self._selected()
-        self.claim()
-        done = self._recover([*_flat(selected), *(tables or ())], on_progress)
+        selected, away = self._begin()
+        done = self._recover([*_flat(selected), *(tables or ())], away, on_progress)
         self._through.update(done.tables)
         ranges = None if partitions is None else tuple(partitions)
         for database, captured in selected.items():
@@ -188,17 +184,18 @@ class Capture:
             else:
                 requests = self._due.whole([table for table in tables if table.database == database], ranges)
             done += Snapshotter(self._context).run(database, requests, on_progress)
+        done += SnapshotSummary(failed=tuple(left_out(tables or (), away)))
         self._through.update(done.tables)
         if tables is None and not done.tables and not done.failed:
             self._context.notify("Initial Snapshot", "SKIPPED")
         return done
 
-    def _recover(self, captured: Sequence[TableId], on_progress: OnProgress) -> SnapshotSummary:
+    def _recover(self, captured: Sequence[TableId], away: Collection[str], on_progress: OnProgress) -> SnapshotSummary:
         """Finish the window or the snapshots that an earlier run left."""
         watch = SignalWatch(self._context)
         incremental = IncrementalSnapshot(self._context, watch)
         incremental.clean()
-        for database in list(self._context.manifest.state.signals):
+        for database in self._context.manifest.state.signals.keys() - away:
             incremental.recover(database)
         pending = self._context.manifest.state.pending
         if pending is not None and pending.kind == "stream":
@@ -233,9 +230,8 @@ class Capture:
         Raises:
             CdcError: the server or the lake failed longer than the retries allow; the next call goes on.
         """
-        selected = self._selected()
-        self.claim()
-        recovered = self._recover(_flat(selected), on_progress)
+        selected, away = self._begin()
+        recovered = self._recover(_flat(selected), away, on_progress)
         self._through.update(recovered.tables)
         if not self._due.streams:
             log.info("Streaming is disabled for snapshot mode %s.", self._context.config.snapshot.mode)
@@ -249,13 +245,15 @@ class Capture:
             self._context.clock.sleep(delay)
         known = self._context.manifest.state.tables
         waiting_now = [table for table in _flat(selected) if table not in known]
-        loop = StreamLoop(self._context, on_progress, self._repair, self._join, waiting_now)
+        loop = StreamLoop(self._context, on_progress, self._repair, self._join, waiting_now, away)
         seconds = self._context.config.streaming.max_duration_s
         if deadline is None and seconds:
             deadline = self._context.clock.now() + timedelta(seconds=seconds)
-        ended = loop.run(list(selected), until_idle, deadline, should_yield)
+        ended = loop.run([*selected, *away], until_idle, deadline, should_yield)
         state = self._context.manifest.state
-        troubled = tuple(troubled_table(entry) for entry in state.tables.values() if entry.status != "healthy")
+        troubled = [troubled_table(entry) for entry in state.tables.values() if entry.status != "healthy"]
+        told = {trouble.table for trouble in troubled}
+        troubled += [trouble for trouble in left_out(state.tables, loop.away) if trouble.table not in told]
         waiting = tuple(table for table in _flat(selected) if table not in state.tables)
         events = self._context.config.events
         touched = [
@@ -264,7 +262,7 @@ class Capture:
             for directory in self._context.tables.generations(topic_name(table, events))
         ]
         Upkeep(self._context.tables, self._context.config.lake).tidy(touched)
-        return StreamSummary(ended, loop.windows, dict(loop.rows), troubled, waiting)
+        return StreamSummary(ended, loop.windows, dict(loop.rows), tuple(troubled), waiting)
 
     def _repair(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:
         """Gap policy `resnapshot`: read whole tables again, at a window border."""
@@ -293,7 +291,21 @@ class Capture:
             ConfigurationError: no table matches the filters.
             CdcError: the server or the lake cannot be read.
         """
-        return statuses(self._context, self.state(), self._selected())
+        state = self.state()
+        selected, away = select(self._context)
+        gone = [
+            TableStatus(
+                trouble.table, self._topic(trouble.table), "failed", trouble.reason, rows=self._rows(trouble.table)
+            )
+            for trouble in left_out(state.tables, away)
+        ]
+        return [*gone, *statuses(self._context, state, selected)]
+
+    def _topic(self, table: TableId) -> str:
+        return topic_name(table, self._context.config.events)
+
+    def _rows(self, table: TableId) -> int:
+        return self._context.tables.row_count(self._topic(table))
 
 
 def _flat(selected: Mapping[str, Sequence[TableId]]) -> list[TableId]:

@@ -2,27 +2,29 @@
 
 Retryable errors are waited out (`retriable.restart.connector.wait.ms`,
 `errors.max.retries`); the pending window is then carried out again with its
-bounds. A database whose change data capture was turned off ends its tables, and
-the others go on. Any other error ends the loop and leaves lake and positions as they are.
+bounds. A database whose change data capture was turned off ends its tables; one
+that is offline or gone is left out and looked at from time to time, and goes on
+where it stopped. The others go on. Any other error ends the loop and leaves lake
+and positions as they are.
 """
 
 import contextlib
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcDisabledError, RetryableError
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, RetryableError
 from cdc_assets.signals.structures import GivenStructures
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.blocking import BlockingSnapshots
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.planner import Planner
+from cdc_assets.streaming.planner import IDLE_CHECK, Planner
 from cdc_assets.streaming.progress import OnProgress, Progress, ShouldYield
-from cdc_assets.streaming.retire import retire_all
+from cdc_assets.streaming.retire import part_with
 from cdc_assets.streaming.windows import WindowExecutor
 
 log = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ class StreamLoop:
         repair: snapshots tables with a gap, for gap policy `resnapshot`.
         join: takes tables in that were enabled while the loop runs, if they are to be captured.
         waiting: tables that wait for a snapshot of their own, and so do not join.
+        away: databases that cannot be captured now, and why.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class StreamLoop:
         repair: Repair,
         join: Repair,
         waiting: Collection[TableId] = (),
+        away: Mapping[str, CdcError] | None = None,
     ) -> None:
         self._context, self._on_progress, self._repair, self._join = context, on_progress, repair, join
         self._seen = set(waiting)
@@ -63,6 +67,8 @@ class StreamLoop:
         self._awaited: set[str] = set()
         self._beyond_repair: set[TableId] = set()
         """Tables with a gap that could not be read again; the next run tries."""
+        self.away = dict(away or {})
+        self._looked: dict[str, datetime] = dict.fromkeys(self.away, context.clock.now())
         self._failures = 0
         self.windows = 0
         self.rows: dict[TableId, Counter[str]] = defaultdict(Counter)
@@ -86,10 +92,11 @@ class StreamLoop:
                 return "yielded"
             if deadline is not None and clock.now() >= deadline:
                 return "deadline"
-            if not any(state.streams for state in self._context.manifest.state.tables.values()):
+            if not self._streams():
                 self._take_leave(databases)
                 return "nothing"
-            worked = [self._watch.listen(databases), *(self._turn(database) for database in databases)]
+            here = [database for database in databases if database not in self.away or self._is_back(database)]
+            worked = [self._watch.listen(here), *(self._turn(database) for database in here)]
             if any(worked):
                 quiet_since, nap = clock.now(), _NAP_S
                 continue
@@ -112,12 +119,11 @@ class StreamLoop:
             self._mend(database)
             self._take_in(database)
             asked = self._obey(database, progress)
+        except (DatabaseAwayError, CdcDisabledError) as error:
+            return self._part(database, self._context.source.trouble(database) or error)
         except RetryableError as error:
             self._wait_out(error)
             return True
-        except CdcDisabledError as error:
-            retire_all(self._context, database, f"{error}; its changes stop here. Then materialize its snapshot asset.")
-            return False
         self._failures = 0
         self._context.heartbeat.beat(self._context.clock.now(), self._context.manifest.state.watermark(database))
         if progress is None:
@@ -126,6 +132,35 @@ class StreamLoop:
         for table, numbers in progress.tables.items():
             self.rows[table].update(numbers.rows)
         self._on_progress(progress)
+        return True
+
+    def _streams(self) -> bool:
+        """Whether there is a table to stream in a database that is there."""
+        states = self._context.manifest.state.tables.values()
+        return any(state.streams for state in states if state.table.database not in self.away)
+
+    def _part(self, database: str, error: CdcError) -> bool:
+        """Leave a database out; if no other is left and it may come back, wait for it."""
+        self.away[database], self._looked[database] = error, self._context.clock.now()
+        if self._streams() or isinstance(error, CdcDisabledError):
+            part_with(self._context, database, error)
+            return True
+        del self.away[database]
+        if not isinstance(error, RetryableError):
+            raise error
+        self._wait_out(error)
+        return True
+
+    def _is_back(self, database: str) -> bool:
+        """Whether a database that was left out can be captured again; looked at from time to time."""
+        now = self._context.clock.now()
+        if now - self._looked[database] < IDLE_CHECK:
+            return False
+        self._looked[database] = now
+        if self._context.source.trouble(database) is not None:
+            return False
+        log.info("Database %s is back.", database)
+        del self.away[database]
         return True
 
     def _step(self, database: str) -> Progress | None:
@@ -148,7 +183,7 @@ class StreamLoop:
     def _take_leave(self, databases: Sequence[str]) -> None:
         """Tell the end of tables that failed before it was known that they are gone."""
         for database in databases:
-            with contextlib.suppress(CdcDisabledError):
+            with contextlib.suppress(CdcDisabledError, DatabaseAwayError):
                 self._planner.take_leave(database)
 
     def _take_in(self, database: str) -> None:

@@ -3,7 +3,7 @@
 A table is known by its object id. When capture was turned off, or the table was
 dropped, created anew, renamed or moved to another schema, its changes end at
 its position: its state says why, the schema history gets a DROP, and the public
-topic tells it. The other tables go on.
+topic tells it. The other tables go on. The same holds for a whole database.
 
 *Exactly once.* The DROPs are committed under the number of a window that reads
 nothing:
@@ -19,7 +19,9 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
+from cdc_assets.errors import CdcDisabledError, CdcError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.state import TableState, Window
 from cdc_assets.lake.steps import step
@@ -55,11 +57,46 @@ def retire(context: Context, database: str, gone: Sequence[TableState]) -> None:
     context.manifest.complete(now, gone, (), {})
 
 
-def retire_all(context: Context, database: str, reason: str) -> None:
-    """Record the end of every table of a database."""
-    own = [state for state in context.manifest.state.tables.values() if state.table.database == database]
-    gone = [dataclasses.replace(state, status="failed", reason=reason) for state in own if state.streams]
-    retire(context, database, gone)
+def part_with(context: Context, database: str, error: CdcError) -> None:
+    """Leave a database out that cannot be captured now.
+
+    Without change data capture its tables end: what they missed was never recorded. A database that is offline or
+    gone for a while keeps its positions.
+    """
+    log.error("Database %s is left out: %s", database, error)
+    set_aside(context, database)
+    if isinstance(error, CdcDisabledError):
+        reason = f"{error}; its changes stop here. Then materialize its snapshot asset."
+        own = [state for state in context.manifest.state.tables.values() if state.table.database == database]
+        gone = [dataclasses.replace(state, status="failed", reason=reason) for state in own if state.streams]
+        retire(context, database, gone)
+
+
+def set_aside(context: Context, database: str) -> None:
+    """Give up the window or snapshot in flight of a database that cannot be read now, so that the others go on.
+
+    Tables that the window has committed are complete to its end, the others stay where they are and are read again. A
+    snapshot is planned again.
+    """
+    state, now = context.manifest.state, context.clock.now()
+    window = state.pending
+    if window is not None and window.kind == "stream" and window.database == database:
+        behind = {read.table for read in window.reads} - _through(context, window)
+        context.manifest.complete(now, (), behind, {})
+    if database in state.snapshots:
+        context.manifest.finish_snapshot(now, database, [])
+
+
+def _through(context: Context, window: Window) -> set[TableId]:
+    """Tables that have committed their part of a window."""
+    entries = {read: context.history.of_instance(read.table, read.instance, read.after.next()) for read in window.reads}
+    reached = {
+        read: entry is not None and context.tables.reached(context.destination(entry)[1]) >= window.window_id
+        for read, entry in entries.items()
+    }
+    return {
+        read.table for read in window.reads if all(done for other, done in reached.items() if other.table == read.table)
+    }
 
 
 def empty_window(context: Context, database: str) -> Window:

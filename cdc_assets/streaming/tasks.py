@@ -27,18 +27,21 @@ from typing import Literal
 
 import pyarrow as pa
 
-from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource
 from cdc_assets.envelope.changes import ChangeContext, build_changes
 from cdc_assets.envelope.plan import EventPlan
-from cdc_assets.errors import CdcError, LakeError
+from cdc_assets.errors import CdcDisabledError, CdcError, LakeError, QueryError
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.state import TableRead
 from cdc_assets.streaming.instances import Gap, gap_of
 from cdc_assets.streaming.statements import change_query, low_water_query
 from cdc_assets.transactions import TOPIC_SCHEMA, Stream, number
+
+_INVALID_OBJECT = 208
+"""SQL Server's number for a table that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +205,25 @@ def _write_read(task: SliceTask, planned: PlannedRead) -> Written:
 
 
 def _guards(task: SliceTask) -> tuple[dict[TableId, Gap], frozenset[TableId]]:
-    """Tables that the clean-up job has passed, and tables that were altered, by now."""
+    """Tables that the clean-up job has passed, and tables that were altered, by now.
+
+    Raises:
+        CdcDisabledError: the database has no change data capture any more.
+    """
     statement, parameters = low_water_query(task.database)
     marks: dict[str, Lsn] = {}
     altered: dict[str, Lsn | None] = {}
-    for batch in task.bulk.read(statement, parameters):
-        for name, start, last in zip(*(column.to_pylist() for column in batch.columns[:3]), strict=True):
-            marks[name], altered[name] = Lsn(bytes(start)), None if last is None else Lsn(bytes(last))
+    try:
+        for batch in task.bulk.read(statement, parameters):
+            for name, start, last in zip(*(column.to_pylist() for column in batch.columns[:3]), strict=True):
+                marks[name], altered[name] = Lsn(bytes(start)), None if last is None else Lsn(bytes(last))
+    except QueryError as error:
+        if error.number != _INVALID_OBJECT:
+            raise
+        raise CdcDisabledError(
+            f"Change data capture was turned off in database {task.database!r} while it was read. "
+            f"Next: USE {quote(task.database)}; EXEC sys.sp_cdc_enable_db"
+        ) from error
     found = (gap_of([planned.read], marks) for planned in task.reads)
     moved = frozenset(
         planned.read.table

@@ -8,7 +8,14 @@ from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.errors import ConnectionLostError, LoginError, PreflightError, QueryError, ServerBusyError
+from cdc_assets.errors import (
+    CdcDisabledError,
+    ConnectionLostError,
+    LoginError,
+    PreflightError,
+    QueryError,
+    ServerBusyError,
+)
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake
 from resources.sqlserver_source import SqlServerSource
@@ -57,8 +64,10 @@ def test_databases_in_the_servers_letter_case(server: Server) -> None:
 def test_database_that_is_not_there(server: Server) -> None:
     with SqlServerSource(connection(server, "Nowhere")) as source, pytest.raises(LoginError, match="Nowhere"):
         source.databases()
-    with SqlServerSource(connection(server, DATABASE, "Nowhere")) as source, pytest.raises(LoginError, match="Nowhere"):
-        source.databases()
+    with SqlServerSource(connection(server, DATABASE, "Nowhere")) as source:
+        assert source.databases() == (DATABASE, "Nowhere")
+        assert source.trouble(DATABASE) is None
+        assert isinstance(source.trouble("Nowhere"), LoginError)
 
 
 def test_server_time(source: SqlServerSource) -> None:
@@ -242,8 +251,8 @@ def test_agent_by_query_of_the_user(shop: Server) -> None:
 def test_database_without_cdc(server: Server) -> None:
     remake(server, PLAIN, cdc=False)
     with SqlServerSource(connection(server, PLAIN)) as source:
+        assert isinstance(source.trouble(PLAIN), CdcDisabledError)
         for ask in (
-            source.databases,
             lambda: source.capture_instances(PLAIN),
             lambda: source.max_transaction_lsn(PLAIN, None, 0),
             lambda: source.low_water_marks(PLAIN),

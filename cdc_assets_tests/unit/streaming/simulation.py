@@ -25,7 +25,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import HeldLocks, KeyRange
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
-from cdc_assets.errors import QueryError
+from cdc_assets.errors import CdcError, QueryError
 from cdc_assets.streaming.capture import Capture
 
 Row = dict[str, object]
@@ -74,6 +74,8 @@ class SimulatedServer:
     batch_rows: int = 3
     kinds: dict[str, pa.DataType] = field(default_factory=lambda: {"id": pa.int32()})
     """Arrow types of columns that are not text."""
+    troubles: dict[str, CdcError] = field(default_factory=dict)
+    """Databases that cannot be captured now."""
     _tick: int = 0
 
     # what happens on the server
@@ -168,6 +170,9 @@ class SimulatedServer:
 
     def databases(self) -> Sequence[str]:
         return [DATABASE]
+
+    def trouble(self, database: str) -> CdcError | None:
+        return self.troubles.get(database)
 
     def server_time(self) -> datetime:
         return self.now

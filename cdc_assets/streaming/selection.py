@@ -1,0 +1,82 @@
+"""Which tables a capture takes, and which databases it cannot take them from now."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from cdc_assets.config.filters import TableFilter
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.envelope.naming import check_conflicts
+from cdc_assets.envelope.plan import plan_events
+from cdc_assets.envelope.rules import message_key
+from cdc_assets.errors import CdcError, DatabaseAwayError
+from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.instances import newest
+from cdc_assets.streaming.progress import TroubledTable
+
+
+def select(context: Context) -> tuple[dict[str, list[TableId]], dict[str, CdcError]]:
+    """Captured tables by database, and the databases that cannot be captured now, with the reason.
+
+    Raises:
+        CdcError: a database cannot be captured that never was.
+    """
+    source, config = context.source, context.config
+    tables: dict[str, Sequence[TableId]] = {}
+    away: dict[str, CdcError] = {}
+    for database in source.databases():
+        problem = source.trouble(database)
+        try:
+            if problem is None:
+                tables[database] = source.user_tables(database)
+        except DatabaseAwayError as error:
+            problem = error
+        if problem is not None:
+            away[database] = problem
+    _refuse_unknown(context, away)
+    tables_of = TableFilter(config.filters)
+    found = [table for own in tables.values() for table in own]
+    chosen = tables_of.select(found) if away else tables_of.require(found)
+    check_conflicts(chosen, config.events)
+    _check_keys(context, chosen)
+    return {database: [table for table in chosen if table.database == database] for database in tables}, away
+
+
+def _refuse_unknown(context: Context, away: Mapping[str, CdcError]) -> None:
+    """A database of which nothing was ever captured is no trouble but a mistake in the settings or the set-up."""
+    known = {table.database for table in context.manifest.read().tables} if away else set()
+    for database, problem in away.items():
+        if database not in known:
+            raise problem
+
+
+def _check_keys(context: Context, tables: Sequence[TableId]) -> None:
+    """See that the columns of `message.key.columns` exist, while nothing is written yet.
+
+    Raises:
+        ConfigurationError: one does not.
+    """
+    events = context.config.events
+    keyed = [table for table in tables if message_key(table, events.message_key_columns) is not None]
+    instances = {database: context.instances(database) for database in {table.database for table in keyed}}
+    for table in keyed:
+        schema, instance = context.source.table_schema(table), newest(instances[table.database].get(table, []))
+        if schema is not None:
+            captured = instance.columns if instance else None
+            plan_events(schema, captured, events, connector=context.connector)
+
+
+def remembered(context: Context, databases: Collection[str]) -> list[TableSchema]:
+    """The last recorded structures of tables in some databases."""
+    history = context.history
+    history.read()
+    known = [table for table in context.manifest.read().tables if table.database in databases]
+    return [entries[-1].schema for table in known if (entries := history.entries(table))]
+
+
+def left_out(tables: Iterable[TableId], away: Mapping[str, CdcError]) -> list[TroubledTable]:
+    """Those of some tables whose database cannot be captured now."""
+    return [
+        TroubledTable(table, "failed", f"{type(away[table.database]).__name__}: {away[table.database]}")
+        for table in tables
+        if table.database in away
+    ]

@@ -1,0 +1,201 @@
+"""Two databases of one capture, one of which is turned off, goes offline or goes away: the other goes on."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.cli.local import LocalRunner
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LoginError
+from cdc_assets.lake.steps import listening
+from cdc_assets.standin.control import StandIn
+from cdc_assets.streaming import loop
+from cdc_assets.streaming.capture import Capture
+from cdc_assets.streaming.progress import StreamSummary
+from cdc_assets_tests.unit.streaming.child import config_of
+from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
+from cdc_assets_tests.unit.streaming.law import state_of
+from resources.bulk import MssqlBulkSource
+from resources.clock import SystemClock
+from resources.sqlserver_source import SqlServerSource
+
+HERE, THERE = TableId("Here", "dbo", "orders"), TableId("There", "dbo", "orders")
+
+
+class PowerCutError(BaseException):
+    """Ends a run as a dying process would."""
+
+
+class Two:
+    """A server with two databases and a capture of both.
+
+    Args:
+        server: with the databases.
+        path: of the lake.
+    """
+
+    def __init__(self, server: StandIn, path: str) -> None:
+        self.server, self._key = server, 0
+        config = config_of(server.port, server.password, path)
+        self.config: CaptureConfig = replace(
+            config,
+            connection=replace(config.connection, databases=(HERE.database, THERE.database)),
+            streaming=replace(config.streaming, retry_wait_s=0.1, max_retries=1),
+        )
+        for table in (HERE, THERE):
+            self.enable(table)
+        self.insert(HERE, THERE)
+        self.run("snapshot")
+
+    def enable(self, table: TableId) -> None:
+        if not self.server.execute(f"SELECT name FROM [{table.database}].sys.tables WHERE name = N'orders'"):
+            self.server.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY)", database=table.database)
+        self.server.execute(
+            "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'orders', @role_name = NULL",
+            database=table.database,
+        )
+
+    def insert(self, *tables: TableId) -> None:
+        for table in tables:
+            self._key += 1
+            self.server.execute(f"INSERT INTO dbo.orders VALUES ({self._key})", database=table.database)
+        self.server.agent.drain()
+
+    def run(self, what: str = "stream") -> StreamSummary | None:
+        with SqlServerSource(self.config.connection) as source:
+            bulk = MssqlBulkSource(self.config.connection)
+            capture = Capture(self.config, source, bulk, LocalRunner(2), SystemClock())
+            return capture.stream() if what == "stream" else capture.snapshot() and None
+
+    def offline(self, matching: str = "[There]", times: int = 1000) -> None:
+        """What the server answers about an offline database."""
+        text = "Database 'There' cannot be opened because it is offline."
+        self.server.faults.error(942, text, matching=matching, times=times)
+
+    def keys(self, table: TableId) -> list[int]:
+        return [event.key for event in events_of(self.config, table)]
+
+    def told(self) -> list[tuple[str, str]]:
+        rows = rows_of_topic(self.config, "shop.__schema_history")
+        return [(str(row["type"]), str(row["database"])) for row in rows if row["snapshot"] is None]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    with StandIn(databases=(HERE.database, THERE.database)) as server:
+        yield Two(server, str(tmp_path))
+
+
+def reasons(summary: StreamSummary | None) -> dict[TableId, str]:
+    assert summary is not None
+    return {trouble.table: trouble.reason for trouble in summary.troubled}
+
+
+def test_capture_turned_off_before_a_run_ends_the_tables_of_that_database(two: Two) -> None:
+    two.server.execute("EXEC sys.sp_cdc_disable_db", database=THERE.database)
+    two.insert(HERE)
+    told = reasons(two.run())
+    assert list(told) == [THERE]
+    assert "sp_cdc_enable_db" in told[THERE]
+    assert two.keys(HERE) == [1, 3]
+    assert two.told() == [("DROP", "There")]
+    assert state_of(two.config).tables[THERE].status == "failed"
+    two.insert(HERE)
+    two.run()
+    assert two.told() == [("DROP", "There")]
+    two.server.execute("EXEC sys.sp_cdc_enable_db", database=THERE.database)
+    two.enable(THERE)
+    two.insert(THERE)
+    with SqlServerSource(two.config.connection) as source:
+        bulk = MssqlBulkSource(two.config.connection)
+        Capture(two.config, source, bulk, LocalRunner(2), SystemClock()).snapshot([THERE])
+    two.insert(HERE, THERE)
+    assert reasons(two.run()) == {}
+    assert two.keys(THERE) == [2, 2, 5, 7]
+    assert two.keys(HERE) == [1, 3, 4, 6]
+
+
+def test_capture_turned_off_while_a_window_is_in_flight(two: Two) -> None:
+    two.insert(THERE)
+    seen: list[str] = []
+
+    def off(step: str) -> None:
+        seen.append(step)
+        if seen.count("history-written") == 1 and step == "history-written":
+            two.server.execute("EXEC sys.sp_cdc_disable_db", database=THERE.database)
+            two.insert(HERE)
+
+    with listening(off):
+        told = reasons(two.run())
+    assert list(told) == [THERE]
+    assert (two.keys(HERE), two.keys(THERE)) == ([1, 4], [2])
+    two.run()
+    assert two.told() == [("DROP", "There")]
+
+
+@pytest.mark.parametrize("step", ["window-planned", "files-written", "table-committed", ""])
+def test_database_that_is_offline_goes_on_where_it_stopped(two: Two, step: str) -> None:
+    two.insert(THERE)
+
+    def cut(name: str) -> None:
+        if name == step:
+            raise PowerCutError
+
+    if step:
+        with listening(cut), pytest.raises(PowerCutError):
+            two.run()
+    two.offline()
+    two.insert(HERE)
+    told = reasons(two.run())
+    assert "offline" in told[THERE]
+    assert two.keys(HERE) == [1, 4]
+    assert state_of(two.config).tables[THERE].status == "healthy"
+    two.server.faults.clear()
+    two.insert(HERE, THERE)
+    assert reasons(two.run()) == {}
+    assert (two.keys(HERE), two.keys(THERE)) == ([1, 4, 5], [2, 3, 6])
+    assert two.told() == []
+
+
+@pytest.mark.parametrize("matching", ["[There]", "[There].cdc.[dbo_orders_CT] AS [ct]"])
+def test_database_that_comes_back_while_the_loop_runs(two: Two, monkeypatch: pytest.MonkeyPatch, matching: str) -> None:
+    monkeypatch.setattr(loop, "IDLE_CHECK", loop.IDLE_CHECK * 0)
+    two.insert(THERE, HERE)
+    two.offline(matching, times=6)
+    assert reasons(two.run()) == {}
+    assert len(two.server.faults.struck) == 6
+    assert (two.keys(HERE), two.keys(THERE)) == ([1, 4], [2, 3])
+
+
+def test_database_that_is_gone_leaves_the_other_alone(two: Two) -> None:
+    two.server.execute("DROP DATABASE [There]")
+    two.insert(HERE)
+    told = reasons(two.run())
+    assert "not on" in told[THERE]
+    assert two.keys(HERE) == [1, 3]
+
+
+def test_a_capture_of_no_database_at_all_is_refused(two: Two) -> None:
+    for table in (HERE, THERE):
+        two.server.execute("EXEC sys.sp_cdc_disable_db", database=table.database)
+    with pytest.raises(CdcDisabledError):
+        two.run()
+    assert sorted(two.told()) == [("DROP", "Here"), ("DROP", "There")]
+
+
+def test_a_single_database_that_is_offline_is_waited_for(two: Two) -> None:
+    two.config = replace(two.config, connection=replace(two.config.connection, databases=(THERE.database,)))
+    two.offline()
+    with pytest.raises(DatabaseAwayError):
+        two.run()
+    assert state_of(two.config).tables[THERE].status == "healthy"
+
+
+def test_a_database_that_never_was_captured_is_a_mistake(two: Two) -> None:
+    names = (*two.config.connection.databases, "Nowhere")
+    two.config = replace(two.config, connection=replace(two.config.connection, databases=names))
+    with pytest.raises(LoginError, match="Nowhere"):
+        two.run()
