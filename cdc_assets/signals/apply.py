@@ -22,16 +22,8 @@ from cdc_assets.signals.model import (
     expand,
     parse,
 )
+from cdc_assets.signals.notices import Told, completed, of_tables, scanned
 from cdc_assets.signals.state import BlockingRequest, Collection, SignalState, StructureRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A notification: what happened to an incremental snapshot, by which signal."""
-
-    kind: str
-    signal: str
-    data: dict[str, str]
 
 
 @dataclass
@@ -100,17 +92,17 @@ def _execute(outcome: Outcome, signal: Signal, request: ExecuteSnapshot, capture
             )
             outcome.state = dataclasses.replace(outcome.state, blocking=(*outcome.state.blocking, blocking))
         return
-    outcome.told += [scanned(pattern, signal.id, "UNKNOWN_SCHEMA", 0) for pattern in unknown]
     queued = {entry.table for entry in outcome.state.queue}
     added = [
         Collection(table, signal.id, request.condition_of(table), request.surrogate)
         for table in tables
         if table not in queued
     ]
-    if added:
-        names = ", ".join(str(entry.table) for entry in added)
-        outcome.state = dataclasses.replace(outcome.state, queue=(*outcome.state.queue, *added))
-        outcome.told.append(Told("STARTED", signal.id, {"data_collections": names}))
+    asked = [*(entry.table for entry in added), *unknown]
+    outcome.state = dataclasses.replace(outcome.state, queue=(*outcome.state.queue, *added))
+    outcome.told += [of_tables("STARTED", signal.id, asked)] if asked else []
+    outcome.told += [scanned(pattern, signal.id, "UNKNOWN_SCHEMA", 0, asked) for pattern in unknown]
+    outcome.told += [completed(signal.id)] if unknown and not outcome.state.queue else []
 
 
 def _stop(outcome: Outcome, signal: Signal, request: StopSnapshot) -> None:
@@ -121,9 +113,9 @@ def _stop(outcome: Outcome, signal: Signal, request: StopSnapshot) -> None:
     elif len(kept) == len(state.queue):
         outcome.warnings.append(f"Signal {signal.id!r}: none of its tables is queued, stop ignored.")
     else:
-        names = ", ".join(str(entry.table) for entry in state.queue if entry not in kept)
+        gone = [entry.table for entry in state.queue if entry not in kept]
         outcome.state = dataclasses.replace(state, queue=kept, paused=state.paused and bool(kept))
-        outcome.told.append(Told("ABORTED", signal.id, {"data_collections": names}))
+        outcome.told.append(of_tables("ABORTED", state.queue[0].signal, gone))
 
 
 def _pause(outcome: Outcome, signal: Signal, *, paused: bool) -> None:
@@ -132,11 +124,5 @@ def _pause(outcome: Outcome, signal: Signal, *, paused: bool) -> None:
         outcome.warnings.append(f"Signal {signal.id!r}: no incremental snapshot that could be {word}d; ignored.")
         return
     outcome.state = dataclasses.replace(state, paused=paused)
-    names = ", ".join(str(entry.table) for entry in state.queue)
-    outcome.told.append(Told("PAUSED" if paused else "RESUMED", signal.id, {"data_collections": names}))
-
-
-def scanned(table: object, signal: str, status: str, rows: int) -> Told:
-    """That a table is through, and how it went."""
-    data = {"scanned_collection": str(table), "total_rows_scanned": str(rows), "status": status}
-    return Told("TABLE_SCAN_COMPLETED", signal, data)
+    tables = [entry.table for entry in state.queue]
+    outcome.told.append(of_tables("PAUSED" if paused else "RESUMED", state.queue[0].signal, tables))

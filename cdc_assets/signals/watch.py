@@ -18,11 +18,12 @@ from cdc_assets.errors import CdcError, FencedError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.state import CaptureState
 from cdc_assets.notifications import Notification
-from cdc_assets.signals.apply import Outcome, Told, apply
+from cdc_assets.signals.apply import Outcome, apply
 from cdc_assets.signals.channels import Delivery, SignalChannel, route
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import Signal, database_of
+from cdc_assets.signals.notices import Told
 from cdc_assets.signals.state import SignalState
 from cdc_assets.signals.table import INSERT, Row, signal_rows, signal_table
 from cdc_assets.streaming.context import Context

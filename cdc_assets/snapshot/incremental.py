@@ -36,7 +36,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import CdcDisabledError, CdcError, FencedError, InvariantError, LakeError
 from cdc_assets.lake.state import TableState
 from cdc_assets.lake.steps import step
-from cdc_assets.signals.apply import Told, scanned
+from cdc_assets.signals.notices import completed, in_progress, scanned
 from cdc_assets.signals.state import Collection, RoundReads, SignalState
 from cdc_assets.signals.table import Row, signal_table
 from cdc_assets.signals.watch import SignalWatch
@@ -240,10 +240,9 @@ class IncrementalSnapshot:
         entry = dataclasses.replace(entry, last=reads.last, rows=entry.rows + rows)
         state = dataclasses.replace(state, queue=(entry, *others), reads=None)
         self._watch.record(database, state)
+        self._watch.tell([in_progress(state.queue)])
         if reads.finished:
             self._leave(database, "SUCCEEDED")
-        else:
-            self._watch.tell([_in_progress(state, entry)])
 
     def _give_up(self, database: str, error: CdcError) -> None:
         """Leave a table that cannot be read, which may have gone while it was."""
@@ -263,10 +262,9 @@ class IncrementalSnapshot:
         self._watch.record(
             database, dataclasses.replace(state, queue=tuple(others), paused=state.paused and bool(others))
         )
-        told = [scanned(entry.table, entry.signal, status, entry.rows)]
-        if not others:
-            told.append(Told("COMPLETED", entry.signal, {"scanned_collection": str(entry.table)}))
-        self._watch.tell(told)
+        tables = [queued.table for queued in state.queue]
+        told = scanned(entry.table, entry.signal, status, entry.rows, tables)
+        self._watch.tell([told] if others else [told, completed(entry.signal)])
         log.info("Incremental snapshot of %s: %s, %d rows.", entry.table, status, entry.rows)
 
 
@@ -274,13 +272,3 @@ def shares(items: Sequence[T], parts: int) -> list[Sequence[T]]:
     """Items in at most so many parts of about equal length, in their order."""
     size = -(-len(items) // parts)
     return [items[start : start + size] for start in range(0, len(items), size)] if items else []
-
-
-def _in_progress(state: SignalState, entry: Collection) -> Told:
-    data = {
-        "data_collections": ", ".join(str(queued.table) for queued in state.queue),
-        "current_collection_in_progress": str(entry.table),
-        "maximum_key": ", ".join(map(str, entry.maximum or ())),
-        "last_processed_key": ", ".join(map(str, entry.last or ())),
-    }
-    return Told("IN_PROGRESS", entry.signal, data)

@@ -31,7 +31,7 @@ def test_a_table_is_read_again_and_the_signal_table_is_streamed(server: StandIn,
     world.run()
     assert sorted(row["id"] for row in world.reads(table)) == list(range(1, 151))
     assert world.notes() == [
-        ("STARTED", ""), ("IN_PROGRESS", ""), ("IN_PROGRESS", ""),
+        ("STARTED", ""), ("IN_PROGRESS", ""), ("IN_PROGRESS", ""), ("IN_PROGRESS", ""),
         ("TABLE_SCAN_COMPLETED", "SUCCEEDED"), ("COMPLETED", ""),
     ]  # fmt: skip
     signals = [event["value"]["after"] for event in world.events(table.__class__(DATABASE, "dbo", "cdc_signal"))]

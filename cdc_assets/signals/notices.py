@@ -1,0 +1,56 @@
+"""What is told of an incremental snapshot, in the connector's words (spec debezium-sqlserver §10.1, measured).
+
+The id of each notification is that of the signal that asked for the snapshot,
+also when another signal paused, resumed or stopped it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cdc_assets.signals.state import Collection
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A notification: what happened to an incremental snapshot, by which signal."""
+
+    kind: str
+    signal: str
+    data: dict[str, str]
+
+
+def of_tables(kind: str, signal: str, tables: Iterable[object]) -> Told:
+    """`STARTED`, `PAUSED`, `RESUMED` or `ABORTED`: which tables it is about."""
+    return Told(kind, signal, {"data_collections": _names(tables)})
+
+
+def in_progress(queue: Sequence[Collection]) -> Told:
+    """A round of the first table in the queue is committed."""
+    entry = queue[0]
+    data = {
+        "data_collections": _names(queued.table for queued in queue),
+        "current_collection_in_progress": str(entry.table),
+        "maximum_key": _names(entry.maximum or ()),
+        "last_processed_key": _names(entry.last or ()),
+    }
+    return Told("IN_PROGRESS", entry.signal, data)
+
+
+def scanned(table: object, signal: str, status: str, rows: int, queue: Iterable[object]) -> Told:
+    """A table is through, and how it went; the queue is the one before it leaves."""
+    data = {
+        "data_collections": _names(queue),
+        "scanned_collection": str(table),
+        "total_rows_scanned": str(rows),
+        "status": status,
+    }
+    return Told("TABLE_SCAN_COMPLETED", signal, data)
+
+
+def completed(signal: str) -> Told:
+    """Nothing is queued any more."""
+    return Told("COMPLETED", signal, {})
+
+
+def _names(values: Iterable[object]) -> str:
+    return ",".join(map(str, values))
