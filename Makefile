@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run dev test test-daemon conformance conformance-short lint bench lock clean
+.PHONY: help setup setup-dev run dev test test-daemon conformance conformance-short laws lint bench lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -22,6 +22,9 @@ dev: setup ## Dagster's web pages with sensors on, a stand-in server and a live 
 
 test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process
 	$(PYTEST) -q
+
+laws: setup-dev ## Incremental snapshots in bad weather, a hundred times (CDC_LAW_EXAMPLES); minutes
+	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/signals/test_incremental_law.py
 
 test-daemon: setup-dev ## The real Dagster daemon, killed runs, web pages in a headless browser
 	$(PYTEST) -q -m daemon
