@@ -12,7 +12,7 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
     view = LakeView(read_config(config))
     topics = view.topics()
     if not topics:
-        out.print(f"Nothing captured yet in {view.location.root}.", soft_wrap=True)
+        _nothing(view)
         return
     table = Table("topic", "state", "complete to", "instance", box=None, header_style="bold")
     for topic in topics:
@@ -28,14 +28,22 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
 def summary(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Show topics, events by operation, positions and where the tables lie."""
     view = LakeView(read_config(config))
+    topics = view.topics()
+    if not topics:
+        _nothing(view)
+        return
     table = Table("topic", *OPERATIONS.values(), "events", box=None, header_style="bold")
-    for topic in view.topics():
+    for topic in topics:
         counts = view.rows_by_operation(topic)
         numbers = [f"{counts.get(name, 0):,}" for name in OPERATIONS.values()]
         table.add_row(topic.topic, *numbers, f"{sum(counts.values()):,}")
     out.print(table)
     _watermarks(view)
     out.print(f"tables lie in {view.location.root}", soft_wrap=True)
+
+
+def _nothing(view: LakeView) -> None:
+    out.print(f"Nothing captured yet in {view.location.root}.", soft_wrap=True)
 
 
 def _reasons(topics: list[TopicView]) -> None:

@@ -14,7 +14,7 @@ from cdc_assets.cli.lake_view import LakeView
 from cdc_assets.config.settings import TextFormat, TextSettings
 from cdc_assets.envelope.flat import flat_json, flat_records
 from cdc_assets.envelope.json import event_text, headers_text
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.errors import ConfigurationError, LakeError
 
 FOLLOW_INTERVAL_S = 1.0
 
@@ -80,13 +80,16 @@ def find_topic(view: LakeView, wanted: str) -> str:
 
     Raises:
         ConfigurationError: none does, or several do.
+        LakeError: nothing was captured yet.
     """
     names = {topic.topic: topic for topic in view.topics() if topic.directories}
     found = [wanted] if wanted in names else [name for name in names if name.lower().endswith(f".{wanted.lower()}")]
     if not found and "__" not in wanted and view.tables.open(wanted) is not None:
         return wanted  # transactions, notifications, schema changes
+    if not names:
+        raise LakeError(f"Nothing captured yet in {view.location.root}. Next: run `cdc-assets capture`, or the sensor.")
     if len(found) != 1:
-        raise ConfigurationError("topic", wanted, "one of " + (", ".join(names) or "none yet"), "name one of them")
+        raise ConfigurationError("topic", wanted, "one of " + ", ".join(names), "name one of them")
     return names[found[0]].directories[-1]
 
 

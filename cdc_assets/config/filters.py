@@ -109,14 +109,14 @@ class TableFilter:
         return sorted(chosen, key=lambda table: (self._tables.include.place(table.within_database) or 0, table))
 
     def require(self, tables: Iterable[TableId]) -> list[TableId]:
-        """Like `select`, but at least one, and no more than the guardrail allows.
+        """Like `select`, but at least one besides the signal tables, and no more than the guardrail allows.
 
         Raises:
             ConfigurationError: no table matches (the message names some that exist), or too many do.
         """
         known = sorted(tables)
         chosen = self.select(known)
-        if not chosen:
+        if all(str(table).lower() in self._settings.also for table in chosen):
             names = ", ".join(table.within_database for table in known if table.schema not in _BUILTIN_SCHEMAS)
             shown = names if len(names) <= 300 else names[:300] + " …"
             raise ConfigurationError(

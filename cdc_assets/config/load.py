@@ -89,7 +89,10 @@ def read_properties(path: Path) -> dict[str, str]:
         raise ConfigurationError(
             "configuration file", str(path), "a readable UTF-8 file", f"check it: {error}"
         ) from error
-    return reader(text)
+    try:
+        return reader(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{error.what} in {path}", error.value, error.expected, error.hint) from error
 
 
 def _read_json(text: str) -> dict[str, str]:

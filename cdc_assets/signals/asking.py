@@ -50,7 +50,7 @@ def compose(
     signal = Signal(own_id, kind, json.dumps(data))
     problem = parse(signal)
     if isinstance(problem, Problem):
-        raise ConfigurationError("signal", kind, problem.reason, "see docs/signals.md")
+        raise ConfigurationError("signal", kind, problem.expected, "see docs/signals.md")
     return signal
 
 

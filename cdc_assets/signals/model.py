@@ -93,9 +93,15 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A signal that cannot be carried out, and why."""
+    """A signal that cannot be carried out.
+
+    Args:
+        reason: for the log, in Debezium's words.
+        expected: what would make sense, for whoever asks by hand.
+    """
 
     reason: str
+    expected: str
 
 
 Request = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | ChangeSchemas | Log
@@ -114,7 +120,8 @@ def parse(signal: Signal) -> Parsed:
     if reader is None:
         known = ", ".join(sorted(_READERS))
         return Problem(
-            f"Signal {signal.id!r} has been received but the type {signal.type!r} is not recognized; known: {known}."
+            f"Signal {signal.id!r} has been received but the type {signal.type!r} is not recognized; known: {known}.",
+            f"one of {known}",
         )
     try:
         data = json.loads(signal.data) if signal.data and signal.data.strip() else {}
@@ -123,7 +130,8 @@ def parse(signal: Signal) -> Parsed:
         return reader(data)
     except (ValueError, RecursionError) as error:
         return Problem(
-            f"Signal {signal.id!r} has been received but the data {_short(signal.data)} cannot be parsed: {error}."
+            f"Signal {signal.id!r} has been received but the data {_short(signal.data)} cannot be parsed: {error}.",
+            f"data that make sense: {error}",
         )
 
 

@@ -107,9 +107,19 @@ def test_host_down(tmp_path: Path) -> None:
     assert not (tmp_path / "lake").exists()
 
 
-def test_status_of_nothing(tmp_path: Path) -> None:
-    result = RUN.invoke(app, ["status", "-c", configuration(tmp_path)])
-    assert result.exit_code == 0
+@pytest.mark.parametrize("broken", ['{"name": }', '{"name": "a", "name": "b"}', "[1]"])
+def test_broken_configuration_is_told_with_its_file(tmp_path: Path, broken: str) -> None:
+    path = Path(configuration(tmp_path))
+    path.write_text(broken)
+    result = RUN.invoke(app, ["status", "-c", str(path)])
+    assert result.exit_code == 2
+    assert str(path) in result.output.replace("\n", "")
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["status"], 0), (["summary"], 0), (["tail", "orders"], 1)])
+def test_looking_at_nothing(tmp_path: Path, arguments: list[str], code: int) -> None:
+    result = RUN.invoke(app, [*arguments, "-c", configuration(tmp_path)])
+    assert result.exit_code == code
     assert "Nothing captured yet" in result.output
     assert not (tmp_path / "lake").exists()
 

@@ -37,6 +37,8 @@ def test_tables(settings: FilterSettings, expected: list[TableId]) -> None:
 def test_no_table_is_an_error_that_names_what_there_is() -> None:
     with pytest.raises(ConfigurationError, match=r"dbo\.nope.*dbo\.OrderLines, dbo\.Orders, store\.stock"):
         TableFilter(FilterSettings(table_include=(r"dbo.nope",))).require(ALL)
+    with pytest.raises(ConfigurationError, match="filters that match a table"):  # a signal table alone is no capture
+        TableFilter(FilterSettings(table_include=(r"dbo.nope",), also=frozenset({str(ALL[0]).lower()}))).require(ALL)
 
 
 def test_guardrail(caplog: pytest.LogCaptureFixture) -> None:
