@@ -1,4 +1,4 @@
-"""The stored form of `datetime` (1/300 s ticks since 1900) and Python's datetime."""
+"""Python's datetime as a stored `datetime` (1/300 s ticks since 1900)."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -10,8 +10,3 @@ def to_stored(moment: datetime) -> int:
     """Round to SQL Server's 1/300 s."""
     micros = (moment - _EPOCH) // timedelta(microseconds=1)
     return (micros * 3 + 5_000) // 10_000
-
-
-def from_stored(ticks: int) -> datetime:
-    """The moment, to the millisecond as SQL Server prints it."""
-    return _EPOCH + timedelta(milliseconds=(ticks * 10 + 1) // 3)

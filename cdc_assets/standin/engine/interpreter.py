@@ -17,7 +17,7 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc_assets.standin.catalog import fold
@@ -25,7 +25,7 @@ from cdc_assets.standin.contract import Parameter, ResultSink
 from cdc_assets.standin.engine import (
     changes,
     definitions,
-    dynamic,
+    execute,
     messages,
     options,
     queries,
@@ -36,17 +36,15 @@ from cdc_assets.standin.engine import (
 from cdc_assets.standin.engine.batch import parse_batch
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.names import SessionNames
-from cdc_assets.standin.engine.procedures import argument_key
 from cdc_assets.standin.errors import BUGS, SqlError, internal
 from cdc_assets.standin.sql.convert import convert_value
-from cdc_assets.standin.sqltypes import INT, NVARCHAR_MAX, SqlType, Value, parse_type
+from cdc_assets.standin.sqltypes import INT, SqlType, Value, parse_type
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
 
 _LOG = logging.getLogger(__name__)
 
-_DEEPEST: Final = 32
 _ROLLS_BACK: Final = frozenset({241, 242, 244, 245, 248, 295, 1205, 3960, 3952, 9402, 9420, 8169})
 """Errors that end the batch and roll the transaction back."""
 _ENDS_BATCH: Final = frozenset({
@@ -127,7 +125,7 @@ class Interpreter:
             control(self, statement)
             return
         session = self.session
-        if session.options.noexec and not isinstance(statement, tree.SetOption):
+        if (session.options.noexec or session.options.parseonly) and not isinstance(statement, tree.SetOption):
             return
         try:
             _SIMPLE[type(statement)](self, statement)
@@ -324,33 +322,9 @@ class Interpreter:
             session.roll_back(name)
         self.sink.done(None)
 
-    # ---- EXEC ----------------------------------------------------------------------------------------------------
+    # ---- inner texts and calls -----------------------------------------------------------------------------------
 
-    def execute(self, statement: tree.Execute) -> None:
-        """EXEC of a procedure or a text."""
-        with self._nested():
-            if statement.text:
-                text = self.value(statement.text, NVARCHAR_MAX)
-                self._execute_text(str(text or ""), Frame(depth=self.frame.depth + 1))
-                return
-            status = self._call_statement(statement)
-        if statement.status:
-            self.frame.variable(statement.status).value = status
-
-    @contextlib.contextmanager
-    def _nested(self) -> Iterator[None]:
-        if self.session.nest_level >= _DEEPEST:
-            raise SqlError(
-                217,
-                "Maximum stored procedure, function, trigger, or view nesting level exceeded (limit 32).",
-            )
-        self.session.nest_level += 1
-        try:
-            yield
-        finally:
-            self.session.nest_level -= 1
-
-    def _execute_text(self, text: str, frame: Frame) -> int:
+    def run_inner(self, text: str, frame: Frame) -> int:
         """Run a text in a frame of its own; an error ends that text only, unless it rolls back or a TRY waits."""
         inner = Interpreter(self.session, frame, self.sink)
         database = self.session.database
@@ -366,77 +340,20 @@ class Interpreter:
             if self.session.database != database:
                 self.session.use(database, self.sink)
 
-    def _call_statement(self, statement: tree.Execute) -> int:
-        name = statement.procedure
-        if name.startswith("@"):
-            name = str(self.frame.variable(name).value or "")
-        arguments = [self._argument(argument) for argument in statement.arguments]
-        status = self.call(name, arguments)
-        for argument, parameter in zip(statement.arguments, arguments, strict=True):
-            if argument.output:
-                variable = self.frame.variable(argument.expression)
-                variable.value = convert_value(parameter.value, parameter.type, variable.type)
-        return status
-
-    def _argument(self, argument: tree.Argument) -> Parameter:
-        if argument.default:
-            return Parameter(argument.name, INT, None, default=True)
-        value, sql_type = self.typed_value(argument.expression)
-        return Parameter(argument.name, sql_type, value, output=argument.output)
-
-    def call(self, name: str, arguments: Sequence[Parameter]) -> int:
-        """Run a procedure.
-
-        Raises:
-            SqlError: 2812 when there is none of that name.
-        """
-        if fold(name).removeprefix("sys.").strip("[]") == "sp_executesql":
-            return self._sp_executesql(arguments)
-        session = self.session
-        found = session.procedure(name)
-        if found is None:
-            raise SqlError(2812, f"Could not find stored procedure '{name}'.", 16, 62)
-        procedure, database = found
-        named = {argument_key(parameter, place): parameter for place, parameter in enumerate(arguments, start=1)}
-        outer, session.procedure_database = session.procedure_database, database
-        outer_sink, session.sink = session.sink, self.sink
+    def run_call(self, name: str, arguments: Sequence[Parameter]) -> int:
+        """A client's call of a procedure: like EXEC, errors go to the sink."""
         try:
-            status: int = session.editing(lambda: procedure(session, named))
-            return status
+            return execute.call(self, name, arguments)
         except SqlError as error:
-            error.procedure = error.procedure or name.rsplit(".", 1)[-1].strip("[]")
-            raise
-        finally:
-            session.procedure_database, session.sink = outer, outer_sink
-
-    def call_guarded(self, name: str, arguments: Sequence[Parameter]) -> int:
-        """A client's RPC: like EXEC, errors go to the sink."""
-        status = 1
-
-        def run(_: Interpreter, __: Any) -> None:
-            nonlocal status
-            status = self.call(name, arguments)
-
+            failure = error
+        except sqlite3.Error as error:
+            failure = sqlite_errors.translate(self.session, error)
+        except BUGS as error:
+            _LOG.exception("internal error in %s", name)
+            failure = internal(error)
         with contextlib.suppress(BatchEnds):
-            try:
-                run(self, None)
-            except SqlError as error:
-                self._failed(error, tree.Statement(1))
-            except sqlite3.Error as error:
-                self._failed(sqlite_errors.translate(self.session, error), tree.Statement(1))
-        return status
-
-    def _sp_executesql(self, arguments: Sequence[Parameter]) -> int:
-        text, parameters = dynamic.bound(self, arguments)
-        frame = Frame(depth=self.frame.depth + 1)
-        for parameter in parameters:
-            frame.declare(parameter.name, parameter.type, parameter.value)
-        status = self._execute_text(text, frame)
-        for parameter in parameters:
-            if parameter.output:
-                parameter.value = frame.variable(parameter.name).value
-        dynamic.give_back(arguments, parameters)
-        return status
+            self._failed(failure, tree.Statement(1))
+        return 1
 
     # ---- queries, changes, definitions ---------------------------------------------------------------------------
 
@@ -484,6 +401,6 @@ _SIMPLE: Final[dict[type, _Run]] = {
     tree.Declare: Interpreter._declare, tree.Assign: Interpreter._assign, tree.SetOption: Interpreter._set_option,
     tree.Use: Interpreter._use, tree.Print: Interpreter._print, tree.RaiseError: Interpreter._raise_error,
     tree.Throw: Interpreter._throw, tree.WaitFor: Interpreter._wait_for, tree.Transaction: Interpreter._transaction,
-    tree.Kill: Interpreter._kill, tree.Execute: Interpreter.execute, tree.Query: Interpreter._query, tree.Change: Interpreter._change,
+    tree.Kill: Interpreter._kill, tree.Execute: execute.run, tree.Query: Interpreter._query, tree.Change: Interpreter._change,
     tree.Definition: Interpreter._definition,
 }  # fmt: skip

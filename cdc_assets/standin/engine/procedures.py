@@ -1,6 +1,5 @@
 """Built-in procedures by name: those of capture, of the system views, and the engine's own."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from cdc_assets.standin.capture.procedures import PROCEDURES as CAPTURE
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 __all__ = ["Procedure", "argument_key", "find"]
 
 _SCHEMAS: Final = frozenset({"", "sys", "dbo", "cdc"})
-
-Finder = Callable[[str], Procedure | None]
 
 
 def argument_key(parameter: Parameter, place: int) -> str:

@@ -230,7 +230,7 @@ class EngineSession:
         """EXEC of a named procedure by a client's RPC."""
         previous, self.sink = self.sink, sink
         try:
-            return Interpreter(self, Frame(), sink).call_guarded(procedure, arguments)
+            return Interpreter(self, Frame(), sink).run_call(procedure, arguments)
         finally:
             self.transaction.end_statement()
             self.sink = previous

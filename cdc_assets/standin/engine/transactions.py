@@ -18,7 +18,7 @@ leaves nothing, one after it leaves rows, definitions, counters and staged chang
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -179,9 +179,6 @@ class Transaction:
             connection.execute("ROLLBACK")
             self.writing = self._pinned = False
         self.edited = savepoint.catalog
-        for later in self._savepoints[place + 1 :]:
-            if later.place and later.place != savepoint.place:
-                continue
         del self._savepoints[place + 1 :]
         kept = savepoint.locks | ({WRITER} if self.writing else set())
         for resource in self._storage.locks.held_by(self._owner) - kept:
@@ -386,14 +383,8 @@ class Transaction:
             self._savepoints.clear()
         self._owner.command_id = self._owner.change_number = 0
 
-    def lost(self) -> None:
-        """SQLite rolled the transaction back by itself."""
-        self.abandon()
-
 
 _ALWAYS_ALLOWED: Final = frozenset({"master", "msdb", "tempdb"})
-
-Check = Callable[[], None]
 
 
 def _doomed() -> SqlError:

@@ -17,7 +17,7 @@ _LONGEST_CHAIN: Final = 50
 """Members of one AND or OR in SQLite's text."""
 
 if TYPE_CHECKING:
-    from cdc_assets.standin.sql.query import Block
+    from cdc_assets.standin.sql.block import Block
 
 COMPARISONS: Final = {exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<="}
 

@@ -25,7 +25,7 @@ from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, FLOAT, INT, SqlType, parse_type
 
 if TYPE_CHECKING:
-    from cdc_assets.standin.sql.query import Block
+    from cdc_assets.standin.sql.block import Block
 
 __all__ = ["Compiler", "Scope", "compile_condition", "compile_scalar"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Relation, RelationColumn, Typed
@@ -137,6 +137,3 @@ class Scope:
     def cte(self, name: str) -> Relation | None:
         """The common table expression of that name."""
         return self.ctes.get(fold(name))
-
-
-PSEUDO: Final = ("inserted", "deleted")

@@ -8,7 +8,6 @@ from cdc_assets.standin.wire.packets import ProtocolError
 
 _U16: Final = struct.Struct("<H").unpack_from
 _U32: Final = struct.Struct("<I").unpack_from
-_U64: Final = struct.Struct("<Q").unpack_from
 
 
 class Reader:
@@ -53,10 +52,6 @@ class Reader:
     def u32(self) -> int:
         """Unsigned, four bytes."""
         return self._number(_U32, 4)
-
-    def u64(self) -> int:
-        """Unsigned, eight bytes."""
-        return self._number(_U64, 8)
 
     def _number(self, unpack: Callable[[bytes, int], tuple[int]], size: int) -> int:
         place = self.place

@@ -1,0 +1,29 @@
+"""A compiled query inside a statement."""
+
+from dataclasses import dataclass
+
+from cdc_assets.standin.contract import Relation, RelationColumn, Typed
+from cdc_assets.standin.sql.literals import constant
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A compiled query inside a statement; `columns[i].sql` is its SQLite name k<i+1>."""
+
+    sql: str
+    columns: tuple[RelationColumn, ...]
+    single_row: bool = False
+    """Certainly at most one row."""
+    nulls: frozenset[int] = frozenset()
+    """Places of columns that are the literal NULL, which takes any type in a set operation."""
+
+    def typed(self, place: int) -> Typed:
+        """A column as an operand."""
+        column = self.columns[place]
+        if place in self.nulls:
+            return constant(None, column.type, untyped=True)
+        return Typed(column.sql, column.type, column.nullable)
+
+    def relation(self) -> Relation:
+        """The query as something that can stand in FROM."""
+        return Relation(f"({self.sql})", self.columns)
