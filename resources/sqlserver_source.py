@@ -17,6 +17,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import HeldLocks, KeyRange
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, LoginError, PreflightError, QueryError
+from cdc_assets.snapshot.modes import rule_of
 from resources import sqlserver_queries as queries
 from resources.sqlserver_driver import server_name
 from resources.sqlserver_locks import locked
@@ -54,9 +55,9 @@ class SqlServerSource:
 
     @classmethod
     def of(cls, config: CaptureConfig) -> Self:
-        """The source of a capture; `initial_only` reads tables without CDC too."""
-        required = config.snapshot.mode != "initial_only"
-        return cls(config.connection, config.streaming.agent_status_query, require_cdc=required)
+        """The source of a capture; one that never streams reads tables without CDC too."""
+        streams = rule_of(config.snapshot).streams
+        return cls(config.connection, config.streaming.agent_status_query, require_cdc=streams)
 
     def __enter__(self) -> Self:
         return self

@@ -14,6 +14,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.snapshot.modes import rule_of
 from cdc_assets.streaming.capture import Capture
 from cdc_assets.streaming.progress import Progress, StreamSummary, TroubledTable
 from resources.bulk import MssqlBulkSource
@@ -63,7 +64,7 @@ def capture(
                 f"Snapshot: {_count(len(done.tables), 'table')}." if done.tables else "Snapshot: nothing to read."
             )
         _complain(done.failed)
-        if snapshot_only or settings.snapshot.mode == "initial_only":
+        if snapshot_only or not rule_of(settings.snapshot).streams:
             raise typer.Exit(FAILED if done.failed else 0)
         summary = facade.stream(on_progress=_tell)
     _end(summary, failed=bool(done.failed))

@@ -80,6 +80,25 @@ def test_table_that_cannot_be_counted_fails_alone(tmp_path: Path, monkeypatch: p
     assert [trouble.table for trouble in done.failed] == [b]
 
 
+def test_gap_that_cannot_be_mended_is_tried_once_in_a_run(tmp_path: Path) -> None:
+    server, config, (a, b, _) = three(tmp_path, gap_policy="resnapshot")
+    make_capture(server, config).snapshot()
+    server.commit((a, "insert", 50, "lost"))
+    server.clean_up(server.commit((b, "insert", 50, "kept")))
+    asked: list[str] = []
+
+    def before_read(statement: str) -> None:
+        if "rows */" in statement and "[a]" in statement:
+            asked.append(statement)
+            raise QueryError("refused", 229)
+
+    server.before_read = before_read
+    [trouble] = make_capture(server, config).stream().troubled
+    assert (trouble.table, trouble.status, len(asked)) == (a, "gap", 1)
+    server.before_read = lambda statement: None
+    assert make_capture(server, config).stream().troubled == ()
+
+
 def test_failure_outlives_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cdc_assets.snapshot.plan.MIN_SLICE", 10)
     monkeypatch.setattr("cdc_assets.snapshot.rounds.MIN_SLICE", 1)
