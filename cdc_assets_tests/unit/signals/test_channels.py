@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,29 @@ def test_signals_act_once_whatever_dies(server: StandIn, tmp_path: Path, cut: in
     assert [kind for kind, _ in world.notes()].count("TABLE_SCAN_COMPLETED") == 1
     assert not inbox.waiting({})
     assert not list(tmp_path.glob("signals.txt*"))
+
+
+def test_signals_from_outside_go_to_the_databases_they_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with StandIn(databases=(DATABASE, "Other")) as server:
+        server.agent.start()
+        world = World(server, str(tmp_path))
+        connection = replace(world.config.connection, databases=(DATABASE, "Other"))
+        world.config = replace(world.config, connection=connection)
+        mine = world.make("orders", "id int PRIMARY KEY, version int")
+        server.execute("CREATE TABLE dbo.orders (id int PRIMARY KEY, version int)", database="Other")
+        server.execute("EXEC sys.sp_cdc_enable_table N'dbo', N'orders', @role_name = NULL", database="Other")
+        for database in connection.databases:
+            server.execute("INSERT INTO dbo.orders VALUES (1, 1)", database=database)
+        server.agent.drain()
+        world.run("snapshot")
+        inbox = Inbox(Location.of(world.config.lake), "shop")
+        for own_id, pattern in (("one", "Other.dbo.orders"), ("all", ".*orders"), ("none", "Nowhere.dbo.orders")):
+            data = {"data-collections": [pattern], "type": "blocking"}
+            inbox.put(Signal(own_id, "execute-snapshot", json.dumps(data)))
+            time.sleep(0.002)
+        world.run()
+        assert "database Nowhere is not one of this capture" in caplog.text
+        state = world.state()
+        assert [state.signals[name].handled for name in (DATABASE, "Other")] == [("all",), ("one", "all")]
+        assert len(world.events(mine)) == 2
+        assert len(world.events(replace(mine, database="Other"))) == 3

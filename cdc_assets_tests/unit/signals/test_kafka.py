@@ -17,6 +17,7 @@ from cdc_assets.lake.steps import listening
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import PowerCutError, World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from resources import kafka
 from resources.kafka import KafkaSignals, kafka_channels
 
 
@@ -101,6 +102,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_start(broker: Broker, chann
 
 
 def test_clear_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "_ANSWER_S", 0.3)
     settings = SignalSettings(channels=("kafka",), kafka_servers="127.0.0.1:1")
     with pytest.raises(ConfigurationError, match=r"sasl\.jaas\.config") as refused:
         KafkaSignals(replace(settings, kafka_consumer=(("sasl.jaas.config", "secret"),)), "shop")
@@ -142,7 +144,8 @@ def test_each_message_acts_once_whatever_dies(broker: Broker, tmp_path: Path, cu
         assert [kind for kind, _ in world.notes()].count("STARTED") <= 1
 
 
-def test_a_broker_that_is_away_holds_nothing_up(tmp_path: Path) -> None:
+def test_a_broker_that_is_away_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "_ANSWER_S", 0.3)
     with StandIn(databases=(DATABASE,)) as server:
         server.agent.start()
         world = World(server, str(tmp_path), channels=("kafka",), kafka_servers="127.0.0.1:1")
