@@ -6,11 +6,11 @@ crash become events by the same structure.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.schema import TableSchema
+from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import ConfigurationError, InvariantError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import without_namesakes
@@ -37,8 +37,7 @@ class Structures:
         history, now = self._context.history, self._context.clock.now()
         recorded: list[HistoryEntry] = []
         if not history.written(run.snapshot_id):
-            for table in [*run.tables, *self._bystanders(run)]:
-                entry = self._current(table, now)
+            for table, entry in self._current(run, now):
                 if self._joined(table):
                     entry = dataclasses.replace(entry, lsn=table.low.next(), snapshot=None)
                 known = history.of_instance(entry.table, entry.instance)
@@ -54,19 +53,20 @@ class Structures:
             raise InvariantError(f"The schema history lacks {missing[0]}. Next: set snapshot.mode=recovery.")
         return {table: entry for table, entry in entries.items() if entry is not None}
 
-    def _current(self, table: SnapshotTable, now: datetime) -> HistoryEntry:
-        schema = self._schema(table.table)
-        own = self._context.instances(table.table.database).get(table.table, [])
-        instance = next((found for found in own if found.name == table.instance), None)
-        if table.instance is not None and instance is None:
-            raise InvariantError(
-                f"{table.table} lost its capture instance {table.instance} during its snapshot. "
-                "Next: enable it again and materialize its snapshot asset."
-            )
-        captured = None
-        if instance is not None:
-            schema, captured = without_namesakes(schema, instance), instance.columns
-        return HistoryEntry("CREATE", schema, captured, table.instance, table.low, now, "INITIAL")
+    def _current(self, run: SnapshotRun, now: datetime) -> Iterator[tuple[SnapshotTable, HistoryEntry]]:
+        """Structures that the server has now; it is asked once for all tables."""
+        tables = [*run.tables, *self._bystanders(run)]
+        schemas = self._context.source.table_schemas([table.table for table in tables])
+        instances = self._context.instances(run.database)
+        for table in tables:
+            schema, captured = schemas.get(table.table), None
+            if schema is None:
+                expected = "a table that exists"
+                raise ConfigurationError("table", str(table.table), expected, "check its name and the filters")
+            if table.instance is not None:
+                instance = _named(instances.get(table.table, []), table)
+                schema, captured = without_namesakes(schema, instance), instance.columns
+            yield table, HistoryEntry("CREATE", schema, captured, table.instance, table.low, now, "INITIAL")
 
     def _bystanders(self, run: SnapshotRun) -> list[SnapshotTable]:
         """User tables that are only recorded in the history, if the settings want all (spec §6.1)."""
@@ -87,8 +87,12 @@ class Structures:
         new = table.table not in self._context.manifest.state.tables
         return new and table.instance is not None and not table.ranges and self._planner.streams(table.table.database)
 
-    def _schema(self, table: TableId) -> TableSchema:
-        schema = self._context.source.table_schema(table)
-        if schema is None:
-            raise ConfigurationError("table", str(table), "a table that exists", "check its name and the filters")
-        return schema
+
+def _named(own: Sequence[CaptureInstance], table: SnapshotTable) -> CaptureInstance:
+    for instance in own:
+        if instance.name == table.instance:
+            return instance
+    raise InvariantError(
+        f"{table.table} lost its capture instance {table.instance} during its snapshot. "
+        "Next: enable it again and materialize its snapshot asset."
+    )
