@@ -4,7 +4,9 @@ Notifications are about work that is done already. A crash may repeat one, and
 none is lost but for those of the round in flight, whose work is repeated too.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.lake.state import SnapshotRun, SnapshotSlice, SnapshotTable
@@ -37,34 +39,33 @@ class Notices:
 
     def reading(self, run: SnapshotRun, slices: Sequence[SnapshotSlice]) -> None:
         """Slices are about to be read."""
+        chunks = _chunks(run)
         for entry in slices:
-            own = _slices_of(run, entry.table)
-            if entry == own[0]:
-                read = _names(table for table in run.tables if table.ranges)
-                self._send(run, "IN_PROGRESS", current_collection_in_progress=str(entry.table), data_collections=read)
-            if len(own) > 1:
-                self._chunk(run, "TABLE_CHUNK_IN_PROGRESS", "current_collection_in_progress", own, entry)
+            table, place = str(entry.table), chunks[entry.number]
+            if place.index == 0:
+                names = _names(other for other in run.tables if other.ranges)
+                self._send(run, "IN_PROGRESS", current_collection_in_progress=table, data_collections=names)
+            if place.count > 1:
+                data = {"current_collection_in_progress": table, "total_rows_scanned": "0"}
+                self._send(run, "TABLE_CHUNK_IN_PROGRESS", **data, **place.data())
 
-    def read(
-        self, before: SnapshotRun, after: SnapshotRun, slices: Sequence[SnapshotSlice], rows: Mapping[int, int]
-    ) -> None:
+    def read(self, before: SnapshotRun, after: SnapshotRun, slices: Sequence[SnapshotSlice]) -> None:
         """Slices are committed.
 
         Args:
             before: the snapshot before the round.
             after: the same after it.
             slices: of the round.
-            rows: by number of the slice.
         """
-        failed, scanned = dict(after.failed), dict(after.scanned)
+        chunks, failed, scanned = _chunks(after), dict(after.failed), dict(after.scanned)
         for entry in slices:
-            own = _slices_of(after, entry.table)
+            place = chunks[entry.number]
             if entry.table in failed:
                 continue
-            if len(own) > 1:
-                count = str(rows.get(entry.number, 0))
-                self._chunk(after, "TABLE_CHUNK_COMPLETED", "scanned_collection", own, entry, total_rows_scanned=count)
-            if entry == own[-1]:
+            if place.count > 1:
+                data = {"scanned_collection": str(entry.table), "data_collections": _names(after.tables)}
+                self._send(after, "TABLE_CHUNK_COMPLETED", **data, status="SUCCEEDED", **place.data())
+            if place.index == place.count - 1:
                 self._scanned(after, entry.table, scanned.get(entry.table, 0), "SUCCEEDED")
         for table in failed.keys() - dict(before.failed).keys():
             self._scanned(after, table, scanned.get(table, 0), "SQL_EXCEPTION")
@@ -79,24 +80,30 @@ class Notices:
             status=status,
         )
 
-    def _chunk(
-        self,
-        run: SnapshotRun,
-        kind: str,
-        named: str,
-        own: Sequence[SnapshotSlice],
-        entry: SnapshotSlice,
-        **data: str,
-    ) -> None:
-        place = {"chunk_index": str(own.index(entry)), "total_chunks": str(len(own))}
-        self._send(run, kind, **{named: str(entry.table)}, **place, **data)
-
     def _send(self, run: SnapshotRun, kind: str, **data: str) -> None:
         self._context.notify("Initial Snapshot", kind, run.signal, **data)
 
 
-def _slices_of(run: SnapshotRun, table: TableId) -> list[SnapshotSlice]:
-    return [entry for entry in run.slices if entry.table == table]
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A slice's place among those of its table."""
+
+    index: int
+    count: int
+
+    def data(self) -> dict[str, str]:
+        return {"chunk_index": str(self.index), "total_chunks": str(self.count)}
+
+
+def _chunks(run: SnapshotRun) -> list[_Chunk]:
+    """By number of the slice."""
+    counts = Counter(entry.table for entry in run.slices)
+    seen: Counter[TableId] = Counter()
+    chunks = []
+    for entry in run.slices:
+        chunks.append(_Chunk(seen[entry.table], counts[entry.table]))
+        seen[entry.table] += 1
+    return chunks
 
 
 def _names(tables: Iterable[SnapshotTable]) -> str:

@@ -111,10 +111,9 @@ class Rounds:
             raise InvariantError("No round of the snapshot is in flight. Next: report this.")
         run = self._state.snapshots[window.database]
         slices = [run.slices[number] for number in window.slices]
-        rows: dict[int, int] = {}
         if self._state.written is None:
             self._notices.reading(run, slices)
-            written, rows = self._read(window, run, slices, entries)
+            written = self._read(window, run, slices, entries)
             check_locks()
             self._context.manifest.record_files(self._context.clock.now(), written)
         recorded = self._state.written
@@ -125,13 +124,11 @@ class Rounds:
             self._context.tables.commit(directory, None, files, window.window_id, metadata)
             step("table-committed")
         self._context.manifest.complete_round(self._context.clock.now())
-        self._notices.read(run, self._state.snapshots[window.database], slices, rows)
+        self._notices.read(run, self._state.snapshots[window.database], slices)
         on_progress(self._progress(window, run, recorded, entries))
 
-    def _read(
-        self, window: Window, run: SnapshotRun, slices: Sequence[SnapshotSlice], entries: Entries
-    ) -> tuple[RoundFiles, dict[int, int]]:
-        """What the tasks of a round wrote, and the rows of each slice."""
+    def _read(self, window: Window, run: SnapshotRun, slices: Sequence[SnapshotSlice], entries: Entries) -> RoundFiles:
+        """What the tasks of a round wrote."""
         readings = self._readings(run, entries, slices)
         results = self._run(window, slices, readings)
         failed = dict(run.failed)
@@ -149,10 +146,9 @@ class Rounds:
             decided += markers.finish()
         lost = {readings[table].directory for table in failed if table in readings}
         files = self._with_decided(window, entries, results, decided, lost)
-        written = RoundFiles(
+        return RoundFiles(
             tuple(files.items()), done, markers.held, tuple(sorted(scanned.items())), tuple(failed.items())
         )
-        return written, {end.number: end.rows for end in ends}
 
     def _run(
         self, window: Window, slices: Sequence[SnapshotSlice], readings: dict[TableId, TableReading]

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.schema import TableSchema
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.debezium import Debezium, Record, data_records, payload
@@ -43,7 +45,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield world
 
 
-def engine(world: World, work: Path) -> Debezium:
+def engine(world: World, work: Path, **more: str) -> Debezium:
     work.mkdir(exist_ok=True)
     server = {
         "database.hostname": world.server.host,
@@ -53,7 +55,7 @@ def engine(world: World, work: Path) -> Debezium:
         "database.names": DATABASE,
         "topic.prefix": "shop",
     }
-    return Debezium(work, **server, **PROPERTIES)
+    return Debezium(work, **server, **PROPERTIES, **more)
 
 
 def notes(records: list[Record]) -> list[tuple[str, dict[str, str]]]:
@@ -108,3 +110,25 @@ def test_initial_and_blocking_snapshot(world: World, tmp_path: Path) -> None:
         assert found == expected
     assert not data_records(theirs, "empty")
     assert not [value for value in world.events(empty) if value["op"] == "r"]
+
+
+def test_what_is_told_about_chunks(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table in two parts: ours are never so small, so the plan is told to make them."""
+    with engine(world, tmp_path / "engine", **{"snapshot.max.threads": "2"}) as debezium:
+        debezium.wait(lambda records: any(kind == "COMPLETED" for kind, _ in notes(records)))
+        theirs = notes(debezium.records())
+
+    def cut(_: object, schema: TableSchema, parts: int) -> list[KeyRange]:
+        halves = [KeyRange("id", None, "3"), KeyRange("id", "3", None)]
+        return halves if schema.table.table == "lines" else [KeyRange(None, None, None)]
+
+    monkeypatch.setattr("resources.sqlserver_source.key_ranges", cut)
+    monkeypatch.setattr("cdc_assets.snapshot.plan.MIN_SLICE", 1)
+    world.snapshot()
+
+    def of_chunks(found: list[tuple[str, dict[str, str]]]) -> list[tuple[str, list[tuple[str, str]]]]:
+        lines = [(kind, data) for kind, data in found if "CHUNK" in kind and "lines" in str(data)]
+        return [entry for entry in comparable(lines) if ("total_chunks", "2") in entry[1]]
+
+    assert len(of_chunks(theirs)) == 4
+    assert of_chunks(world.notes()) == of_chunks(theirs)

@@ -41,21 +41,24 @@ def test_tables_and_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     empty, lines = "SalesDb.dbo.empty", "SalesDb.dbo.lines"
     every = {"data_collections": f"{empty},{lines}"}
 
-    def chunk(kind: str, named: str, index: str, **rows: str) -> tuple[str, dict[str, str]]:
-        return kind, {named: lines, "chunk_index": index, "total_chunks": "2"} | rows
+    def chunk(kind: str, index: str, **data: str) -> tuple[str, dict[str, str]]:
+        return kind, {"chunk_index": index, "total_chunks": "2"} | data
+
+    begun = {"current_collection_in_progress": lines, "total_rows_scanned": "0"}
+    done = {"scanned_collection": lines, "status": "SUCCEEDED"} | every
 
     assert told(config) == [
         ("STARTED", {}),
         ("IN_PROGRESS", {"current_collection_in_progress": empty} | every),
         ("IN_PROGRESS", {"current_collection_in_progress": lines} | every),
-        chunk("TABLE_CHUNK_IN_PROGRESS", "current_collection_in_progress", "0"),
-        chunk("TABLE_CHUNK_IN_PROGRESS", "current_collection_in_progress", "1"),
+        chunk("TABLE_CHUNK_IN_PROGRESS", "0", **begun),
+        chunk("TABLE_CHUNK_IN_PROGRESS", "1", **begun),
         (
             "TABLE_SCAN_COMPLETED",
             {"scanned_collection": empty, "total_rows_scanned": "0", "status": "SUCCEEDED"} | every,
         ),
-        chunk("TABLE_CHUNK_COMPLETED", "scanned_collection", "0", total_rows_scanned="20"),
-        chunk("TABLE_CHUNK_COMPLETED", "scanned_collection", "1", total_rows_scanned="20"),
+        chunk("TABLE_CHUNK_COMPLETED", "0", **done),
+        chunk("TABLE_CHUNK_COMPLETED", "1", **done),
         (
             "TABLE_SCAN_COMPLETED",
             {"scanned_collection": lines, "total_rows_scanned": "40", "status": "SUCCEEDED"} | every,
