@@ -35,10 +35,12 @@ def drifts(source: SqlServerSource, config: CaptureConfig) -> Sequence[Drift]:
 def _of_database(source: SqlServerSource, history: SchemaHistory, states: Sequence[TableState]) -> list[Drift]:
     database = states[0].table.database
     instances, statements = source.capture_instances(database), source.ddl_statements(database)
+    options = source.instance_options(database)
     found = []
     for state in states:
         entry, current = history.latest(state.table), source.table_schema(state.table)
         own = by_age([instance for instance in instances if instance.table == state.table])
         if entry is not None and current is not None and own and current.object_id == state.object_id:
-            found.append(drift_of(entry, current, own, state.position, statements.get(own[-1].name, ())))
+            name = own[-1].name
+            found.append(drift_of(entry, current, own, state.position, statements.get(name, ()), options.get(name)))
     return found

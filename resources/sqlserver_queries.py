@@ -102,6 +102,19 @@ CHANGE_TABLES = _query(
 )
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-change-tables-transact-sql"""
 
+INSTANCE_OPTIONS = _query(
+    "instance_options",
+    """SELECT ct.capture_instance, ct.role_name, ct.supports_net_changes,
+    CASE WHEN i.is_primary_key = 1 THEN NULL ELSE ct.index_name END, ct.filegroup_name,
+    CASE WHEN ct.partition_switch = 1 OR NOT EXISTS (SELECT 1 FROM {db}.sys.partitions AS p
+    WHERE p.object_id = ct.source_object_id AND p.partition_number > 1) THEN 1 ELSE 0 END
+    FROM {db}.cdc.change_tables AS ct
+    LEFT JOIN {db}.sys.indexes AS i ON i.object_id = ct.source_object_id AND i.name = ct.index_name""",
+)
+"""What `sp_cdc_enable_table` was given; the primary key's index is what it takes by itself, and a table without
+partitions, where nothing can be switched, says 0.
+https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-change-tables-transact-sql"""
+
 CAPTURED_COLUMNS = _query(
     "captured_columns",
     "SELECT object_id, column_name, column_id FROM {db}.cdc.captured_columns ORDER BY object_id, column_ordinal",

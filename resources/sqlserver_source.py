@@ -6,6 +6,7 @@ Bulk rows go through `resources.bulk`.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
@@ -17,6 +18,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import HeldLocks, KeyRange
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, LoginError, PreflightError, QueryError
+from cdc_assets.history.remedy import InstanceOptions
 from cdc_assets.snapshot.modes import rule_of
 from resources import sqlserver_queries as queries
 from resources.sqlserver_driver import server_name
@@ -27,6 +29,8 @@ from resources.sqlserver_session import Session
 
 T = TypeVar("T")
 
+_QUICK_LOGIN_S, _QUICK_QUERY_S = 5, 20
+"""Seconds that code which must not hang waits for a login, for an answer."""
 _INVALID_OBJECT = 208
 _TABLES_PER_QUERY = 100
 _PROBES_PER_QUERY = 200
@@ -181,6 +185,15 @@ class SqlServerSource:
             found.setdefault(str(instance), []).append(str(command).strip())
         return found
 
+    def instance_options(self, database: str) -> Mapping[str, InstanceOptions]:
+        """What each capture instance was made with, by its name."""
+        with cdc_objects(database):
+            rows = self._rows(queries.INSTANCE_OPTIONS, database)
+        return {
+            str(name): InstanceOptions(_text(role), bool(net), _text(index), _text(filegroup), bool(switch))
+            for name, role, net, index, filegroup, switch in rows
+        }
+
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
         """`cdc.change_tables.start_lsn` by capture instance name, read now."""
         with cdc_objects(database):
@@ -270,6 +283,13 @@ class SqlServerSource:
         return self.session.value(queries.of_database(template, database), *parameters)
 
 
+def quick_source(config: CaptureConfig) -> SqlServerSource:
+    """The control plane with short time-outs, for code that must not hang: loading, sensors, checks."""
+    wait = min(config.connection.login_timeout_s, _QUICK_LOGIN_S)
+    connection = replace(config.connection, login_timeout_s=wait, query_timeout_s=_QUICK_QUERY_S)
+    return SqlServerSource.of(replace(config, connection=connection))
+
+
 @contextmanager
 def cdc_objects(database: str) -> Iterator[None]:
     """Say that CDC is off when its objects are missing."""
@@ -286,6 +306,10 @@ def _cdc_is_off(database: str) -> CdcDisabledError:
         f"Change data capture is not enabled in database {database!r}, or the login may not see it. "
         f"Next: USE {quote(database)}; EXEC sys.sp_cdc_enable_db; then `cdc-assets doctor` prints what each table needs"
     )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -5,11 +5,19 @@ from rich.text import Text
 
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_config
 from cdc_assets.cli.lake_view import OPERATIONS, LakeView, TopicView
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.errors import CdcError
+from resources.sqlserver_drift import drifts
+from resources.sqlserver_source import quick_source
 
 
 def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Show the position and health of every table, from the lake alone: the server is not asked."""
-    view = LakeView(read_config(config))
+    """Show the position and health of every table, and how it differs from the structure of its events.
+
+    Positions come from the lake alone; without the server only the differences are missing.
+    """
+    settings = read_config(config)
+    view = LakeView(settings)
     topics = view.topics()
     if not topics:
         _nothing(view)
@@ -23,6 +31,7 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
     out.print(table)
     _reasons(topics)
     _watermarks(view)
+    _structures(settings)
 
 
 def summary(config: ConfigOption = DEFAULT_CONFIG) -> None:
@@ -50,6 +59,25 @@ def _reasons(topics: list[TopicView]) -> None:
     for topic in topics:
         if topic.state.reason:
             out.print(Text(f"{topic.topic}: {topic.state.reason}"), soft_wrap=True)
+
+
+def _structures(settings: CaptureConfig) -> None:
+    """Drift, asked briefly; a server that is away is no error here."""
+    try:
+        with quick_source(settings) as source:
+            found = drifts(source, settings)
+    except CdcError as error:
+        out.print(
+            Text(f"The server cannot be asked for the tables' structures: {error}", style="yellow"), soft_wrap=True
+        )
+        return
+    for drift in found:
+        if drift.differences:
+            out.print(Text(f"{drift.table} differs from its events: {'; '.join(map(str, drift.differences))}"))
+            out.print(Text(f"    {drift.remedy}", style="cyan"), soft_wrap=True)
+        if drift.removable:
+            out.print(Text(f"{drift.table}: instance {drift.removable} is read to its end"), soft_wrap=True)
+            out.print(Text(f"    {drift.removal}", style="cyan"), soft_wrap=True)
 
 
 def _watermarks(view: LakeView) -> None:

@@ -23,7 +23,7 @@ from resources.clock import SystemClock
 from resources.kafka import kafka_channels
 from resources.spark import SparkResource
 from resources.sqlserver_drift import drifts
-from resources.sqlserver_source import SqlServerSource
+from resources.sqlserver_source import SqlServerSource, quick_source
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,8 +31,6 @@ R = TypeVar("R")
 CONFIGURATION_VARIABLE = "CDC_CONFIG"
 """Names a configuration file, or a folder with one file per capture."""
 DEFAULT_CONFIGURATION = "resources/captures"
-_QUICK_LOGIN_S, _QUICK_QUERY_S = 5, 20
-"""Seconds that loading the code location or a sensor tick may wait for a login, for an answer."""
 
 
 def configured_captures() -> list[Path]:
@@ -91,13 +89,6 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
         config = self.config()
         with quick_source(config) as source:
             return drifts(source, config)
-
-
-def quick_source(config: CaptureConfig) -> SqlServerSource:
-    """The control plane with short time-outs, for code that must not hang: loading, sensors, checks."""
-    wait = min(config.connection.login_timeout_s, _QUICK_LOGIN_S)
-    connection = replace(config.connection, login_timeout_s=wait, query_timeout_s=_QUICK_QUERY_S)
-    return SqlServerSource.of(replace(config, connection=connection))
 
 
 def discovered_tables(config: CaptureConfig) -> Sequence[TableSchema]:

@@ -55,7 +55,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 should_yield=_snapshot_waits(catalog, context),
             )
             context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
-            yield from session.results()
+            yield from session.results(capture.structures())
             context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
             states = {state.table: state for state in capture.state().tables.values()}
         for trouble in summary.troubled:

@@ -7,6 +7,7 @@ that did not change is not reported at all.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,7 +16,9 @@ import dagster as dg
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.streaming.progress import Progress, TableProgress
+from cdc_assets.defs.translator import column_schema
+from cdc_assets.history.records import table_change
+from cdc_assets.streaming.progress import Progress, StructureChange, TableProgress
 
 OPERATIONS = {
     "r": "reads",
@@ -38,6 +41,7 @@ class Sum:
     to_lsn: Lsn | None = None
     committed: datetime | None = None
     windows: int = 0
+    structures: list[StructureChange] = field(default_factory=list)
 
     def add(self, part: TableProgress) -> None:
         """Add one window or round."""
@@ -55,7 +59,24 @@ class Sum:
         facts |= {name: str(lsn) for name, lsn in (("from_lsn", self.from_lsn), ("to_lsn", self.to_lsn)) if lsn}
         if self.committed:
             facts["last_commit"] = dg.MetadataValue.timestamp(self.committed)
+        facts |= structure_facts(self.structures) if self.structures else {}
         return facts if lag_s is None else facts | {"lag_seconds": round(lag_s, 3)}
+
+
+def structure_facts(changes: Sequence[StructureChange]) -> dict[str, Any]:
+    """What changed in a table's events, and their columns and key from now on."""
+    last = changes[-1].entry
+    told = [f"{change.entry.kind} from {change.entry.lsn}: {_told(change)}" for change in changes]
+    return {
+        "dagster/column_schema": column_schema(last.events_of),
+        "structure_changed": "; ".join(told),
+        "structure_from_lsn": str(last.lsn),
+        "schema_history_record": dg.MetadataValue.json(table_change(last)),
+    }
+
+
+def _told(change: StructureChange) -> str:
+    return ", ".join(map(str, change.differences)) or "all columns"
 
 
 class Tally:
@@ -79,6 +100,8 @@ class Tally:
             self._since = now
         for table, part in progress.tables.items():
             self._tables.setdefault(table, Sum()).add(part)
+        for change in progress.structures:
+            self._tables.setdefault(change.entry.table, Sum()).structures.append(change)
 
     def due(self, now: float) -> dict[TableId, Sum]:
         """What was added since the last report, if it was added up for long enough; else nothing."""

@@ -1,15 +1,16 @@
 """What the bodies of the `snapshot` and `changes` assets have in common: from progress to events."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from time import monotonic
 from typing import Any
 
 import dagster as dg
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.reporting import Sum, Tally
-from cdc_assets.defs.translator import Role
+from cdc_assets.defs.translator import Role, column_schema
 from cdc_assets.streaming.progress import Progress
 
 Results = Iterator[dg.MaterializeResult[None]]
@@ -53,11 +54,13 @@ class Session:
             key = self._catalog.key(table, self._role)
             self._context.log_event(dg.AssetMaterialization(key, metadata=self._metadata(table, total)))
 
-    def results(self) -> Results:
-        """The last report of the run, of tables that changed since the one before."""
+    def results(self, structures: Mapping[TableId, TableSchema]) -> Results:
+        """The last report of the run, of tables that changed since the one before, with the columns they have now."""
         for table, total in self._tally.drain().items():
             key = self._catalog.key(table, self._role)
             metadata = self._metadata(table, total)
+            if table in structures:
+                metadata["dagster/column_schema"] = column_schema(structures[table])
             if key in self._context.selected_asset_keys:
                 yield dg.MaterializeResult(asset_key=key, metadata=metadata)
             else:  # not selected, but read in the same loop; or younger than the loaded code location

@@ -45,7 +45,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 summary = capture.snapshot(on_progress=session.on_progress)
             else:
                 summary = capture.snapshot(session.chosen(), _ranges(catalog, context), session.on_progress)
-        yield from session.results()
+        yield from session.results(capture.structures())
         context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(len(summary.tables))})
         if summary.failed:
             raise dg.Failure(

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cdc_assets.core.identifiers import TableId, quote
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.history.records import HistoryEntry
+from cdc_assets.history.remedy import InstanceOptions, disable, enable
 
 Kind = Literal["added", "dropped", "renamed", "retyped", "nullability", "default", "key"]
 
@@ -70,6 +71,7 @@ def drift_of(
     instances: Sequence[CaptureInstance],
     position: Lsn | None,
     statements: Sequence[str] = (),
+    options: InstanceOptions | None = None,
 ) -> Drift:
     """Compare a table with its recorded structure.
 
@@ -79,18 +81,18 @@ def drift_of(
         instances: of the table, oldest first.
         position: the lake is complete to here.
         statements: rows of `cdc.ddl_history` of the newest instance.
+        options: what the newest instance was made with.
     """
     found = tuple(_differences(entry, current, statements))
     older = instances[0] if len(instances) > 1 else None
     done = older is not None and position is not None and position >= instances[-1].start_lsn
-    removal = _disable(current.table, older.name) if older is not None else ""
     return Drift(
         table=current.table,
         differences=found,
         statements=tuple(statements),
-        remedy=_remedy(current.table, instances, removal, done) if found else "",
+        remedy=_remedy(current, instances, options or InstanceOptions(), found, done) if found else "",
         removable=older.name if older is not None and done else None,
-        removal=removal if done else "",
+        removal=disable(current.table, older.name) if older is not None and done else "",
     )
 
 
@@ -104,8 +106,11 @@ def _differences(entry: HistoryEntry, current: TableSchema, statements: Sequence
         if column.name not in now and column.ordinal in places
     }
     for name, column in recorded.items():
-        if name in now:
+        if name in now and now[name].ordinal == column.ordinal:
             yield from _changed(column, now[name])
+        elif name in now:
+            yield Difference("dropped", name, declared(column))
+            yield Difference("added", name, "", declared(now[name]))
         elif column.ordinal in places:
             yield Difference("renamed", places[column.ordinal].name, name, places[column.ordinal].name)
         else:
@@ -147,37 +152,41 @@ def declared(column: Column) -> str:
     return column.type_name if column.scale is None else f"{column.type_name}({column.scale})"
 
 
-def _remedy(table: TableId, instances: Sequence[CaptureInstance], removal: str, done: bool) -> str:
+def _columns(current: TableSchema, captured: Sequence[str], differences: Sequence[Difference]) -> list[str] | None:
+    """What a second instance captures: the columns of the first one and the added ones, or None if that is all of them."""
+    added = {found.column for found in differences if found.kind in ("added", "renamed")}
+    names = [column.name for column in current.columns if column.name in captured or column.name in added]
+    return None if len(names) == len(current.columns) else names
+
+
+def _remedy(
+    current: TableSchema,
+    instances: Sequence[CaptureInstance],
+    options: InstanceOptions,
+    differences: Sequence[Difference],
+    done: bool,
+) -> str:
     """A table has two instances at most, so the older one must go first."""
     if len(instances) > 1 and not done:
         return (
             f"wait until the capture has passed {instances[-1].start_lsn}, the start of {instances[-1].name}; "
             f"then drop {instances[0].name} and make a new instance"
         )
-    return " ".join(part for part in (removal, _enable(table, instances)) if part)
+    columns = _columns(current, instances[-1].columns, differences)
+    removal = [disable(current.table, instances[0].name)] if len(instances) > 1 else []
+    return " ".join([*removal, enable(current.table, instances, options, columns)])
 
 
-def _enable(table: TableId, instances: Sequence[CaptureInstance]) -> str:
-    """https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-enable-table-transact-sql"""
-    return f"{_call(table, 'sp_cdc_enable_table')}, @role_name = NULL, @capture_instance = {_literal(_free(table, instances))};"
-
-
-def _free(table: TableId, instances: Sequence[CaptureInstance]) -> str:
-    """A name that no instance of the table has; at most 100 characters are allowed."""
-    taken = {instance.name.lower() for instance in instances}
-    numbered = (f"{f'{table.schema}_{table.table}'[:94]}_v{number}" for number in range(2, len(taken) + 3))
-    return next(name for name in numbered if name.lower() not in taken)
-
-
-def _disable(table: TableId, instance: str) -> str:
-    """https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-disable-table-transact-sql"""
-    return f"{_call(table, 'sp_cdc_disable_table')}, @capture_instance = {_literal(instance)};"
-
-
-def _call(table: TableId, procedure: str) -> str:
-    names = f"@source_schema = {_literal(table.schema)}, @source_name = {_literal(table.table)}"
-    return f"EXEC {quote(table.database)}.sys.{procedure} {names}"
-
-
-def _literal(text: str) -> str:
-    return "N'" + text.replace("'", "''") + "'"
+def changes_between(old: HistoryEntry, new: HistoryEntry) -> tuple[Difference, ...]:
+    """What an ALTER changed in events."""
+    before = {column.name: column for column in old.columns()}
+    after = {column.name: column for column in new.columns()}
+    found = [Difference("dropped", name, declared(column)) for name, column in before.items() if name not in after]
+    for name, column in after.items():
+        if name in before:
+            found += _changed(before[name], column)
+        else:
+            found.append(Difference("added", name, "", declared(column)))
+    if old.schema.key != new.schema.key:
+        found.append(Difference("key", "key", ", ".join(old.schema.key), ", ".join(new.schema.key)))
+    return tuple(found)

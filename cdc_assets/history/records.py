@@ -56,6 +56,11 @@ class HistoryEntry:
         """Columns that events can hold: those of the table that are captured, in table order."""
         return [column for column in self.schema.columns if self.captured is None or column.name in self.captured]
 
+    @property
+    def events_of(self) -> TableSchema:
+        """The structure with the columns that events can hold, and no others."""
+        return dataclasses.replace(self.schema, columns=tuple(self.columns()))
+
     def same_structure(self, other: "HistoryEntry") -> bool:
         """Whether events look the same before and after."""
         return self.columns() == other.columns() and self.schema.key == other.schema.key

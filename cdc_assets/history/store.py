@@ -70,7 +70,7 @@ class SchemaHistory:
         self.directory = f"{events.topic_prefix}.__schema_history"
         self._tables, self._events, self._settings, self._connector = tables, events, settings, connector
         self._entries: dict[TableId, list[HistoryEntry]] = defaultdict(list)
-        self._windows: set[int] = set()
+        self._windows: dict[int, list[tuple[HistoryEntry | None, HistoryEntry]]] = {}
 
     def load(self) -> None:
         """Read all entries, and publish those that a crash kept back; for the only writer.
@@ -109,12 +109,17 @@ class SchemaHistory:
         return entries
 
     def _remember(self, entry: HistoryEntry, window_id: int) -> None:
+        previous = self.latest(entry.table)
         self._entries[entry.table].append(entry)
-        self._windows.add(window_id)
+        self._windows.setdefault(window_id, []).append((previous, entry))
 
     def written(self, window_id: int) -> bool:
         """Whether the entries of a window are committed."""
         return window_id in self._windows
+
+    def recorded(self, window_id: int) -> Sequence[tuple[HistoryEntry | None, HistoryEntry]]:
+        """The entries of a window, each with the one that it replaces."""
+        return self._windows.get(window_id, [])
 
     def entries(self, table: TableId) -> Sequence[HistoryEntry]:
         """All entries of a table, oldest first."""

@@ -276,6 +276,12 @@ class Capture:
             log.info("Now captured too: %s", ", ".join(map(str, chosen)))
             Snapshotter(self._context).run(database, self._due.requests(database, chosen), on_progress)
 
+    def structures(self) -> Mapping[TableId, TableSchema]:
+        """Columns that events of each table have from now on, by the schema history of this run."""
+        history = self._context.history
+        latest = {table: history.latest(table) for table in self._context.manifest.state.tables}
+        return {table: entry.events_of for table, entry in latest.items() if entry is not None}
+
     def state(self) -> CaptureState:
         """What the manifest says, read without claiming it; for sensors and `status`.
 

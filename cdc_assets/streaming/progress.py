@@ -8,6 +8,8 @@ from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.history.drift import Difference
+from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.state import Kind, Status
 
@@ -29,6 +31,19 @@ class TableProgress:
     from_lsn: Lsn | None
     to_lsn: Lsn
     committed: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StructureChange:
+    """A table's events look different from now on.
+
+    Args:
+        entry: of the schema history, with the LSN from which it holds.
+        differences: to the structure before; empty if there was none.
+    """
+
+    entry: HistoryEntry
+    differences: tuple[Difference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +80,7 @@ class Progress:
         slices_done: of a snapshot, after this round.
         slices: of a snapshot.
         lag_s: seconds between the newest commit read and the server's clock, if known.
+        structures: what the window recorded in the schema history, in order.
     """
 
     kind: Kind
@@ -77,6 +93,7 @@ class Progress:
     slices_done: int = 0
     slices: int = 0
     lag_s: float | None = None
+    structures: tuple[StructureChange, ...] = ()
 
 
 OnProgress = Callable[[Progress], None]

@@ -20,13 +20,14 @@ from datetime import datetime
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import CdcError
+from cdc_assets.history.drift import changes_between
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.state import TableState, Window
 from cdc_assets.lake.steps import step
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.instances import Gap, clip
 from cdc_assets.streaming.planner import with_gap
-from cdc_assets.streaming.progress import Progress, TableProgress, TroubledTable, rows_of
+from cdc_assets.streaming.progress import Progress, StructureChange, TableProgress, TroubledTable, rows_of
 from cdc_assets.streaming.structures import Structures, WindowStructures
 from cdc_assets.streaming.tasks import PlannedRead, SliceResult, SliceTask, TransactionTopic, run_slice
 from cdc_assets.transactions import TOPIC_SCHEMA, transaction_topic
@@ -213,8 +214,21 @@ class WindowExecutor:
         }
         troubled = tuple(troubled_table(state) for state in changed if state.status != "healthy")
         self._tell_removable(window, before, changed, behind)
+        structures = tuple(
+            StructureChange(entry, changes_between(old, entry) if old else ())
+            for old, entry in self._context.history.recorded(window.window_id)
+            if entry.table not in behind
+        )
         return Progress(
-            "stream", window.database, window.window_id, window.after, window.until, tables, troubled, lag_s=lag
+            "stream",
+            window.database,
+            window.window_id,
+            window.after,
+            window.until,
+            tables,
+            troubled,
+            lag_s=lag,
+            structures=structures,
         )
 
     def _tell_removable(

@@ -1,12 +1,15 @@
 """The operator's page on schema changes, step by step as it is written, on the stand-in."""
 
+import json
 import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from cdc_assets.cli.main import app
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.steps import listening
@@ -52,14 +55,14 @@ def test_every_step_does_what_the_page_says(server: StandIn, tmp_path: Path) -> 
     drift = look()
     assert [str(found) for found in drift.differences] == ["currency added (char(3))"]
     assert any("currency" in statement for statement in drift.statements)
-    assert drift.remedy.removeprefix(f"EXEC [{DATABASE}].") == second.splitlines()[0].removeprefix("EXEC ")
+    assert drift.remedy == second.splitlines()[0]
 
     step(second)
     assert look().removable is None
     run(config, "stream")
     drift = look()
     assert (drift.differences, drift.removable) == ((), "dbo_invoices")
-    assert drift.removal.removeprefix(f"EXEC [{DATABASE}].") == last.splitlines()[0].removeprefix("EXEC ")
+    assert drift.removal == last.splitlines()[0]
     history = sorted(rows_of_topic(config, "shop.__schema_history"), key=lambda row: str(row["position"]))
     assert [row["type"] for row in history] == ["CREATE", "ALTER"]
 
@@ -69,6 +72,82 @@ def test_every_step_does_what_the_page_says(server: StandIn, tmp_path: Path) -> 
     rows = [event.after for event in events_of(config, INVOICES)]
     assert [(row["id"], row.get("currency")) for row in rows if row] == [(1, None), (2, None), (3, "USD"), (4, "GBP")]
     assert "currency" not in (rows[1] or {})
+
+
+def test_what_is_printed_can_be_run_as_it_stands_and_keeps_what_the_first_instance_was_made_with(
+    server: StandIn, tmp_path: Path
+) -> None:
+    config = config_of(server.port, server.password, str(tmp_path))
+    for statement in (
+        "CREATE TABLE dbo.[odd ]]name's] (id int NOT NULL PRIMARY KEY, [a, b] int NOT NULL, secret int NULL, note int NULL)",
+        "CREATE UNIQUE INDEX [by, two] ON dbo.[odd ]]name's] ([a, b])",
+        "EXEC sys.sp_cdc_enable_table N'dbo', N'odd ]name''s', @role_name = N'the ''reader', @supports_net_changes = 1, "
+        "@index_name = N'by, two', @captured_column_list = N'id, [a, b], note', @filegroup_name = N'PRIMARY'",
+    ):
+        server.execute(statement, database=DATABASE)
+    server.agent.drain()
+    run(config, "snapshot")
+    server.execute("ALTER TABLE dbo.[odd ]]name's] ADD [new, one] int NULL", database=DATABASE)
+    with SqlServerSource(config.connection) as source:
+        [drift] = drifts(source, config)
+        server.execute(drift.remedy)
+        old, new = source.instance_options(DATABASE).values()
+        columns = [instance.columns for instance in source.capture_instances(DATABASE)]
+    assert old == new
+    assert (new.role, new.net_changes, new.index, new.filegroup) == ("the 'reader", True, "by, two", "PRIMARY")
+    assert columns == [("id", "a, b", "note"), ("id", "a, b", "note", "new, one")]
+    server.execute("INSERT INTO dbo.[odd ]]name's] VALUES (1, 2, 3, 4, 5)", database=DATABASE)
+    server.agent.drain()
+    run(config, "stream")
+    file = tmp_path / "capture.json"
+    file.write_text(json.dumps(properties(server, tmp_path)))
+    told = CliRunner().invoke(app, ["status", "-c", str(file)], env={"COLUMNS": "200"}).output
+    assert "is read to its end" in told
+    with SqlServerSource(config.connection) as source:
+        [drift] = drifts(source, config)
+        server.execute(drift.removal)
+        assert [instance.name for instance in source.capture_instances(DATABASE)] == ["dbo_odd ]name's_v2"]
+
+
+def properties(server: StandIn, lake: Path) -> dict[str, str]:
+    """The capture of `config_of` as a configuration file."""
+    return {
+        "name": "shop",
+        "topic.prefix": "shop",
+        "database.hostname": server.host,
+        "database.port": str(server.port),
+        "database.user": server.user,
+        "database.password": server.password,
+        "database.names": DATABASE,
+        "driver.encrypt": "no",
+        "lake.path": str(lake),
+    }
+
+
+@pytest.mark.parametrize("command", ["doctor", "status"])
+def test_commands_tell_drift(server: StandIn, tmp_path: Path, command: str) -> None:
+    config = config_of(server.port, server.password, str(tmp_path / "lake"))
+    for statement in STEPS[0].strip().splitlines():
+        server.execute(statement, database=DATABASE)
+    server.agent.drain()
+    run(config, "snapshot")
+    file = tmp_path / "capture.json"
+    file.write_text(json.dumps(properties(server, tmp_path / "lake")))
+
+    def told() -> str:
+        return CliRunner().invoke(app, [command, "-c", str(file)], env={"COLUMNS": "200"}).output
+
+    assert "currency" not in told()
+    server.execute(STEPS[1].splitlines()[0], database=DATABASE)
+    found = told()
+    assert "currency added (char(3))" in found
+    assert STEPS[2].splitlines()[0] in found
+    server.stop()
+    if command == "status":
+        found = told()
+        assert "healthy" in found
+        assert "cannot be asked" in found
+    server.start()
 
 
 def test_a_table_that_is_altered_while_it_is_read_is_taken_along_by_the_next_window(

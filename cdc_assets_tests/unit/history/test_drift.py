@@ -8,8 +8,9 @@ import pytest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
-from cdc_assets.history.drift import drift_of
+from cdc_assets.history.drift import changes_between, drift_of
 from cdc_assets.history.records import HistoryEntry
+from cdc_assets.history.remedy import InstanceOptions
 
 TABLE = TableId("Sales]Db", "dbo", "o'rders")
 ID = Column("id", "int", 1, nullable=False)
@@ -68,7 +69,7 @@ def test_remedy_makes_a_second_instance_and_drops_the_first_when_it_is_read() ->
     alone = drift_of(ENTRY, current, [instance("a", 5)], Lsn.from_int(50))
     assert alone.remedy == (
         "EXEC [Sales]]Db].sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'o''rders', "
-        "@role_name = NULL, @capture_instance = N'dbo_o''rders_v2';"
+        "@role_name = NULL, @capture_instance = N'dbo_o''rders_v2', @supports_net_changes = 0;"
     )
     two = [instance("a", 5), instance("dbo_o'rders_v2", 60)]
     waiting = drift_of(ENTRY, current, two, Lsn.from_int(59))
@@ -77,7 +78,35 @@ def test_remedy_makes_a_second_instance_and_drops_the_first_when_it_is_read() ->
     passed = drift_of(ENTRY, current, two, Lsn.from_int(60))
     assert passed.removable == "a"
     assert "sp_cdc_disable_table" in passed.removal
-    assert passed.remedy.endswith("N'dbo_o''rders_v3';")
+    assert "N'dbo_o''rders_v3'" in passed.remedy
+
+
+def test_second_instance_is_like_the_first_but_for_the_added_column() -> None:
+    secret = Column("secret", "int", 4)
+    both = replace(SCHEMA, columns=(*SCHEMA.columns, secret))
+    current = replace(both, columns=(*both.columns, replace(STATE, ordinal=5)))
+    options = InstanceOptions("cdc'reader", True, "by]note", "SLOW", partition_switch=False)
+    drift = drift_of(replace(ENTRY, schema=both), current, [instance("a", 5)], None, options=options)
+    assert [str(found) for found in drift.differences] == ["state added (char(2))"]
+    assert drift.remedy.partition("@role_name")[2] == (
+        " = N'cdc''reader', @capture_instance = N'dbo_o''rders_v2', @supports_net_changes = 1, @index_name = N'by]note', "
+        "@captured_column_list = N'[id], [note], [amount], [state]', @filegroup_name = N'SLOW', @allow_partition_switch = 0;"
+    )
+
+
+def test_column_that_was_made_again_is_another_column() -> None:
+    current = replace(SCHEMA, columns=(ID, NOTE, replace(AMOUNT, ordinal=4)))
+    assert told(current) == ["amount dropped (decimal(10, 2))", "amount added (decimal(10, 2))"]
+
+
+def test_changes_of_events() -> None:
+    wide = replace(AMOUNT, precision=12)
+    new = replace(ENTRY, schema=replace(SCHEMA, columns=(ID, wide, STATE)), captured=("id", "amount", "state"))
+    assert [str(found) for found in changes_between(ENTRY, new)] == [
+        "note dropped (nvarchar(50))",
+        "amount retyped (decimal(10, 2) → decimal(12, 2))",
+        "state added (char(2))",
+    ]
 
 
 def test_old_instance_is_told_without_any_difference() -> None:

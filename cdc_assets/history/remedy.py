@@ -1,0 +1,81 @@
+"""T-SQL that brings a changed table's structure into its events, to be run as it stands.
+
+A second capture instance must be like the first one but for its columns: the same
+gating role, or readers lose their rights; the same choice of columns, with those
+that were added since; the same index, file group and support for net changes.
+https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-enable-table-transact-sql
+https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-disable-table-transact-sql
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cdc_assets.core.identifiers import TableId, quote
+from cdc_assets.core.schema import CaptureInstance
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceOptions:
+    """What a capture instance was made with, beside its columns (`cdc.change_tables`).
+
+    Args:
+        role: gating role, or None.
+        net_changes: whether net changes can be asked for.
+        index: unique index that identifies rows, or None for the primary key.
+        filegroup: of the change table, or None for the default one.
+        partition_switch: whether partitions may be switched.
+    """
+
+    role: str | None = None
+    net_changes: bool = False
+    index: str | None = None
+    filegroup: str | None = None
+    partition_switch: bool = True
+
+
+def enable(
+    table: TableId, instances: Sequence[CaptureInstance], options: InstanceOptions, columns: Sequence[str] | None
+) -> str:
+    """Makes an instance beside those that are there.
+
+    Args:
+        table: which.
+        instances: its instances now.
+        options: of the newest of them.
+        columns: what it captures; None takes all columns.
+    """
+    arguments = {
+        "role_name": _text(options.role),
+        "capture_instance": _text(_free_name(table, instances)),
+        "supports_net_changes": str(int(options.net_changes)),
+    }
+    if options.index is not None:
+        arguments["index_name"] = _text(options.index)
+    if columns is not None:
+        arguments["captured_column_list"] = _text(", ".join(map(quote, columns)))
+    if options.filegroup is not None:
+        arguments["filegroup_name"] = _text(options.filegroup)
+    if not options.partition_switch:
+        arguments["allow_partition_switch"] = "0"
+    return _call(table, "sp_cdc_enable_table", arguments)
+
+
+def disable(table: TableId, instance: str) -> str:
+    """Drops an instance."""
+    return _call(table, "sp_cdc_disable_table", {"capture_instance": _text(instance)})
+
+
+def _free_name(table: TableId, instances: Sequence[CaptureInstance]) -> str:
+    """A name that no instance of the table has; at most 100 characters are allowed."""
+    taken = {instance.name.lower() for instance in instances}
+    numbered = (f"{f'{table.schema}_{table.table}'[:94]}_v{number}" for number in range(2, len(taken) + 3))
+    return next(name for name in numbered if name.lower() not in taken)
+
+
+def _call(table: TableId, procedure: str, arguments: dict[str, str]) -> str:
+    told = {"source_schema": _text(table.schema), "source_name": _text(table.table)} | arguments
+    return f"EXEC {quote(table.database)}.sys.{procedure} {', '.join(f'@{name} = {value}' for name, value in told.items())};"
+
+
+def _text(value: str | None) -> str:
+    return "NULL" if value is None else "N'" + value.replace("'", "''") + "'"

@@ -1,0 +1,65 @@
+"""A hand-over as Dagster shows it: what changed, from where on, which columns there are now."""
+
+import dagster as dg
+import pytest
+
+from cdc_assets_tests.shop import Shop, key
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
+
+ASSET = key("customers", "changes")
+
+
+def drift_of(shop: Shop, instance: dg.DagsterInstance) -> dg.AssetCheckEvaluation:
+    """What the check of drift says of the table now."""
+    evaluations = shop.run("shop_headroom", instance).get_asset_check_evaluations()
+    [found] = [found for found in evaluations if (found.check_name, found.asset_key) == ("schema_drift", ASSET)]
+    return found
+
+
+def columns_of(event: dg.AssetMaterialization) -> dict[str, list[str]]:
+    """Columns of a materialization, with their constraints."""
+    schema = event.metadata["dagster/column_schema"].value
+    return {column.name: list(column.constraints.other) for column in schema.columns}
+
+
+def changes(shop: Shop, instance: dg.DagsterInstance) -> dg.AssetMaterialization:
+    """A run, and what it reports of the table at its end."""
+    result = shop.changes(instance)
+    assert result.success
+    return [e.materialization for e in result.get_asset_materialization_events() if e.asset_key == ASSET][-1]
+
+
+def test_hand_over(shop: Shop, instance: dg.DagsterInstance) -> None:
+    assert shop.snapshot(instance).success
+    shop.execute("UPDATE dbo.customers SET active = 0 WHERE id = 1")
+    before = changes(shop, instance)
+    assert columns_of(before)["id"] == ["primary key"]
+    assert "structure_changed" not in before.metadata
+    assert drift_of(shop, instance).passed
+
+    shop.execute("ALTER TABLE dbo.customers ADD weight decimal(9, 3) NULL")
+    evaluation = drift_of(shop, instance)
+    assert not evaluation.passed
+    assert evaluation.severity == dg.AssetCheckSeverity.WARN
+    assert "weight added (decimal(9, 3))" in str(evaluation.description)
+    remedy = str(evaluation.metadata["remedy"].value)
+    shop.execute(remedy)
+    shop.execute("UPDATE dbo.customers SET weight = 1.5 WHERE id = 1")
+    handed = changes(shop, instance)
+    assert "weight" not in columns_of(before)
+    assert columns_of(handed) == columns_of(before) | {"weight": []}
+    text = str(handed.metadata["structure_changed"].value)
+    assert text.startswith("ALTER from ")
+    assert text.endswith("weight added (decimal(9, 3))")
+    assert str(handed.metadata["structure_from_lsn"].value) in text
+    record = handed.metadata["schema_history_record"].value
+    assert [column["name"] for column in record["table"]["columns"]][-1] == "weight"
+
+    shop.execute("UPDATE dbo.customers SET weight = 2.5 WHERE id = 1")
+    after = changes(shop, instance)
+    assert columns_of(after) == columns_of(handed)
+    assert "structure_changed" not in after.metadata
+    last = drift_of(shop, instance)
+    assert last.passed
+    assert "sp_cdc_disable_table" in str(last.metadata["removal"].value)
