@@ -2,7 +2,8 @@
 
 One row is asked for, because a plan that reads nothing takes no lock. HOLDLOCK keeps the lock until the
 transaction ends (https://learn.microsoft.com/en-us/sql/t-sql/queries/hints-transact-sql-table). Whatever ends the
-session ends the locks, so nothing is left behind by a process that dies.
+session ends the locks, so nothing is left behind by a process that dies. In a deadlock this session gives way, not the
+application whose transaction is in it; the snapshot is tried again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,6 +53,7 @@ def locked(settings: ConnectionSettings, tables: Sequence[TableId], timeout_ms: 
     try:
         connection.autocommit = False
         connection.timeout = 0  # LOCK_TIMEOUT limits the wait
+        connection.execute(queries.YIELD_IN_DEADLOCK).close()
         connection.execute(queries.lock_timeout(timeout_ms)).close()
         for table in tables:
             _lock(connection, settings, table, timeout_ms)

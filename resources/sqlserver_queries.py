@@ -267,6 +267,10 @@ def isolation_level(mode: str) -> str:
     return f"SET TRANSACTION ISOLATION LEVEL {_LEVELS[mode]}"
 
 
+YIELD_IN_DEADLOCK = "SET DEADLOCK_PRIORITY LOW"
+"""https://learn.microsoft.com/en-us/sql/t-sql/statements/set-deadlock-priority-transact-sql"""
+
+
 def lock_timeout(milliseconds: int) -> str:
     """How long statements of a session wait for a lock; 0 not at all, -1 for ever.
 

@@ -1,5 +1,10 @@
 """Locks of each isolation level over the stand-in: whom they stop, how long, and what happens when they are lost."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -8,7 +13,7 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConnectionLostError, ServerBusyError
-from cdc_assets.lake.steps import listening
+from cdc_assets.lake.steps import VARIABLE, listening
 from cdc_assets.standin.control import StandIn
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.streaming.progress import Progress
@@ -128,6 +133,38 @@ def test_snapshot_under_lost_locks_begins_again(
     assert shop.notes(shop.tables[2])[0] == "later", "all rows are of the second moment"
     assert shop.world.notes()[-1][0] == "COMPLETED"
     assert shop.world.stream().troubled == ()
+
+
+def test_session_that_holds_locks_gives_way_in_a_deadlock(server: StandIn, tmp_path: Path) -> None:
+    shop = Shop(server, tmp_path, "exclusive", snapshot_lock_timeout_ms="700")
+    found: list[object] = []
+    question = "SELECT deadlock_priority, lock_timeout FROM sys.dm_exec_sessions WHERE deadlock_priority <> 0"
+    with listening(lambda name: found.extend(server.execute(question)) if name == "round-planned" else None):
+        shop.world.snapshot()
+    assert [tuple(row) for row in found] == [(-5, 700)] * 3  # type: ignore[call-overload]
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    ("isolation", "step"),
+    [("exclusive", "round-complete"), ("snapshot", "round-written"), ("snapshot", "table-committed:2")],
+)
+def test_killed_process_leaves_no_lock_and_no_row_out(
+    server: StandIn, tmp_path: Path, isolation: str, step: str
+) -> None:
+    shop = Shop(server, tmp_path / "lake", isolation)
+    file = tmp_path / "shop.json"
+    file.write_text(json.dumps(shop.world.given))
+    command = [sys.executable, "-m", "cdc_assets.cli.main", "capture", "--local", "--snapshot-only", "-c", str(file)]
+    killed = subprocess.run(command, env=os.environ | {VARIABLE: step}, capture_output=True, timeout=60)
+    assert killed.returncode == -signal.SIGKILL, killed.stdout.decode() + killed.stderr.decode()
+    while server.connections > 1:
+        time.sleep(0.02)
+    shop.write("between")
+    assert shop.passed == ["between"]
+    assert shop.world.snapshot().tables == tuple(shop.tables)
+    assert [set(shop.world.reads(table)) for table in shop.tables] == [{1, 2, 3}] * 3
+    assert shop.notes(shop.tables[2])[-3] == "later"
 
 
 def test_crash_under_locks_begins_again_and_each_row_is_there(server: StandIn, tmp_path: Path) -> None:

@@ -36,6 +36,11 @@ class World:
 
     @property
     def config(self) -> CaptureConfig:
+        return build_config(self.given)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The properties as a configuration file holds them."""
         given = {
             "topic.prefix": "shop",
             "database.hostname": "127.0.0.1",
@@ -50,7 +55,7 @@ class World:
             "notification.enabled.channels": "sink",
             "notification.sink.topic.name": "notes",
         }
-        return build_config(given | self.properties)
+        return given | self.properties
 
     def sql(self, *statements: str) -> None:
         for statement in statements:
