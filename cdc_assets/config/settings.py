@@ -321,7 +321,7 @@ class SignalSettings:
     Args:
         collections: `signal.data.collection`: `db.schema.table` of the signal table, one per database at most.
         channels: `signal.enabled.channels`: `source`, `file`, `kafka`.
-        file: `signal.file`: one JSON object per line; emptied when it was read.
+        file: `signal.file`: one JSON object per line; renamed when it is read, then removed.
         poll_interval_s: `signal.poll.interval.ms` in seconds: how often channels other than `source` are looked at.
         chunk_rows: `incremental.snapshot.chunk.size`.
         recompile: `incremental.snapshot.option.recompile`.

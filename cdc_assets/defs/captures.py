@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -78,10 +78,16 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
             yield Capture(config, source, bulk, self.spark.runner(), SystemClock(), run_id, channels, listener)
 
     @contextmanager
-    def glance(self) -> Iterator[Glance]:
-        """A look from outside, for sensors and checks; waits a few seconds at most."""
+    def glance(self, *, at_signals: bool = False) -> Iterator[Glance]:
+        """A look from outside, for sensors and checks; waits a few seconds at most.
+
+        Args:
+            at_signals: whether channels of signals are looked at, too.
+        """
         config = self.config()
-        with quick_source(config) as source, kafka_channels(config) as channels:
+        with ExitStack() as stack:
+            source = stack.enter_context(quick_source(config))
+            channels = stack.enter_context(kafka_channels(config)) if at_signals else []
             yield Glance(config, source, channels)
 
     def drifts(self) -> Sequence[Drift]:

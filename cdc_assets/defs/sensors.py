@@ -104,7 +104,7 @@ def _request(
         first_look: whether this is the first look since the start.
     """
     capture = catalog.names.capture
-    with resource.glance() as glance:
+    with resource.glance(at_signals=True) as glance:
         waiting = glance.waiting([schema.table for schema in catalog.tables], first_look=first_look)
         if waiting and (unread is None or unread < datetime.now(UTC)):
             return dg.RunRequest(

@@ -1,12 +1,14 @@
 """Signals in Dagster: the launchpad asks, the sensor starts a run for it, and each request acts once."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
 
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
@@ -14,7 +16,8 @@ from cdc_assets.lake.steps import listening
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.standin import sample
 from cdc_assets_tests.dagster.test_sensor import tick
-from cdc_assets_tests.shop import Shop, key, open_shop
+from cdc_assets_tests.shop import ROOT, Shop, key, open_shop
+from cdc_assets_tests.unit.signals.test_kafka import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 
@@ -23,14 +26,21 @@ SIGNALS = f"{sample.DATABASE}.dbo.{sample.SIGNAL_TABLE}"
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory, instance: dg.DagsterInstance) -> Iterator[Shop]:
-    """A shop with its first snapshot, its signal table, and a signal file."""
+def broker() -> Broker:
+    """A Kafka cluster."""
+    return Broker()
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory, instance: dg.DagsterInstance, broker: Broker) -> Iterator[Shop]:
+    """A shop with its first snapshot and all channels of signals."""
     folder = tmp_path_factory.mktemp("asked")
     with open_shop(folder) as shop:
         shop.write(
             {
                 "signal.data.collection": SIGNALS,
-                "signal.enabled.channels": "source,file",
+                "signal.enabled.channels": "source,file,kafka",
+                "signal.kafka.bootstrap.servers": broker.address,
                 "signal.file": str(folder / "signals.txt"),
                 "signal.poll.interval.ms": "0",
             }
@@ -102,6 +112,26 @@ def test_a_line_of_the_file_starts_a_run(asked: Shop, instance: dg.DagsterInstan
     assert asked.changes(instance).success
     assert tick(asked, instance).skip_message == "Nothing new."
     assert not file.exists()
+
+
+def test_a_message_starts_a_run(asked: Shop, instance: dg.DagsterInstance, broker: Broker) -> None:
+    before = reads(asked, "blocking")
+    data = {"type": "blocking", "data-collections": [CUSTOMERS]}
+    broker.send(json.dumps({"type": "execute-snapshot", "data": data}))
+    assert tick(asked, instance).tags["cdc/signals"] == "kafka"
+    assert asked.changes(instance).success
+    assert reads(asked, "blocking") == before + 40
+    assert tick(asked, instance).skip_message == "Nothing new."
+
+
+def test_the_example_of_the_page_on_signals_runs(asked: Shop, instance: dg.DagsterInstance) -> None:
+    page = (ROOT / "docs" / "signals.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    config = yaml.safe_load(example)["ops"]["shop_ask"]["config"]
+    before = len([event for event in asked.events("orders") if event["value"]])
+    assert launch(asked, instance, **config).success
+    assert asked.changes(instance).success
+    assert len([event for event in asked.events("orders") if event["value"]]) == before + 80
 
 
 def test_a_request_that_a_dead_run_left_starts_another(asked: Shop, instance: dg.DagsterInstance) -> None:

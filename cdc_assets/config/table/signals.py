@@ -24,7 +24,8 @@ SIGNALS = (
         "signal.file",
         kinds.FILLED,
         "file-signals.txt",
-        "File of channel `file`: one JSON object with id, type and data per line. It is emptied when it was read.",
+        "File of channel `file`: one JSON object with type, data and perhaps id per line. It is renamed when it is read, and "
+        "removed when what it says is recorded.",
         "signals.file",
     ),
     Property(
