@@ -182,7 +182,8 @@ def exec_sessions(context: SessionContext, _: Database) -> Rows:
         yield (
             session.session_id, _since(session), getattr(login, "host", ""), getattr(login, "application", ""), user,
             "running" if session is context else "sleeping", _database_id(session), 1, session.transaction_count,
-            _LEVELS.get(_isolation(session), 2), getattr(options, "lock_timeout_ms", -1), 0, session.rowcount, "TDS", user,
+            _LEVELS.get(_isolation(session), 2), getattr(options, "lock_timeout_ms", -1),
+            getattr(options, "deadlock_priority", 0), session.rowcount, "TDS", user,
         )  # fmt: skip
 
 
