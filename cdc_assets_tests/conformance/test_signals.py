@@ -85,9 +85,11 @@ def progress(records: list[Record]) -> set[tuple[tuple[str, str], ...]]:
     }
 
 
-def test_notifications_of_incremental_snapshots_are_equal(server: StandIn, tmp_path: Path) -> None:
-    shop = Shop(server)
-    properties = {
+def properties_of(server: StandIn, work: Path) -> dict[str, str]:
+    """What both readers are told; makes their folders."""
+    for name in ("theirs", "ours"):
+        (work / name).mkdir()
+    return {
         "database.hostname": server.host,
         "database.port": str(server.port),
         "database.user": server.user,
@@ -100,8 +102,10 @@ def test_notifications_of_incremental_snapshots_are_equal(server: StandIn, tmp_p
         "notification.sink.topic.name": "notes",
         "incremental.snapshot.chunk.size": "25",
     }
-    for name in ("theirs", "ours"):
-        (tmp_path / name).mkdir()
+
+
+def test_notifications_of_incremental_snapshots_are_equal(server: StandIn, tmp_path: Path) -> None:
+    shop, properties = Shop(server), properties_of(server, tmp_path)
     ours = Ours(tmp_path / "ours", **properties)
     ours.catch_up()
     with Debezium(tmp_path / "theirs", **properties) as debezium:
@@ -119,3 +123,46 @@ def test_notifications_of_incremental_snapshots_are_equal(server: StandIn, tmp_p
 def ordered(found: list[tuple[str, dict[str, str]]]) -> list[tuple[str, dict[str, str]]]:
     """Without RESUMED: the connector stops a table that is to be stopped only when it has been resumed."""
     return [entry for entry in found if not entry[0].endswith("RESUMED")]
+
+
+def test_structure_that_a_signal_gives_is_taken_over_alike(server: StandIn, tmp_path: Path) -> None:
+    shop, properties = Shop(server), properties_of(server, tmp_path)
+    ours = Ours(tmp_path / "ours", **properties)
+    ours.catch_up()
+    with Debezium(tmp_path / "theirs", **properties) as debezium:
+        records = debezium.wait(lambda records: len(reads(records)) == 2 * ROWS)
+        (created,) = [change for change in changes(records) if change["id"].endswith('"lines"')]
+        columns = [described(column) for column in created["table"]["columns"]]
+        change = created | {"type": "ALTER", "table": {"primaryKeyColumnNames": ["no"], "columns": columns}}
+        shop.run(inserted(("s1", "schema-changes", {"database": "TestDB", "schema": "dbo", "changes": [change]})))
+        debezium.wait(seen("s1"))
+        ours.catch_up()
+        shop.run("UPDATE dbo.lines SET version = 9 WHERE no = 5")
+        theirs = debezium.wait(lambda records: len(streamed_lines(records)) == 1)
+        ours.catch_up()
+    own = ours.records(as_written=True)
+    key = json.dumps
+    assert sorted(map(key, changes(own))) == sorted(map(key, changes(theirs)))
+    assert streamed_lines(own) == streamed_lines(theirs) == [({"no": 5}, 9)]
+
+
+def described(column: dict[str, Any]) -> dict[str, Any]:
+    """A column of a public event as a signal gives it: without what is null, which the row of the table is short of."""
+    return {name: value for name, value in column.items() if value is not None} | {"enumValues": []}
+
+
+def changes(records: list[Record]) -> list[dict[str, Any]]:
+    """What the public schema change events say."""
+    return [
+        change for record in records if record["topic"] == "shop" for change in payload(record["value"])["tableChanges"]
+    ]
+
+
+def streamed_lines(records: list[Record]) -> list[tuple[Any, int]]:
+    """Keys and versions of lines' streamed events."""
+    own = [record for record in records if record["topic"].endswith(".lines") and record["value"]]
+    return [
+        (payload(record["key"]), payload(record["value"])["after"]["version"])
+        for record in own
+        if payload(record["value"])["op"] != "r"
+    ]
