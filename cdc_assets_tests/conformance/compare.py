@@ -140,7 +140,7 @@ def compare_reads(topic: str, theirs: list[Record], ours: list[Record], report: 
 def structure_time(record: Record) -> frozenset[str]:
     """What depends on when a snapshot ran, if it is a schema change event of a snapshot."""
     payload = (record["value"] or {}).get("payload") or {}
-    in_snapshot = "tableChanges" in payload and payload["source"]["snapshot"] != "false"
+    in_snapshot = "tableChanges" in payload and payload["source"].get("snapshot", "false") != "false"
     return STRUCTURE_TIME if in_snapshot else frozenset()
 
 

@@ -10,6 +10,7 @@ decode a table's changes with the old structure for a while (docs/differences-fr
 """
 
 import dataclasses
+import json
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,6 +27,7 @@ from cdc_assets_tests.conformance.ours import Ours
 from cdc_assets_tests.conformance.test_events import explained as values_explained
 from cdc_assets_tests.conformance.test_events import settled
 from cdc_assets_tests.conformance.workload import TABLES, TYPES, TableModel, Workload
+from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 
 SEED = int(os.environ.get("CDC_CONFORMANCE_SEED", "1"))
 ROUNDS = int(os.environ.get("CDC_CONFORMANCE_ROUNDS", "2"))
@@ -48,6 +50,19 @@ def schemas_explained(path: str, theirs: Any, ours: Any) -> str | None:
     if path.startswith("payload.source.") and path.rpartition(".")[2] in PLACES:
         return "source of a schema change event: the last data event before it / the place from which it holds"
     return None
+
+
+def records_explained(path: str, theirs: Any, ours: Any) -> str | None:
+    """Differences of history records listed in docs/differences-from-debezium.md."""
+    if path.startswith("payload.position."):
+        return "position of a history record: where the reader was / the place from which it holds"
+    return None
+
+
+def as_record(text: str) -> Record:
+    """A history record, with its table as the topic."""
+    value = json.loads(text)
+    return {"topic": value["tableChanges"][0]["id"], "key": None, "value": {"payload": value}, "headers": {}}
 
 
 def is_change(record: Record) -> bool:
@@ -207,9 +222,14 @@ def captured_by_both(server: StandIn, work: Path, extra: dict[str, str]) -> Repo
         theirs = settled(debezium, len(expected) + 1)  # patience, for its END events come late
     connection.close()
     changes = compare(by_table(theirs), by_table(expected), schemas_explained)
+    history = (work / "theirs" / "history.dat").read_text().splitlines()
+    rows = sorted(rows_of_topic(ours.config, "shop.__schema_history"), key=lambda row: str(row["position"]))
+    own = [as_record(str(row["record"])) for row in rows]
+    records = compare([as_record(line) for line in history if line], own, records_explained)
     left, right = ([record for record in records if not is_change(record)] for records in (theirs, expected))
     report = compare(once(left), without_open_end(left, right), values_explained)
-    for name in ("compared", "differences", "explained"):
-        getattr(report, name).update(getattr(changes, name))
-    report.examples.update(changes.examples)
+    for part in (changes, records):
+        for name in ("compared", "differences", "explained"):
+            getattr(report, name).update(getattr(part, name))
+        report.examples.update(part.examples)
     return report

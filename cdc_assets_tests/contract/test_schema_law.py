@@ -1,11 +1,12 @@
 """The law of changing structures: a topic, decoded at any LSN, gives the rows that the server had at that LSN.
 
 Random statements change data, columns, capture instances and whole tables, while a capture
-runs now and then. Afterwards each topic is read as any reader would: events up to the LSN
+runs now and then and dies at a random step now and then. Afterwards each topic is read as any reader would: events up to the LSN
 in order, over all generations, from the last life of the table on (its DROP in the schema
 history, or its gap). `CDC_SCHEMA_SEEDS` plays more workloads than the few of the default run.
 """
 
+import contextlib
 import os
 import random
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.lake.evolution import meaning
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.state import TableState
+from cdc_assets.lake.steps import listening
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.standin.control import StandIn
 from cdc_assets.streaming.capture import Capture
@@ -39,13 +41,17 @@ SEEDS = range(int(os.environ.get("CDC_SCHEMA_SEEDS", "3")))
 STEPS = 30
 STATEMENTS = ["work"] * 8 + ["add", "add", "drop", "rename", "retype", "retype", "loosen_or_tighten", "second_instance"]
 STATEMENTS += ["second_instance", "drop_old_instance", "disable", "enable", "enable", "create_again"]
-STATEMENTS += ["stream"] * 6 + ["mend"] * 2
+STATEMENTS += ["stream"] * 5 + ["cut"] * 2 + ["mend"] * 2
 
 
 @pytest.fixture
 def server() -> Iterator[StandIn]:
     with StandIn(databases=(DATABASE,)) as server:
         yield server
+
+
+class PowerCutError(BaseException):
+    """Ends a run as a dying process would."""
 
 
 class Reader:
@@ -74,6 +80,23 @@ class Reader:
                 for table, _ in broken:
                     self._tables.snapshotted(table)
             capture.stream()
+        self.look()
+
+    def cut(self, step: int) -> None:
+        """Stream, and die at the n-th step if there are so many."""
+        left = step
+
+        def count(_: str) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                raise PowerCutError
+
+        with listening(count), contextlib.suppress(PowerCutError):
+            self.run()
+
+    def look(self) -> None:
+        """Take note of what the manifest claims."""
         for state in state_of(self._config).tables.values():
             self._claim(state)
 
@@ -179,6 +202,10 @@ def test_topics_hold_what_the_server_had(server: StandIn, tmp_path: Path, seed: 
         if chosen in ("stream", "mend"):
             tables.said.append(f"-- {chosen}")
             reader.run(mend=chosen == "mend")
+        elif chosen == "cut":
+            step = rng.randrange(1, 12)
+            tables.said.append(f"-- stream, cut at step {step}")
+            reader.cut(step)
         else:
             getattr(tables, chosen)()
     tables.enable()
