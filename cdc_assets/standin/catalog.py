@@ -205,6 +205,28 @@ class UserView:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcedureParameter:
+    """A declared parameter of a user procedure; type and default as text."""
+
+    name: str
+    type: str
+    default: str | None
+    output: bool
+
+
+@dataclass(slots=True)
+class UserProcedure:
+    """A procedure; a changed one is a new object."""
+
+    shape: Table
+    """Its id and name, as a table without columns."""
+    text: str
+    """The whole statement that defines it."""
+    parameters: list[ProcedureParameter]
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
 class RecoveryFork:
     """A restore: from there on the log is another one."""
 
@@ -240,6 +262,17 @@ class Database:
     tables: Tables = field(default_factory=Tables)
     alias_types: list[AliasType] = field(default_factory=list)
     views: list[UserView] = field(default_factory=list)
+    procedures: list[UserProcedure] = field(default_factory=list)
+
+    def procedure(self, schema: str, name: str) -> UserProcedure | None:
+        """The user procedure of that name, or None."""
+        wanted = fold(schema), fold(name)
+        return next((p for p in self.procedures if (fold(p.shape.schema), fold(p.shape.name)) == wanted), None)
+
+    @property
+    def modules(self) -> "list[UserView | UserProcedure]":
+        """What is kept as text: views and procedures, in the order of their object ids."""
+        return sorted((*self.views, *self.procedures), key=lambda module: module.shape.object_id)
 
     def view(self, schema: str, name: str) -> UserView | None:
         """The view of that name, or None."""
@@ -301,7 +334,7 @@ def _copied(database: Database) -> Database:
     made.schemas = dict(database.schemas)
     made.alias_types = [AliasType(*_ALIAS(alias)) for alias in database.alias_types]
     made.tables = Tables(database.tables)
-    made.views = list(database.views)
+    made.views, made.procedures = list(database.views), list(database.procedures)
     made.recovery_forks = list(database.recovery_forks)
     return made
 

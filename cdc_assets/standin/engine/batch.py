@@ -391,8 +391,9 @@ def _definition(reader: Reader, line: int) -> tree.Statement:
     verb = reader.take().upper
     if verb in ("CREATE", "ALTER"):
         ahead = 2 if reader.word() == "OR" else 0
-        if reader.word(ahead) == "VIEW" and any(token.text != ";" for token in reader.tokens[:first]):
-            raise SqlError(111, f"'{verb} VIEW' must be the first statement in a query batch.", 15)
+        kind = {"PROC": "PROCEDURE"}.get(reader.word(ahead), reader.word(ahead))
+        if kind in ("VIEW", "PROCEDURE") and any(token.text != ";" for token in reader.tokens[:first]):
+            raise SqlError(111, f"'{verb} {kind}' must be the first statement in a query batch.", 15)
         if reader.word(ahead) in ("VIEW", "PROCEDURE", "PROC", "FUNCTION", "TRIGGER"):
             reader.place = len(reader.tokens)
     reader.rest(verb)

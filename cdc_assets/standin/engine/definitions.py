@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def run(interpreter: "Interpreter", statement: tree.Definition) -> None:
     """Run a definition statement."""
-    from cdc_assets.standin.engine import alter, databases, indexes, rename, views
+    from cdc_assets.standin.engine import alter, databases, indexes, rename, routines, views
 
     reader = Reader(statement.text)
     verb = reader.take().upper
@@ -50,10 +50,17 @@ def run(interpreter: "Interpreter", statement: tree.Definition) -> None:
         ("UPDATE", "STATISTICS"): nothing,
         ("CREATE", "STATISTICS"): nothing,
         ("CREATE", "VIEW"): views.create_view,
-        ("CREATE", "OR"): views.create_view,
         ("ALTER", "VIEW"): views.alter_view,
         ("DROP", "VIEW"): views.drop_view,
+        ("CREATE", "PROCEDURE"): routines.create_procedure,
+        ("CREATE", "PROC"): routines.create_procedure,
+        ("ALTER", "PROCEDURE"): routines.alter_procedure,
+        ("ALTER", "PROC"): routines.alter_procedure,
+        ("DROP", "PROCEDURE"): routines.drop_procedure,
+        ("DROP", "PROC"): routines.drop_procedure,
     }
+    if (verb, word, reader.word(1)) == ("CREATE", "OR", "ALTER"):
+        word = reader.word(2)
     action = table.get((verb, word))
     if action is None:
         if verb == "CHECKPOINT":
@@ -112,12 +119,12 @@ def home(session: "EngineSession", parts: tuple[str, ...]) -> tuple[Database, st
 
 
 def check_free(database: Database, schema: str, name: str) -> None:
-    """Refuse the name of a new object when a table or view has it.
+    """Refuse the name of a new object when a table, view or procedure has it.
 
     Raises:
         SqlError: 2714.
     """
-    if database.table(schema, name) is not None or database.view(schema, name) is not None:
+    if database.table(schema, name) is not None or database.view(schema, name) or database.procedure(schema, name):
         raise exists(name)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Parameter
-from cdc_assets.standin.engine import tree
+from cdc_assets.standin.engine import routines, tree
 from cdc_assets.standin.engine.batch import parse_batch
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.procedures import argument_key
@@ -77,6 +77,9 @@ def call(interpreter: "Interpreter", name: str, arguments: Sequence[Parameter]) 
     session = interpreter.session
     found = session.procedure(name)
     if found is None:
+        user = routines.find(session, name)
+        if user is not None:
+            return routines.call(interpreter, user, arguments)
         raise SqlError(2812, f"Could not find stored procedure '{name}'.", 16, 62)
     procedure, database = found
     named = {argument_key(parameter, place): parameter for place, parameter in enumerate(arguments, start=1)}

@@ -31,6 +31,8 @@ class Frame:
     temporary: list[str] = field(default_factory=list)
     """Temporary tables that end with this frame."""
     depth: int = 0
+    procedure: str = ""
+    """The user procedure whose body runs in it."""
     declared: set[object] = field(default_factory=set)
     """DECLARE statements that ran: in a loop they only assign."""
 

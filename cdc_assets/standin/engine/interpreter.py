@@ -145,6 +145,7 @@ class Interpreter:
         session = self.session
         if error is not session.located:
             error.line = statement.line
+            error.procedure = error.procedure or self.frame.procedure
             session.located = error
         session.last_error = error.number
         raised = isinstance(statement, tree.RaiseError)

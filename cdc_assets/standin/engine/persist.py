@@ -18,8 +18,10 @@ from cdc_assets.standin.catalog import (
     Database,
     ForeignKey,
     Index,
+    ProcedureParameter,
     RecoveryFork,
     Table,
+    UserProcedure,
     UserView,
     fold,
 )
@@ -93,8 +95,14 @@ def _database(values: dict[str, Any]) -> Database:
     values["created"] = datetime.fromisoformat(values["created"])
     values["alias_types"] = [AliasType(**{**a, "base": SqlType(**a["base"])}) for a in values["alias_types"]]
     values["views"] = [UserView(**{**view, "shape": _table(view["shape"])}) for view in values.get("views", ())]
+    values["procedures"] = [_procedure(procedure) for procedure in values.get("procedures", ())]
     values["recovery_forks"] = [RecoveryFork(**fork) for fork in values.get("recovery_forks", ())]
     return Database(**values)
+
+
+def _procedure(values: dict[str, Any]) -> UserProcedure:
+    parameters = [ProcedureParameter(**parameter) for parameter in values["parameters"]]
+    return UserProcedure(**{**values, "shape": _table(values["shape"]), "parameters": parameters})
 
 
 def _table(values: dict[str, Any]) -> Table:

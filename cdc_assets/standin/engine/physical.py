@@ -82,7 +82,8 @@ def _key_text(column: Column) -> str:
 
 
 def create_index(session: "EngineSession", table: Table, index: Index) -> None:
-    """Create an index; unique keys count NULL as a value, which needs a second index where a key column is nullable."""
+    """Create an index; unique keys count NULL as a value, which needs a second index where a key column is nullable
+    (those of change data capture are written by the Agent, without NULL)."""
     columns = [(_required(table, name), descending) for name, descending in index.keys]
     if any(column.computed for column, _ in columns):
         raise unsupported("an index on a computed column")
@@ -92,7 +93,7 @@ def create_index(session: "EngineSession", table: Table, index: Index) -> None:
     unique = "UNIQUE " if index.unique else ""
     session.connection.execute(f"CREATE {unique}INDEX {_schema(table)}{name} ON {table.sqlite} ({keys}){where}")
     nullable = [column for column, _ in columns if column.nullable]
-    if index.unique and nullable:
+    if index.unique and nullable and not table.ms_shipped:
         terms = ", ".join(f"({c.sqlite} IS NULL), ifnull({_key_text(c)}, 0)" for c, _ in columns)
         nulls = " OR ".join(f"{column.sqlite} IS NULL" for column in nullable)
         condition = f"({nulls})" + (f" AND {where.removeprefix(' WHERE ')}" if where else "")

@@ -1,8 +1,8 @@
 """A login on the engine: implements `contract.Session` and `contract.ProcedureContext`."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc_assets.standin.capture import hooks
@@ -251,6 +251,15 @@ class EngineSession:
         states.check_entry(self.engine, found, self)
         old, self._database = self._database, found.name
         sink.database_changed(old, found.name)
+
+    @contextmanager
+    def within(self, database: str) -> Iterator[None]:
+        """Another current database for a while, which the client is not told."""
+        outer, self._database = self._database, database
+        try:
+            yield
+        finally:
+            self._database = outer
 
     # ---- transaction-manager requests ----------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from cdc_assets.standin.catalog import AliasType, Column, Database, Table, UserView, fold
+from cdc_assets.standin.catalog import AliasType, Column, Database, Table, UserProcedure, UserView, fold
 from cdc_assets.standin.sqltypes import (
     APPROXIMATE,
     CHARACTER,
@@ -89,6 +89,11 @@ def is_approximate(kind: SqlType) -> bool:
 def views_of(database: Database) -> list[UserView]:
     """User views in the order of their object ids."""
     return sorted(database.views, key=lambda view: view.shape.object_id)
+
+
+def procedures_of(database: Database) -> list[UserProcedure]:
+    """User procedures in the order of their object ids."""
+    return sorted(database.procedures, key=lambda procedure: procedure.shape.object_id)
 
 
 def shapes_of(database: Database) -> list[Table]:

@@ -7,6 +7,7 @@ from cdc_assets.standin.capture.procedures import PROCEDURES as CAPTURE
 from cdc_assets.standin.contract import Parameter, ProcedureContext
 from cdc_assets.standin.sqltypes import INT, SMALLINT, SYSNAME, SqlType, Value, parse_type
 from cdc_assets.standin.system import odbc
+from cdc_assets.standin.system.describe import procedures_of
 from cdc_assets.standin.system.metadata import columns_of, database_of
 from cdc_assets.standin.system.patterns import matches
 
@@ -48,13 +49,19 @@ _PROCEDURES: Final = columns_of(
 
 
 def sp_stored_procedures(context: ProcedureContext, given: dict[str, Parameter]) -> int:
-    """The procedures of change data capture; there are no user procedures."""
+    """User procedures, and those of change data capture."""
     arguments = Arguments("sp_stored_procedures", ("sp_name", "sp_owner", "sp_qualifier", "fusepattern"), given)
     database = database_of(context, arguments.text("sp_qualifier"))
     rows = [
         (database.name, "sys", f"{name};1", -1, -1, -1, None, 2)
         for name in sorted(CAPTURE)
         if matches(name, arguments.text("sp_name")) and matches("sys", arguments.text("sp_owner"))
+    ]
+    rows += [
+        (database.name, found.shape.schema, f"{found.shape.name};1", -1, -1, -1, None, 2)
+        for found in procedures_of(database)
+        if matches(found.shape.name, arguments.text("sp_name"))
+        and matches(found.shape.schema, arguments.text("sp_owner"))
     ]
     context.send(_PROCEDURES, rows)
     return 0

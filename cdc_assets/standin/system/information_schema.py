@@ -12,6 +12,7 @@ from cdc_assets.standin.system.describe import (
     collation,
     is_approximate,
     precision,
+    procedures_of,
     scale,
     shapes_of,
     tables_of,
@@ -61,9 +62,11 @@ def views(_: SessionContext, database: Database) -> Rows:
     "INFORMATION_SCHEMA.ROUTINES",
     "SPECIFIC_CATALOG sysname, SPECIFIC_SCHEMA sysname, SPECIFIC_NAME sysname!, ROUTINE_CATALOG sysname, ROUTINE_SCHEMA sysname, ROUTINE_NAME sysname!, ROUTINE_TYPE nvarchar(20)",
 )
-def none_of_them(_: SessionContext, __: Database) -> Rows:
-    """The stand-in has no user routines."""
-    return ()
+def routines(_: SessionContext, database: Database) -> Rows:
+    """User procedures."""
+    for found in procedures_of(database):
+        name = (database.name, found.shape.schema, found.shape.name)
+        yield (*name, *name, "PROCEDURE")
 
 
 @view(

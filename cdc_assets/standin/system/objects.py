@@ -14,6 +14,7 @@ from cdc_assets.standin.system.describe import (
     catalog_type_name,
     collation,
     precision,
+    procedures_of,
     scale,
     schema_id,
     shapes_of,
@@ -78,6 +79,10 @@ def objects(context: SessionContext, database: Database) -> Rows:
             yield from _change_functions(context, database, table)
     for found in views_of(database):
         yield object_row(database, found.shape, found.shape.name, found.shape.object_id, "V", "VIEW")
+    for routine in procedures_of(database):
+        yield object_row(
+            database, routine.shape, routine.shape.name, routine.shape.object_id, "P", "SQL_STORED_PROCEDURE"
+        )
 
 
 def _constraints(database: Database, table: Table) -> Iterator[Sequence[Value]]:
@@ -153,12 +158,24 @@ def views(_: SessionContext, database: Database) -> Rows:
 
 
 @view(
+    "sys.procedures",
+    OBJECT
+    + ", is_auto_executed bit!, is_execution_replicated bit, is_repl_serializable_only bit, skips_repl_constraints bit",
+)
+def procedures(_: SessionContext, database: Database) -> Rows:
+    """User procedures."""
+    for found in procedures_of(database):
+        shape = found.shape
+        yield (*object_row(database, shape, shape.name, shape.object_id, "P", "SQL_STORED_PROCEDURE"), 0, 0, 0, 0)
+
+
+@view(
     "sys.sql_modules",
     "object_id int!, definition nvarchar(max), uses_ansi_nulls bit, uses_quoted_identifier bit, is_schema_bound bit, uses_database_collation bit, is_recompiled bit, null_on_null_input bit, execute_as_principal_id int, uses_native_compilation bit, is_inlineable bit, inline_type bit",
 )
 def sql_modules(_: SessionContext, database: Database) -> Rows:
-    """Definitions of user views."""
-    for found in views_of(database):
+    """Definitions of user views and procedures."""
+    for found in database.modules:
         yield (found.shape.object_id, found.text, 1, 1, 0, 0, 0, 0, None, 0, 0, 0)
 
 

@@ -22,6 +22,13 @@ class Prepared:
     declarations: tuple[Declaration, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """What a handle of sp_prepexecrpc stands for: ODBC's `{call p(?)}`."""
+
+    procedure: str
+
+
 @dataclass(slots=True)
 class Outcome:
     """What a call leaves: its status and the parameters to send back, with their places."""
@@ -35,12 +42,13 @@ class Procedures:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._handles: dict[int, Prepared] = {}
+        self._handles: dict[int, Prepared | PreparedCall] = {}
         self._last_handle = 0
         self._own: dict[str, Callable[[list[Parameter], Response], Outcome]] = {
             "sp_executesql": self._execute_sql,
             "sp_prepare": self._prepare,
             "sp_prepexec": self._prepare_and_execute,
+            "sp_prepexecrpc": self._prepare_and_call,
             "sp_execute": self._execute,
             "sp_unprepare": self._unprepare,
             "sp_describe_undeclared_parameters": self._describe,
@@ -54,7 +62,10 @@ class Procedures:
         """The text that a call is about, for fault injection."""
         bare = _bare(call.procedure)
         if bare == "sp_execute" and call.parameters and call.parameters[0].value in self._handles:
-            return self._handles[call.parameters[0].value].text  # type: ignore[index]  # it is an int: found above
+            known = self._handles[call.parameters[0].value]  # type: ignore[index]  # it is an int: found above
+            return known.text if isinstance(known, Prepared) else f"EXEC {known.procedure}"
+        if bare == "sp_prepexecrpc":
+            return f"EXEC {_text(call.parameters, 1, '@rpc_call')}"
         place = {"sp_executesql": 0, "sp_prepare": 2, "sp_prepexec": 2}.get(bare, -1)
         if 0 <= place < len(call.parameters) and isinstance(call.parameters[place].value, str):
             return str(call.parameters[place].value)
@@ -69,10 +80,15 @@ class Procedures:
         bare = _bare(call.procedure)
         if bare in self._own:
             return self._own[bare](call.parameters, response)
-        if bare.startswith("sp_cursor") or bare == "sp_prepexecrpc":
+        if bare.startswith("sp_cursor"):
             raise unsupported(f"the procedure {bare}")
-        status = self._session.call(call.procedure, call.parameters, response)
-        return Outcome(status, [(place, given) for place, given in enumerate(call.parameters) if given.output])
+        return self._call(call.procedure, call.parameters, 0, response)
+
+    def _call(self, procedure: str, parameters: list[Parameter], first: int, response: Response) -> Outcome:
+        """Call a procedure whose arguments begin at place `first`."""
+        arguments = parameters[first:]
+        status = self._session.call(procedure, arguments, response)
+        return Outcome(status, [(place, given) for place, given in enumerate(arguments, first) if given.output])
 
     def _execute_sql(self, parameters: list[Parameter], response: Response) -> Outcome:
         text = _text(parameters, 0, "@stmt")
@@ -90,26 +106,36 @@ class Procedures:
         prepared = self._prepared(parameters)
         return self._give_handle(parameters, prepared, self._run(prepared, parameters, 3, response))
 
+    def _prepare_and_call(self, parameters: list[Parameter], response: Response) -> Outcome:
+        old = parameters[0].value if parameters else None
+        if isinstance(old, int):
+            self._handles.pop(old, None)
+        prepared = PreparedCall(_text(parameters, 1, "@rpc_call"))
+        return self._give_handle(parameters, prepared, self._call(prepared.procedure, parameters, 2, response))
+
     def _prepared(self, parameters: list[Parameter]) -> Prepared:
         if len(parameters) < 3:
             raise SqlError(201, "Procedure or function 'sp_prepare' expects parameter '@stmt', which was not supplied.")
         return Prepared(_text(parameters, 2, "@stmt"), read_declarations(_text(parameters, 1, "@params")))
 
-    def _give_handle(self, parameters: list[Parameter], prepared: Prepared, outcome: Outcome) -> Outcome:
+    def _give_handle(self, parameters: list[Parameter], prepared: Prepared | PreparedCall, outcome: Outcome) -> Outcome:
         self._last_handle += 1
         self._handles[self._last_handle] = prepared
         handle = Parameter(parameters[0].name, INT, self._last_handle, output=True)
         return Outcome(outcome.status, [(0, handle), *outcome.outputs])
 
     def _execute(self, parameters: list[Parameter], response: Response) -> Outcome:
-        return self._run(self._known(parameters), parameters, 1, response)
+        known = self._known(parameters)
+        if isinstance(known, PreparedCall):
+            return self._call(known.procedure, parameters, 1, response)
+        return self._run(known, parameters, 1, response)
 
     def _unprepare(self, parameters: list[Parameter], response: Response) -> Outcome:
         self._known(parameters)
         self._handles.pop(parameters[0].value, None)  # type: ignore[arg-type]  # an int: `_known` found it
         return Outcome(0, [])
 
-    def _known(self, parameters: list[Parameter]) -> Prepared:
+    def _known(self, parameters: list[Parameter]) -> Prepared | PreparedCall:
         handle = parameters[0].value if parameters else None
         if not isinstance(handle, int) or handle not in self._handles:
             raise SqlError(8179, f"Could not find prepared statement with handle {handle!r}.")

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -188,3 +189,19 @@ def test_the_command_stops_cleanly(number: signal.Signals) -> None:
         rest = process.stdout.read()
         assert process.wait(20) == 0
     assert "stops" in rest
+
+
+@pytest.mark.parametrize("driver", ["odbc18", "freetds"])
+def test_procedures_are_called_with_parameters(server: StandIn, driver: str) -> None:
+    """ODBC Driver 18 turns `{call p(?)}` into sp_prepexecrpc, FreeTDS into a plain RPC."""
+    with closing(pyodbc.connect(server.connection_string(DATABASE, driver), autocommit=True)) as connection:
+        cursor = connection.cursor()
+        cursor.execute("CREATE OR ALTER PROCEDURE dbo.twice @n int, @s nvarchar(20) = N'x' AS SELECT @n * 2, @s")
+        for number in (1, 2, 3):
+            assert tuple(cursor.execute("{call dbo.twice(?, ?)}", number, "y" * number).fetchone() or ()) == (
+                2 * number,
+                "y" * number,
+            )
+        assert tuple(cursor.execute(f"{{call {DATABASE}.dbo.twice(?)}}", 4).fetchone() or ()) == (8, "x")
+        with pytest.raises(pyodbc.Error, match="8144"):
+            cursor.execute("{call dbo.twice(?, ?, ?)}", 1, "", 3)

@@ -51,9 +51,11 @@ def _object_id(context: SessionContext, _: Call, name: str, kind: str | None = N
     table = database.table(schema, parts[-1])
     if table is not None and kind in (None, "U"):
         return table.object_id
-    view = database.view(schema, parts[-1])
+    view, procedure = database.view(schema, parts[-1]), database.procedure(schema, parts[-1])
     if view is not None and kind in (None, "V"):
         return view.shape.object_id
+    if procedure is not None and kind in (None, "P"):
+        return procedure.shape.object_id
     for other in database.tables.shared():
         for constraint, object_id, type_name in _constraints(other):
             if fold(other.schema) == fold(schema) and fold(constraint) == fold(parts[-1]) and kind in (None, type_name):
@@ -72,16 +74,16 @@ def _named_object(context: SessionContext, object_id: int, database_id: int | No
         for name, constraint_id, _ in _constraints(table):
             if constraint_id == object_id:
                 return table.schema, name
-    for view in database.views:
-        if view.shape.object_id == object_id:
-            return view.shape.schema, view.shape.name
+    for made in database.modules:
+        if made.shape.object_id == object_id:
+            return made.shape.schema, made.shape.name
     return None
 
 
 def _object_definition(context: SessionContext, _: Call, object_id: int) -> Value:
     database = _database(context, None)
-    views = database.views if database is not None else []
-    return next((view.text for view in views if view.shape.object_id == object_id), None)
+    made = database.modules if database is not None else []
+    return next((one.text for one in made if one.shape.object_id == object_id), None)
 
 
 def _object_name(context: SessionContext, _: Call, object_id: int, database_id: int | None = None) -> Value:
