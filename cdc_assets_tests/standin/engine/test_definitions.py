@@ -92,7 +92,7 @@ def test_create_table_in_the_catalogue(client: Client) -> None:
         ("CREATE DATABASE D", 1801),
         ("DROP DATABASE nosuch", 3701),
         ("BEGIN TRAN CREATE DATABASE X", 226),
-        ("CREATE PROCEDURE p AS SELECT 1", 40510),
+        ("CREATE FUNCTION f () RETURNS int AS BEGIN RETURN 1 END", 40510),
     ],
 )  # fmt: skip
 def test_refusals(client: Client, text: str, number: int) -> None:
