@@ -12,6 +12,7 @@ event schema said travels in the field's metadata (`connect.*`).
 
 The same type with another meaning is another type: a `datetime` in milliseconds
 and a `datetime2(7)` in nanoseconds are both int64, and must not stand in one column.
+A field that says nothing of its meaning, as one that Spark has computed, goes by its type.
 """
 
 from collections.abc import Iterable
@@ -53,7 +54,8 @@ def _same(old: pa.Field, new: pa.Field) -> bool:
         return False
     if pa.types.is_struct(old.type) and pa.types.is_struct(new.type):
         return _fits(list(old.type), list(new.type))
-    return _same_type(old.type, new.type) and meaning(old) == meaning(new)
+    told = all(b"connect.type" in (field.metadata or {}) for field in (old, new))
+    return _same_type(old.type, new.type) and (not told or meaning(old) == meaning(new))
 
 
 def _same_type(old: pa.DataType, new: pa.DataType) -> bool:

@@ -20,6 +20,7 @@ from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
 from resources.bulk import MssqlBulkSource
 from resources.clock import SystemClock
+from resources.sqlserver_preflight import inspect
 from resources.sqlserver_source import SqlServerSource
 
 HERE, THERE = TableId("Here", "dbo", "orders"), TableId("There", "dbo", "orders")
@@ -176,6 +177,15 @@ def test_database_that_is_gone_leaves_the_other_alone(two: Two) -> None:
     told = reasons(two.run())
     assert "not on" in told[THERE]
     assert two.keys(HERE) == [1, 3]
+
+
+def test_doctor_tells_which_database_is_missing(two: Two) -> None:
+    two.server.execute("DROP DATABASE [There]")
+    with SqlServerSource(two.config.connection, require_cdc=False) as source:
+        [found] = [finding for finding in inspect(source, two.config) if finding.subject == "There"]
+    assert found.blocking
+    assert not found.ok
+    assert "check database.names" in found.remedy
 
 
 def test_a_capture_of_no_database_at_all_is_refused(two: Two) -> None:

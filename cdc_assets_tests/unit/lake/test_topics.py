@@ -153,6 +153,9 @@ def test_the_same_type_with_another_meaning_opens_a_generation() -> None:
     assert is_compatible(millis, column("at", pa.int64(), "io.debezium.time.Timestamp", optional="false"))
     assert not is_compatible(millis, column("at", pa.int64(), "io.debezium.time.NanoTimestamp"))
     assert not is_compatible(millis, column("at", pa.int64()))
+    assert is_compatible(
+        millis, pa.schema([pa.field("value", pa.struct([pa.field("after", pa.struct({"at": pa.int64()}))]))])
+    )
     assert not is_compatible(millis, column("AT", pa.int64(), "io.debezium.time.Timestamp"))
 
 
