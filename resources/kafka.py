@@ -86,6 +86,8 @@ class KafkaSignals:
             self._kafka.TopicPartition(self._topic, int(stream.rpartition(":")[2]), number)
             for stream, number in delivery.reached.items()
         ]
+        if not offsets:
+            return
         with self._clear_errors():
             self._consumer.commit(offsets=offsets, asynchronous=False)
 

@@ -44,8 +44,7 @@ class FileChannel:
                 first, lines = reached.get(stream, 0), _lines(file)
                 fresh = [(place, line) for place, line in enumerate(lines) if place >= first and line.strip()]
                 signals += [signal_of(line, f"{stream}:{place}") for place, line in fresh]
-                if first < len(lines) or not _unfinished(file):
-                    numbers[stream] = len(lines)
+                numbers[stream] = len(lines)
         except OSError as error:
             raise self._trouble(error) from error
         return Delivery(tuple(signals), numbers)
@@ -61,7 +60,9 @@ class FileChannel:
 
     def waiting(self, reached: Mapping[str, int]) -> bool:
         """See `SignalChannel`."""
-        return self._filled() or bool(self._taken())
+        return self._filled() or any(
+            _unfinished(file) or len(_lines(file)) > reached.get(self._stream(file), 0) for file in self._taken()
+        )
 
     def _take(self) -> None:
         if self._filled():

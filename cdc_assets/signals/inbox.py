@@ -55,4 +55,4 @@ class Inbox:
 
     def waiting(self, reached: Mapping[str, int]) -> bool:
         """See `SignalChannel`."""
-        return bool(self._folder.names(_SUFFIX))
+        return any(f"{self.name}:{name}" not in reached for name in self._folder.names(_SUFFIX))

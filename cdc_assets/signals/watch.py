@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.errors import CdcError, FencedError
+from cdc_assets.errors import CdcError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.state import CaptureState
 from cdc_assets.notifications import Notification
@@ -96,22 +96,20 @@ class SignalWatch:
         if now < self._due.get(channel.name, now):
             return False
         self._due[channel.name] = now + wait
+        known = reached(self._context.manifest.state)
         try:
-            delivery = channel.receive(reached(self._context.manifest.state))
+            delivery = channel.receive(known)
         except CdcError as error:
             self._due[channel.name] = now + wait * _AFTER_TROUBLE
             log.warning("Channel %s of signals is looked at again later: %s", channel.name, error)
             return False
-        if not delivery.reached:
-            return False
-        self._carry_out(channel, delivery, databases)
+        if any(known.get(stream) != number for stream, number in delivery.reached.items()):
+            self._carry_out(channel, delivery, databases)
         try:
             channel.forget(delivery)
-        except FencedError:
-            raise
         except CdcError as error:
             log.warning("%s What it holds was carried out and recorded.", error)
-        return True
+        return bool(delivery.signals)
 
     def _carry_out(self, channel: SignalChannel, delivery: Delivery, databases: Sequence[str]) -> None:
         own: dict[str, list[Signal]] = {database: [] for database in databases}

@@ -11,7 +11,7 @@ import pytest
 
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.steps import listening
-from cdc_assets.signals.channels import SignalChannel, route, signal_of
+from cdc_assets.signals.channels import Delivery, SignalChannel, route, signal_of
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import Signal, database_of
@@ -73,6 +73,19 @@ def test_lines_of_a_taken_file_keep_their_names_after_a_crash(tmp_path: Path) ->
     assert first.signals == again.signals[:2]
     assert len({signal.id for signal in again.signals}) == 3
     assert FileChannel(file).receive(again.reached).signals == ()
+
+
+def test_what_cannot_be_removed_is_neither_waited_for_nor_recorded_again(tmp_path: Path) -> None:
+    file = tmp_path / "signals.txt"
+    file.write_text(line("log") + "\n")
+    delivery = FileChannel(file).receive({})
+    assert FileChannel(file).receive(delivery.reached) == Delivery((), delivery.reached)
+    assert not FileChannel(file).waiting(delivery.reached)
+    inbox = Inbox(Location(str(tmp_path)), "shop")
+    inbox.put(Signal("a", "log", None))
+    delivery = inbox.receive({})
+    assert inbox.receive(delivery.reached) == Delivery((), delivery.reached)
+    assert not inbox.waiting(delivery.reached)
 
 
 # ---- the inbox -----------------------------------------------------------------------------------------------
