@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config, speak
+from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config, show_logs
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -53,7 +53,7 @@ def capture(
 
     Can be stopped at any moment; the next run goes on behind the last committed window.
     """
-    speak()
+    show_logs()
     settings = _settings(read_config(config), follow, idle)
     with _runner(local) as runner, _open(settings, runner) as facade:
         done = (

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from cdc_assets.config.load import configuration_files, load_config
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.spoken import speak
 from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
@@ -80,23 +81,12 @@ def warn(message: str) -> None:
     err.print(Text.assemble(("warning ", "bold yellow"), message), soft_wrap=True)
 
 
-SPOKEN = (
-    "cdc_assets.signals",
-    "cdc_assets.notifications",
-    "cdc_assets.snapshot.blocking",
-    "cdc_assets.snapshot.incremental",
-    "cdc_assets.snapshot.run",
-)
-"""Loggers whose plain information people have asked for: by a signal, or by a notification channel."""
-
-
-def speak() -> None:
+def show_logs() -> None:
     """Print warnings of all, and what signals and notifications say, on standard error."""
     root = logging.getLogger("cdc_assets")
     if not any(isinstance(handler, RichHandler) for handler in root.handlers):
         root.addHandler(RichHandler(console=err, show_time=False, show_level=False, show_path=False))
-    for name in SPOKEN:
-        logging.getLogger(name).setLevel(logging.INFO)
+    speak()
 
 
 def read_config(place: Path) -> CaptureConfig:

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from cdc_assets.core.spoken import speak
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks import continuity_result, continuity_spec
@@ -47,6 +48,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
         session = Session(catalog, "changes", context, config.report_every_s)
+        speak()
         notices = Notices(catalog, context)
         with as_failures(), resource.open(context.run.run_id, config.idle_timeout_s, notices.send) as capture:
             summary = capture.stream(

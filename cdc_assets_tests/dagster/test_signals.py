@@ -114,6 +114,15 @@ def test_a_line_of_the_file_starts_a_run(asked: Shop, instance: dg.DagsterInstan
     assert not file.exists()
 
 
+def test_a_log_signal_is_a_line_in_the_log_of_the_run(asked: Shop, tmp_path: Path) -> None:
+    loggers = {"python_logs": {"managed_python_loggers": ["cdc_assets", "resources"]}}  # as in dagster.yaml
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=loggers) as instance:
+        assert launch(asked, instance, type="log", message="here: {}").success
+        done = asked.changes(instance)
+        lines = [entry.message for entry in instance.all_logs(done.dagster_run.run_id)]
+    assert any("here: commit_lsn=" in line for line in lines)
+
+
 def test_a_message_starts_a_run(asked: Shop, instance: dg.DagsterInstance, broker: Broker) -> None:
     before = reads(asked, "blocking")
     data = {"type": "blocking", "data-collections": [CUSTOMERS]}

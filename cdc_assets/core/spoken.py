@@ -1,0 +1,20 @@
+"""Loggers whose plain information people have asked for: by a signal, or by a notification channel.
+
+Python drops information unless somebody sets a level, and Dagster's `managed_python_loggers` sets none.
+"""
+
+import logging
+
+SPOKEN = (
+    "cdc_assets.signals",
+    "cdc_assets.notifications",
+    "cdc_assets.snapshot.blocking",
+    "cdc_assets.snapshot.incremental",
+    "cdc_assets.snapshot.run",
+)
+
+
+def speak() -> None:
+    """Let them be heard by whichever handlers there are."""
+    for name in SPOKEN:
+        logging.getLogger(name).setLevel(logging.INFO)
