@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from cdc_assets.standin.contract import Names, Typed
 from cdc_assets.standin.errors import SqlError, syntax_error
-from cdc_assets.standin.sql import convert, operators
+from cdc_assets.standin.sql import comparison, convert
 from cdc_assets.standin.sql.coercion import is_null
 from cdc_assets.standin.sql.patterns import like
 from cdc_assets.standin.sql.scope import Scope
@@ -65,7 +65,7 @@ class Conditions(ABC):
         """Compile `left sign right`, quantified subqueries included."""
         if isinstance(right, (exp.All, exp.Any)):
             return self._quantified(sign, left, right, scope)
-        return operators.compare(sign, self.scalar(left, scope), self.scalar(right, scope), self.names.collation)
+        return comparison.compare(sign, self.scalar(left, scope), self.scalar(right, scope), self.names.collation)
 
     def _quantified(self, sign: str, left: Any, right: Any, scope: Scope) -> str:
         value = self.scalar(left, scope)
@@ -73,9 +73,9 @@ class Conditions(ABC):
         column = block.columns[0]
         element = Typed(column.sql, column.type)
         if isinstance(right, exp.Any):
-            test = operators.compare(sign, value, element, self.names.collation)
+            test = comparison.compare(sign, value, element, self.names.collation)
             return f"EXISTS (SELECT 1 FROM ({block.sql}) WHERE {test})"
-        test = operators.compare(sign, value, element, self.names.collation)
+        test = comparison.compare(sign, value, element, self.names.collation)
         return f"NOT EXISTS (SELECT 1 FROM ({block.sql}) WHERE ({test}) IS NOT TRUE)"
 
     def _and(self, node: Any, scope: Scope) -> str:
@@ -98,7 +98,7 @@ class Conditions(ABC):
     def _distinct_from(self, node: Any, scope: Scope) -> str:
         left, right = self.scalar(node.this, scope), self.scalar(node.expression, scope)
         sign = "IS" if isinstance(node, exp.NullSafeEQ) else "IS NOT"
-        return operators.compare(sign, left, right, self.names.collation)
+        return comparison.compare(sign, left, right, self.names.collation)
 
     def _between(self, node: Any, scope: Scope) -> str:
         low = self.comparison(">=", node.this, node.args["low"], scope)
@@ -114,12 +114,12 @@ class Conditions(ABC):
         if not options:
             raise syntax_error("IN")
         if is_null(value) or any(map(is_null, options)):
-            tests = (operators.compare("=", value, option, self.names.collation) for option in options)
+            tests = (comparison.compare("=", value, option, self.names.collation) for option in options)
             return f"({' OR '.join(tests)})"
-        pairs = [operators.aligned(value, option) for option in options]
+        pairs = [comparison.aligned(value, option) for option in options]
         left = pairs[0][0]
         if any(one.sql != left.sql for one, _ in pairs):
-            tests = (operators.compare("=", value, option, self.names.collation) for option in options)
+            tests = (comparison.compare("=", value, option, self.names.collation) for option in options)
             return f"({' OR '.join(tests)})"
         collate = ""
         if convert.family(left.type) == "text":
@@ -135,7 +135,7 @@ class Conditions(ABC):
                 "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS.",
             )
         column = block.columns[0]
-        left, right = operators.aligned(value, Typed(column.sql, column.type))
+        left, right = comparison.aligned(value, Typed(column.sql, column.type))
         collate = f" COLLATE {self.collation([left, right])}" if convert.family(left.type) == "text" else ""
         inner = block.sql if right.sql == column.sql else f"SELECT {right.sql} FROM ({block.sql})"
         return f"{left.sql}{collate} IN ({inner})"

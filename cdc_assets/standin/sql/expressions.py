@@ -15,7 +15,7 @@ from sqlglot import exp
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Names, Typed
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
-from cdc_assets.standin.sql import convert, operators, registry, textforms
+from cdc_assets.standin.sql import comparison, convert, operators, registry, textforms
 from cdc_assets.standin.sql.coercion import Collated, common, is_null
 from cdc_assets.standin.sql.conditions import COMPARISONS, CONDITIONS, Conditions
 from cdc_assets.standin.sql.forms import FORMS, check_count
@@ -90,7 +90,7 @@ class Compiler(Conditions):
 
     def collation(self, operands: Sequence[Typed]) -> str:
         """SQLite collation under which texts meet."""
-        return operators.collated_name(operands, self.names.collation)
+        return comparison.collated_name(operands, self.names.collation)
 
     def sortable(self, typed: Typed) -> str:
         """Text for GROUP BY, DISTINCT, ORDER BY, IN and the like: with its collation.
@@ -98,7 +98,7 @@ class Compiler(Conditions):
         Raises:
             SqlError: 306 and 305 for types without an order.
         """
-        operators.check_sortable(typed.type)
+        comparison.check_sortable(typed.type)
         if convert.family(typed.type) == "text":
             return f"{typed.sql} COLLATE {self.collation([typed])}"
         return typed.sql
@@ -106,9 +106,9 @@ class Compiler(Conditions):
     def ordering(self, typed: Typed) -> str:
         """Text for GROUP BY, PARTITION BY and ORDER BY: only what counts in comparisons."""
         if typed.type.name == "datetimeoffset":
-            return operators.comparable(typed)
+            return comparison.comparable(typed)
         if typed.type.name == "varbinary":
-            return operators.stripped(typed).sql
+            return comparison.stripped(typed).sql
         return self.sortable(typed)
 
     def query(self, node: Any, scope: Scope) -> "Block":
@@ -193,7 +193,7 @@ class Compiler(Conditions):
         return operators.negate(self.scalar(node.this, scope))
 
     def _collate(self, node: Any, scope: Scope) -> Typed:
-        return operators.collate(self.scalar(node.this, scope), node.expression.name)
+        return comparison.collate(self.scalar(node.this, scope), node.expression.name)
 
     def _convert(self, node: Any, scope: Scope) -> Typed:
         target = self.type_of(node.this.name)

@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from cdc_assets.standin.contract import Typed
 from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.sql import convert, operators
+from cdc_assets.standin.sql import comparison, convert
 from cdc_assets.standin.sql.coercion import collation_of, is_null
 from cdc_assets.standin.sql.forms import form
 from cdc_assets.standin.sql.literals import Constant, constant
@@ -52,7 +52,7 @@ def _nullif(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> T
             4151,
             "The type of the first argument to NULLIF cannot be the NULL constant because the type of the first argument has to be known.",
         )
-    test = operators.compare("=", left, right, compiler.names.collation)
+    test = comparison.compare("=", left, right, compiler.names.collation)
     return Typed(f"(CASE WHEN {test} THEN NULL ELSE {left.sql} END)", left.type)
 
 
@@ -75,7 +75,7 @@ def _extreme(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope", sig
     values, target = compiler.unified(compiler.scalars(arguments, scope))
     result = values[0]
     for value in values[1:]:
-        test = operators.compare(sign, Typed(result.sql, target), Typed(value.sql, target), compiler.names.collation)
+        test = comparison.compare(sign, Typed(result.sql, target), Typed(value.sql, target), compiler.names.collation)
         result = Typed(
             f"(CASE WHEN {value.sql} IS NULL OR {test} THEN ifnull({result.sql}, {value.sql}) ELSE {value.sql} END)",
             target,

@@ -29,7 +29,7 @@ def _string_split(values: Sequence[Typed]) -> Relation:
 @builder("split")
 def _build_split(_: Sequence[str]) -> Kernel:
     def run(_: SessionContext, text: Any, separator: Any) -> str:
-        if separator is None or len(separator) != 1:
+        if not isinstance(separator, str) or len(separator) != 1:
             raise SqlError(214, "Procedure expects parameter 'separator' of type 'nchar(1)/nvarchar(1)'.")
         return "[]" if text is None else json.dumps(text.split(separator))
 
