@@ -159,11 +159,11 @@ class Bulk:
         change_table = self._table(database, "cdc", f"{capture_instance}_CT")
         with self._loading() as connection:
             source = self._source(connection, owner, change_table)
-            backlog = _Backlog(connection, owner, source, change_table, self._engine.agent.new_number)
+            backlog = _Backlog(connection, owner, source, change_table, self._engine.agent.logs.new_number)
             last = b""
             with _without_triggers(connection, source):
                 for _ in range(transactions):
-                    vlf, block = self._engine.agent.position(owner.name).run(updates)
+                    vlf, block = self._engine.agent.logs.position(owner.name).run(updates)
                     last = backlog.transaction(vlf, block, updates, to_stored(self._engine.clock.local()))
             connection.execute("UPDATE capture_databases SET vlf = ? WHERE database_id = ?", (vlf, owner.database_id))
         return last

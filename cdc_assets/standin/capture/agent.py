@@ -24,6 +24,7 @@ from typing import Final, Protocol
 
 from cdc_assets.standin.capture import lsn, scan
 from cdc_assets.standin.capture.instances import create_internal
+from cdc_assets.standin.capture.log import Logs
 from cdc_assets.standin.capture.messages import error
 from cdc_assets.standin.capture.scan import Moved, Transaction
 from cdc_assets.standin.capture.sessions import ScanHistory
@@ -39,7 +40,6 @@ IDLE_INTERVAL_S: Final = 300.0
 _AFTER_FAILURE_S: Final = 0.2
 _PATIENCE_S: Final = 2.0
 _DUE: Final = "SELECT min(committed) FROM capture_log WHERE database_id = ?"
-_FIRST_VLF: Final = 0x2C
 _DATABASE: Final = (
     "SELECT name, mapping, vlf, EXISTS (SELECT 1 FROM capture_log WHERE capture_log.database_id = d.database_id)"
     " FROM capture_databases d WHERE d.database_id = ?"
@@ -77,7 +77,6 @@ class Agent:
         self._paused = False
         self._stopped_jobs: set[int] = set()
         self._states: dict[int, SessionState] = {}
-        self._positions: dict[str, lsn.LogPosition] = {}
         self._histories: dict[int, ScanHistory] = {}
         self._active: dict[int, float] = {}
         self._failure: SqlError | None = None
@@ -88,7 +87,7 @@ class Agent:
         self._lock = threading.Lock()
         with self._connection() as connection:
             create_internal(connection)
-            self._number = _last_number(connection)
+        self.logs = Logs(self._connection)
         self.start()
 
     # ---- control ---------------------------------------------------------------------------------------------
@@ -168,37 +167,9 @@ class Agent:
 
     # ---- log -------------------------------------------------------------------------------------------------
 
-    def position(self, database: str) -> lsn.LogPosition:
-        """Where the database's log ends."""
-        name = fold(database)
-        with self._lock:
-            found = self._positions.get(name)
-        if found is not None:
-            return found
-        with self._connection() as connection:
-            row = connection.execute("SELECT vlf FROM capture_databases WHERE name = ?", (name,)).fetchone()
-        with self._lock:
-            return self._positions.setdefault(name, lsn.LogPosition(row[0] + 1 if row else _FIRST_VLF))
-
-    def restored(self) -> dict[str, bytes]:
-        """The databases come from a backup: their logs go on where the backup ended.
-
-        Returns:
-            The last commit LSN of every enabled database that has one, by folded name.
-        """
-        found: dict[str, bytes] = {}
-        with self._connection() as connection:
-            for name, mapping in connection.execute("SELECT name, mapping FROM capture_databases").fetchall():
-                last = connection.execute(f"SELECT max(c1) FROM {mapping}").fetchone()[0]
-                if last is not None:
-                    found[name] = last
-        with self._lock:
-            self._positions.update({name: lsn.LogPosition.behind(last) for name, last in found.items()})
-        return found
-
     def next_lsn(self, database: str) -> bytes:
         """Draw the next LSN of a database's log."""
-        return self.position(database).next()
+        return self.logs.position(database).next()
 
     def history(self, database_id: int) -> ScanHistory:
         """The scans of a database."""
@@ -209,7 +180,7 @@ class Agent:
 
     def opened(self, context: SessionContext) -> None:
         """Register the functions that capture triggers call on the session's connection."""
-        state = SessionState(self.new_number, self.clock)
+        state = SessionState(self.logs.new_number, self.clock)
         self._states[context.session_id] = state
         register(context, state)
 
@@ -235,7 +206,7 @@ class Agent:
                 continue  # the transaction also disabled the database
             name, mapping, stored_vlf, waits = row
             sources = sorted(source for owner, source in state.touched if owner == database_id)
-            vlf, block = self.position(name).run(changes)
+            vlf, block = self.logs.position(name).run(changes)
             if vlf != stored_vlf:
                 connection.execute("UPDATE capture_databases SET vlf = ? WHERE database_id = ?", (vlf, database_id))
             ids = state.number, database_id
@@ -401,12 +372,6 @@ class Agent:
     def _now(self) -> int:
         return to_stored(self.clock.local())
 
-    def new_number(self) -> int:
-        """The next transaction number, never used before in these databases."""
-        with self._lock:
-            self._number += 1
-            return self._number
-
     @contextlib.contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         connection = self._storage.connect()
@@ -423,12 +388,3 @@ class Agent:
 
 def _databases(connection: sqlite3.Connection) -> list[int]:
     return [row[0] for row in connection.execute("SELECT database_id FROM capture_databases")]
-
-
-def _last_number(connection: sqlite3.Connection) -> int:
-    """The highest transaction number in use, waiting or captured; numbers become the `tran_id` of captured transactions."""
-    found: list[int] = [connection.execute("SELECT coalesce(max(tran), 0) FROM capture_log").fetchone()[0]]
-    for (mapping,) in connection.execute("SELECT mapping FROM capture_databases").fetchall():
-        top = connection.execute(f"SELECT max(c4) FROM {mapping} WHERE length(c4) = 6").fetchone()[0]
-        found.append(int.from_bytes(top or b"", "big"))
-    return max(found)

@@ -49,7 +49,7 @@ def enable_db(context: ProcedureContext, given: dict[str, Parameter]) -> int:
         context.create_table(table)
     database.cdc_enabled = True
     mapping = next(table for table in made if table.name == "lsn_time_mapping")
-    position = agent(context).position(database.name)
+    position = agent(context).logs.position(database.name)
     context.connection.execute(
         "INSERT OR REPLACE INTO capture_databases VALUES (?, ?, ?, ?)",
         (database.database_id, fold(database.name), mapping.sqlite, position.vlf),

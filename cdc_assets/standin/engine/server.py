@@ -131,7 +131,7 @@ class Engine:
 
     def restored(self) -> None:
         """This engine was opened on a backup: each database begins a new recovery fork, its log goes on where it ended."""
-        ends = self.agent.restored()
+        ends = self.agent.logs.restored()
         catalog = self.storage.catalog.copy()
         for name, database in catalog.databases.items():
             if database.name not in SYSTEM:

@@ -205,3 +205,19 @@ def test_procedures_are_called_with_parameters(server: StandIn, driver: str) -> 
         assert tuple(cursor.execute(f"{{call {DATABASE}.dbo.twice(?)}}", 4).fetchone() or ()) == (8, "x")
         with pytest.raises(pyodbc.Error, match="8144"):
             cursor.execute("{call dbo.twice(?, ?, ?)}", 1, "", 3)
+
+
+def test_transaction_numbers_never_come_again(tmp_path: Path) -> None:
+    """Not between bulk loads and sessions, and not after a restart: they become the `tran_id` of captured transactions."""
+    for start in (1, 2):
+        with StandIn(databases=(DATABASE,), directory=tmp_path) as server:
+            if start == 1:
+                run(server, "CREATE TABLE dbo.numbered (id int NOT NULL PRIMARY KEY, v int NULL)")
+                run(server, "EXEC sys.sp_cdc_enable_table N'dbo', N'numbered', @role_name = NULL")
+                server.bulk.load_table(DATABASE, "numbered", 20)
+            run(server, "UPDATE dbo.numbered SET v = 1 WHERE id = 1")
+            server.bulk.load_changes(DATABASE, "dbo_numbered", 3, 2)
+            run(server, "UPDATE dbo.numbered SET v = 2 WHERE id = 1")
+            server.bulk.load_changes(DATABASE, "dbo_numbered", 3, 2)
+            counts = "SELECT count(*), count(DISTINCT tran_id) FROM cdc.lsn_time_mapping WHERE tran_id <> 0x00"
+            assert run(server, counts) == [(8 * start, 8 * start)]
