@@ -16,7 +16,7 @@ locks, which its one reading session itself may pass.
 last row is read, so every row read in between is of the same state. That ends
 with the holding session, whatever ends it: so it is asked for a sign of life before
 what a round has read is recorded, and a snapshot that was interrupted begins again
-under new locks, in place of going on with the next slice.
+under new locks, in place of going on with the next slice. If all was read and recorded, only commits are left to do.
 
 Transactions with isolation `snapshot` end with their sessions as well, so such a snapshot
 is read in one round, and begins again if it was interrupted. Without locks each slice of it is a

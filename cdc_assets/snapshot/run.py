@@ -9,7 +9,7 @@ history, `rounds` reads. This module puts them in order:
 | a step of a round | see `rounds` |
 | the last round | sets the positions and ends the snapshot |
 
-A snapshot whose rows are read under locks begins again instead (`locks`).
+A snapshot whose rows must be of one moment begins again instead, unless all of them were read (`locks`).
 
 *Positions* are set when the whole snapshot is complete: a table that was not
 streamed before, or lost changes, or was created anew, streams from its
@@ -30,7 +30,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.lake.state import CaptureState, SnapshotTable, TableState
+from cdc_assets.lake.state import CaptureState, SnapshotRun, SnapshotTable, TableState
 from cdc_assets.signals.state import SignalState
 from cdc_assets.snapshot.locks import SnapshotLocks, of_one_moment
 from cdc_assets.snapshot.notices import Notices
@@ -83,11 +83,18 @@ class Snapshotter:
             self._context.manifest.finish_snapshot(self._context.clock.now(), database, [])
             self._notices.ended(run, "ABORTED")
             return SnapshotSummary()
-        with SnapshotLocks(self._context, [entry.table for entry in run.tables]) as locks:
-            if of_one_moment(self._context.config.snapshot):
+        unread = not self._all_read(run)
+        with SnapshotLocks(self._context, [entry.table for entry in run.tables if unread]) as locks:
+            if unread and of_one_moment(self._context.config.snapshot):
                 log.warning("The snapshot of %s begins again: the moment at which it read is gone.", database)
                 self._context.manifest.start_snapshot(self._context.clock.now(), self._planner.again(run))
             return self._carry_out(database, locks, on_progress)
+
+    def _all_read(self, run: SnapshotRun) -> bool:
+        """Whether every row was read and recorded, so that only commits are missing."""
+        pending, written = self._state.pending, self._state.written
+        recorded = written.done if written and pending and pending.database == run.database else 0
+        return max(run.done, recorded) == len(run.slices)
 
     def run(
         self,

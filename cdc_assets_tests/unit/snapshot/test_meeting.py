@@ -90,21 +90,27 @@ def test_all_readers_see_one_moment_though_transfers_go_on(
     assert summary.rows[bank.tables[0]] == {"u": bank.transfers}
 
 
-def test_crash_begins_again_at_another_moment(server: StandIn, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("step", "moment"), [("round-planned", [99, 100, 100, 101]), ("table-committed", [100, 100, 100, 100])]
+)
+def test_crash_begins_again_at_another_moment_unless_all_was_read(
+    server: StandIn, tmp_path: Path, step: str, moment: list[int]
+) -> None:
     bank = Bank(server, tmp_path)
 
     class PowerCutError(BaseException):
         pass
 
     def cut(name: str) -> None:
-        if name == "table-committed":
+        if name == step:
             raise PowerCutError
 
     with pytest.raises(PowerCutError), listening(cut):
         bank.snapshot()
     assert bank.transfer()
     assert bank.snapshot() == tuple(bank.tables)
-    assert bank.sums() == [99, 100, 100, 101]
+    assert bank.sums() == moment
+    assert [len(bank.world.reads(table)) for table in bank.tables] == [1] * 4
 
 
 @pytest.mark.usefixtures("short")
