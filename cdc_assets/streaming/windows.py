@@ -37,6 +37,11 @@ log = logging.getLogger(__name__)
 _COMMIT_THREADS = 8
 """Commits of different tables overlap; a commit is mostly waiting (spec spark §3)."""
 
+_TORN = (
+    "It was altered between the two commits of a window that ends one generation of its topic and begins the next, "
+    "and the run died there. Next: materialize the table's snapshot asset."
+)
+
 Files = dict[tuple[TableId, str], list[DataFile]]
 
 
@@ -70,8 +75,13 @@ class WindowExecutor:
         results = self._context.runner.run(run_slice, self._tasks(window, planned))
         step("files-written")
         whole = _whole(planned)
-        moved = self._moved(planned, results) - whole
-        changed = self._troubled(structures, results, whole, moved)
+        moved = {table for result in results for table in result.moved} - whole
+        torn = moved & self._begun(window, structures) if repeated else set()
+        moved -= torn
+        failed = {**structures.failed, **dict.fromkeys(torn, _TORN)}
+        changed = self._troubled(failed, results, whole, moved)
+        for table in moved:
+            log.info("%s was altered while it was read; the next window takes it along.", table)
         behind = {state.table for state in changed} | moved
         files = _files(results, without=behind)
         self._commit(window, files)
@@ -137,19 +147,25 @@ class WindowExecutor:
             low = high
         return tasks
 
-    def _moved(self, planned: Sequence[PlannedRead], results: Sequence[SliceResult]) -> set[TableId]:
-        """Tables that were altered while they were read and have committed nothing of this window."""
-        committed = {entry.read.table for entry in planned if entry.committed}
-        return {table for result in results for table in result.moved} - committed
+    def _begun(self, window: Window, structures: Structures) -> set[TableId]:
+        """Tables of which an earlier attempt has committed a generation."""
+        return {
+            table
+            for (table, _), entry in structures.entries.items()
+            if self._context.tables.reached(self._context.destination(entry)[1]) >= window.window_id
+        }
 
     def _troubled(
-        self, structures: Structures, results: Sequence[SliceResult], whole: Set[TableId], moved: Collection[TableId]
+        self,
+        failed: dict[TableId, str],
+        results: Sequence[SliceResult],
+        whole: Set[TableId],
+        moved: Collection[TableId],
     ) -> list[TableState]:
         """States of tables that cannot take part, at their old position; those that are committed lack nothing."""
         tables = self._context.manifest.state.tables
         policy = self._context.config.streaming.gap_policy
         gaps: dict[TableId, Gap] = {}
-        failed = dict(structures.failed)
         for result in results:
             failed |= {table: reason for table, reason in result.failed.items() if table not in failed}
             gaps |= result.gaps
