@@ -215,9 +215,9 @@ def test_transaction_numbers_never_come_again(tmp_path: Path) -> None:
                 run(server, "CREATE TABLE dbo.numbered (id int NOT NULL PRIMARY KEY, v int NULL)")
                 run(server, "EXEC sys.sp_cdc_enable_table N'dbo', N'numbered', @role_name = NULL")
                 server.bulk.load_table(DATABASE, "numbered", 20)
-            run(server, "UPDATE dbo.numbered SET v = 1 WHERE id = 1")
+            run(server, "UPDATE dbo.numbered SET v = ISNULL(v, 0) + 100000 WHERE id = 1")
             server.bulk.load_changes(DATABASE, "dbo_numbered", 3, 2)
-            run(server, "UPDATE dbo.numbered SET v = 2 WHERE id = 1")
+            run(server, "UPDATE dbo.numbered SET v = ISNULL(v, 0) + 100000 WHERE id = 1")
             server.bulk.load_changes(DATABASE, "dbo_numbered", 3, 2)
             counts = "SELECT count(*), count(DISTINCT tran_id) FROM cdc.lsn_time_mapping WHERE tran_id <> 0x00"
             assert run(server, counts) == [(8 * start, 8 * start)]
