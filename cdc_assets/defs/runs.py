@@ -10,12 +10,16 @@ from dataclasses import dataclass
 import dagster as dg
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
+from cdc_assets.defs.process import PROCESS_TAG, is_gone
+
 WAITING = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED]
 ACTIVE = [*WAITING, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 
 FAILURE_REASON_TAG = "dagster/failure_reason"
 COMMITTED_TAG = "cdc/committed"
 """On a run that committed all it found: if it fails then, it is for one of its tables, and the others go on."""
+
+_GONE = "The process of this run is gone, and with it the code server that would have told."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,9 @@ class CaptureRuns:
         return run.job_name in self.jobs or bool(self.assets & (run.asset_selection or frozenset()))
 
     def active(self, instance: DagsterInstance) -> Sequence[DagsterRun]:
-        """Runs that wait or work."""
-        return [run for run in instance.get_runs(RunsFilter(statuses=ACTIVE)) if self.concerns(run)]
+        """Runs that wait or work; one whose process is gone is told to Dagster as failed and is none of them."""
+        runs = [run for run in instance.get_runs(RunsFilter(statuses=ACTIVE)) if self.concerns(run)]
+        return [run for run in runs if not _buried(instance, run)]
 
     def waiting(self, instance: DagsterInstance, assets: Set[dg.AssetKey], jobs: Set[str]) -> bool:
         """Whether a run of these jobs or for some of these assets is in the queue."""
@@ -52,3 +57,15 @@ class CaptureRuns:
         """The newest ended runs of one job, newest first."""
         records = instance.get_run_records(RunsFilter(job_name=job), limit=limit)
         return [record for record in records if record.dagster_run.is_finished]
+
+
+def _buried(instance: DagsterInstance, run: DagsterRun) -> bool:
+    """Whether the run had to be ended in its process's place."""
+    process = run.tags.get(PROCESS_TAG)
+    if run.status in WAITING or process is None or not is_gone(process):
+        return False
+    if run.status is DagsterRunStatus.CANCELING:
+        instance.report_run_canceled(run, _GONE)
+    else:
+        instance.report_run_failed(run, _GONE)
+    return True

@@ -9,6 +9,7 @@ import dagster as dg
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.process import PROCESS_TAG, own_process
 from cdc_assets.defs.reporting import Sum, Tally
 from cdc_assets.defs.translator import Role, column_schema
 from cdc_assets.streaming.progress import Progress
@@ -17,7 +18,7 @@ Results = Iterator[dg.MaterializeResult[None]]
 
 
 class Session:
-    """Reports one run's progress.
+    """Notes the run's process and reports its progress.
 
     Args:
         catalog: of the capture.
@@ -29,6 +30,7 @@ class Session:
     def __init__(self, catalog: CaptureCatalog, role: Role, context: dg.AssetExecutionContext, every_s: float) -> None:
         self._catalog, self._role, self._context = catalog, role, context
         self._tally, self._topics = Tally(every_s), catalog.topics()
+        context.instance.add_run_tags(context.run.run_id, {PROCESS_TAG: own_process()})
         self.windows = 0
 
     def chosen(self) -> list[TableId]:

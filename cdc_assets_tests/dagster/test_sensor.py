@@ -1,5 +1,7 @@
 """What the sensor asks for: never twice, never beside a run at work, never in a rush after a failure."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ import pytest
 from dagster import DagsterRunStatus
 
 from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.process import PROCESS_TAG, is_gone, own_process
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.sensors import FIRST_PAUSE, LONGEST_PAUSE, failures_in_a_row, pause_ends, streaming_starts
 from cdc_assets.lake.location import Location
@@ -53,6 +56,40 @@ def test_run_at_work_is_left_alone(shop: Shop, instance: dg.DagsterInstance) -> 
         assert "is at work" in tick(shop, instance).skip_message
     finally:
         instance.delete_run(run.run_id)
+
+
+@pytest.mark.parametrize(
+    ("status", "ended"),
+    [
+        (DagsterRunStatus.STARTED, DagsterRunStatus.FAILURE),
+        (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED),
+        (DagsterRunStatus.NOT_STARTED, DagsterRunStatus.NOT_STARTED),
+    ],
+)
+def test_run_whose_process_is_gone_is_ended_and_makes_room(
+    shop: Shop, instance: dg.DagsterInstance, status: DagsterRunStatus, ended: DagsterRunStatus
+) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", "from cdc_assets.defs.process import own_process; print(own_process())"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    job = shop.definitions().resolve_job_def("shop_changes")
+    run = instance.create_run_for_job(job, status=status, tags={PROCESS_TAG: process})
+    try:
+        asked = tick(shop, instance)
+        assert instance.get_run_by_id(run.run_id).status is ended  # type: ignore[union-attr]
+        assert (ended is status) == ("is at work" in (getattr(asked, "skip_message", "") or ""))
+    finally:
+        instance.delete_run(run.run_id)
+
+
+def test_process_that_lives_or_cannot_be_seen_is_not_gone() -> None:
+    own = own_process()
+    assert not is_gone(own)
+    host, boot, number, start = own.rsplit("/", 3)
+    assert not is_gone(f"another-host/{boot}/1/{start}")
+    assert is_gone(f"{host}/{boot}/{number}/{int(start) + 1}"), "the number was given out again"
+    assert is_gone(f"{host}/another-boot/{number}/{start}")
 
 
 @pytest.mark.spark

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,12 +62,19 @@ class Daemon:
         port: of its pages.
         fuse: write a step's name here and the next run that reaches it is killed.
         instance: its run storage, read from outside.
+        process: `dagster dev` itself, which leads a process group.
     """
 
     shop: Shop
     port: int
     fuse: Path
     instance: dg.DagsterInstance
+    process: subprocess.Popen[bytes]
+
+    def cut_power(self) -> None:
+        """Kill everything of it at once: daemon, code servers, runs."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
     @property
     def url(self) -> str:
@@ -157,7 +165,7 @@ class Daemon:
 def dagster_dev(shop: Shop) -> Iterator[Daemon]:
     """Start it with the project's own `dagster.yaml` and `workspace.yaml`, state in the shop's folder."""
     home, fuse = shop.folder / "home", shop.folder / "fuse"
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     settings = (ROOT / "dagster.yaml").read_text()
     (home / "dagster.yaml").write_text(settings.replace("var/dagster", str(shop.folder / "dagster")))
     with socket.socket() as free:
@@ -167,7 +175,7 @@ def dagster_dev(shop: Shop) -> Iterator[Daemon]:
     command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
     with (
         dg.DagsterInstance.from_config(str(home)) as instance,  # before the others, who would make its tables too
-        (shop.folder / "dagster.log").open("w") as log,
+        (shop.folder / "dagster.log").open("a") as log,
     ):
         process = subprocess.Popen(
             command,
@@ -179,7 +187,7 @@ def dagster_dev(shop: Shop) -> Iterator[Daemon]:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,  # a background shell ignores it
         )
         try:
-            yield Daemon(shop, port, fuse, instance)
+            yield Daemon(shop, port, fuse, instance, process)
         finally:
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
@@ -187,6 +195,25 @@ def dagster_dev(shop: Shop) -> Iterator[Daemon]:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+@contextmanager
+def busy(daemon: Daemon, statement: str) -> Iterator[None]:
+    """Two transactions a second, so that a run that follows the log does not end by itself."""
+    stop = threading.Event()
+
+    def work() -> None:
+        with daemon.shop.server.connect(sample.DATABASE) as connection:
+            while not stop.wait(0.5):
+                connection.execute(statement)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 @pytest.fixture(scope="package")

@@ -1,40 +1,17 @@
 """A backfill of key ranges from the web pages: one run, slice after slice, while the stream gives way and comes back."""
 
 import re
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import dagster as dg
 import pytest
 
-from cdc_assets.standin import sample
-from cdc_assets_tests.e2e.conftest import LEDGER_ROWS, RANGES, Daemon
+from cdc_assets_tests.e2e.conftest import LEDGER_ROWS, RANGES, Daemon, busy
 from cdc_assets_tests.shop import key
 
 pytestmark = pytest.mark.timeout(300)
 
 LEDGER = key("ledger", "snapshot")
-
-
-@contextmanager
-def busy(daemon: Daemon) -> Iterator[None]:
-    """Two transactions a second, so that a run that follows the log does not end by itself."""
-    stop = threading.Event()
-
-    def work() -> None:
-        with daemon.shop.server.connect(sample.DATABASE) as connection:
-            while not stop.wait(0.5):
-                connection.execute("UPDATE dbo.ledger SET amount = amount + 1 WHERE id = 7")
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def runs(daemon: Daemon, job: str, *statuses: dg.DagsterRunStatus) -> list[dg.DagsterRun]:
@@ -51,7 +28,7 @@ def test_backfill_of_key_ranges_is_one_run_for_which_the_stream_makes_way(daemon
     daemon.await_rest()
     before = {event["position"] for event in daemon.shop.events("ledger")}
     started = dg.DagsterRunStatus.STARTED
-    with busy(daemon):
+    with busy(daemon, "UPDATE dbo.ledger SET amount = amount + 1 WHERE id = 7"):
         daemon.wait_until(lambda: len(runs(daemon, "shop_changes", started)) == 1, "a run follows the log")
         (stream,) = runs(daemon, "shop_changes", started)
         backfill = daemon.backfill(LEDGER, daemon.ranges[1:3])

@@ -1,0 +1,55 @@
+"""Which operating-system process a run works in, and whether it is still there.
+
+Dagster learns of a killed run from the code server that started it. If both end together, because `dagster dev` was
+stopped or the machine was started anew, nobody tells, and the run counts as started for good: it would hold its
+capture's pool. So a run notes its process in a tag, and the sensor asks this machine for it. A process is told by host,
+boot, number and start, so that a number given out again is not taken for it.
+"""
+
+import os
+import socket
+from pathlib import Path
+from typing import Final
+
+PROCESS_TAG: Final = ".cdc/process"
+"""The dot keeps it off the pages."""
+_PROC = Path("/proc")
+
+
+def own_process() -> str:
+    """This process, as `is_gone` takes it."""
+    return "/".join([socket.gethostname(), _boot(), str(os.getpid()), _start(os.getpid()) or ""])
+
+
+def is_gone(process: str) -> bool:
+    """Whether a process that `own_process` told has ended; of one on another host nobody can say, so it has not."""
+    host, boot, number, start = process.rsplit("/", 3)
+    if host != socket.gethostname():
+        return False
+    return boot != _boot() or _start(int(number)) != start
+
+
+def _boot() -> str:
+    """Which start of the machine this is; empty where the kernel does not tell."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _start(number: int) -> str | None:
+    """When the process began, in the kernel's own count; empty where it does not tell, None if there is none."""
+    if (_PROC / "self/stat").exists():
+        try:
+            fields = (_PROC / str(number) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+        except OSError:
+            return None
+        state, *rest = fields.split()
+        return None if state in ("Z", "X") else rest[18]
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    return ""
