@@ -6,7 +6,7 @@ PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## System packages (only if missing), .venv, locked Python packages
 	@.ci/setup.sh run

@@ -3,6 +3,7 @@
 # Python packages. Repeatable; a second run takes a second. Usage: .ci/setup.sh run|dev
 set -eu
 cd "$(dirname "$0")/.."
+PATH=$PATH:/usr/sbin:/sbin # where ldconfig lies, which a user's PATH may lack
 case "${1:-run}" in
     dev) lock=requirements-dev.txt ;;
     *) lock=requirements.txt ;;
