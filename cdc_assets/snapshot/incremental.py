@@ -196,7 +196,7 @@ class IncrementalSnapshot:
         """Commit a round's rows if the stream is behind its close marker; whether anything was done."""
         manifest = self._context.manifest
         own = manifest.state.tables[current.entry.table]
-        if not own.streams or own.instance != current.walk.instance or own.position is None:
+        if own.position is None or not current.walk.holds(self._context, own):
             self.set_aside(database)  # its structure or its place in the stream has changed: read it again, or leave
             return True
         if current.opened is None or current.closed is None or own.position < current.closed or manifest.state.pending:

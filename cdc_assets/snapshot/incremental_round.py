@@ -152,9 +152,10 @@ class RoundReader:
         return max(chunk, min(most, ROUND_BYTES // max(1, width)))
 
     def _read(self, entry: Collection, walk: Walk, low: Key | None, wanted: int) -> RoundRows:
-        """In the thread: bounds, then the rows between them; one slot is left to the stream."""
+        """In the thread: bounds, then the rows between them; of many slots one is left to the stream."""
         context, recompile = self._context, self._context.config.signals.recompile
-        parts = max(1, min(context.runner.parallelism - 1, wanted // context.config.signals.chunk_rows))
+        slots = context.runner.parallelism
+        parts = max(1, min(slots - (slots > 2), wanted // context.config.signals.chunk_rows))
         spans = next_spans(context, walk, entry, low, [-(-wanted // parts)] * parts)
         statements = (rows_query(walk.plan, walk.lacking, walk.ordered, span, recompile=recompile) for span in spans)
         staged = context.runner.run(stage, [StageTask(text, self.staging, context.bulk) for text in statements])

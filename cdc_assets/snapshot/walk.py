@@ -60,6 +60,11 @@ class Walk:
         """About the bytes of a row whose texts are full, but for large columns."""
         return sum(column.mapped.column.length or 8 for column in self.plan.columns if not column.mapped.large)
 
+    def holds(self, context: Context, state: TableState) -> bool:
+        """Whether the table is still streamed from the same instance, with the same structure."""
+        same = state.streams and state.instance == self.instance
+        return same and destination_of(context, state) == (self.plan, self.directory)
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns that it is walked along."""
@@ -80,14 +85,20 @@ def walk_of(context: Context, entry: Collection) -> Walk:
     if not state.streams:
         log.warning("%s is not streamed, so it cannot be read beside the stream: %s", entry.table, state.reason)
         raise UnreadableError("SKIPPED")
-    plan, directory = _destination(context, state)
+    plan, directory = destination_of(context, state)
     present = {column.name for column in schema.columns}
     ordered = Ordered(entry.table, _order(entry, schema, plan), entry.condition)
     lacking = frozenset(column.name for column in plan.columns if column.name not in present)
-    return Walk(plan, directory, state.instance, ordered, _identity(schema, plan), lacking)
+    return Walk(plan, directory, state.instance, ordered, _identity(schema, plan, lacking), lacking)
 
 
-def _destination(context: Context, state: TableState) -> tuple[EventPlan, str]:
+def destination_of(context: Context, state: TableState) -> tuple[EventPlan, str]:
+    """How a table's rows become events as the stream knows it now, and where they go.
+
+    Raises:
+        UnreadableError: nothing is known of it.
+        CdcError: the lake failed.
+    """
     known = context.history.of_instance(state.table, state.instance) or context.history.latest(state.table)
     if known is None:
         raise UnreadableError("UNKNOWN_SCHEMA")
@@ -109,14 +120,17 @@ def _order(entry: Collection, schema: TableSchema, plan: EventPlan) -> tuple[Col
     return columns
 
 
-def _identity(schema: TableSchema, plan: EventPlan) -> tuple[int, ...]:
+def _identity(schema: TableSchema, plan: EventPlan, lacking: frozenset[str]) -> tuple[int, ...]:
     places = {column.name: place for place, column in enumerate(plan.columns)}
     if schema.key and all(name in places for name in schema.key):
         return tuple(places[name] for name in schema.key)
     if plan.key:
         return plan.key_columns
-    logged = (place for place, column in enumerate(plan.columns) if not column.mapped.large)
-    return tuple(place for place in logged if not plan.columns[place].mapped.column.computed)
+    return tuple(
+        place
+        for place, column in enumerate(plan.columns)
+        if not column.mapped.large and not column.mapped.column.computed and column.name not in lacking
+    )
 
 
 def find_maximum(context: Context, walk: Walk) -> Key:

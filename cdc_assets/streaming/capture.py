@@ -194,7 +194,8 @@ class Capture:
         """Finish the window or the snapshots that an earlier run left."""
         watch = SignalWatch(self._context)
         incremental = IncrementalSnapshot(self._context, watch)
-        incremental.clean()
+        if self._context.config.signals.collections:
+            incremental.clean()
         for database in self._context.manifest.state.signals.keys() - away:
             incremental.recover(database)
         pending = self._context.manifest.state.pending
