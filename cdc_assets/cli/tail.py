@@ -1,8 +1,11 @@
 """`cdc-assets tail`: events of a topic as Debezium, or FlinkX, would print them."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from time import sleep
 from typing import Annotated
 
@@ -44,16 +47,27 @@ def tail(
         typer.echo(line)
 
 
-def _tables(view: LakeView, directory: str, number: int, follow: bool) -> Iterator[pa.Table]:
-    """The last events, then without end those that come."""
-    newest = view.newest(directory, max(number, 1))  # one at least, behind which to follow
-    yield newest.slice(newest.num_rows - min(number, newest.num_rows))
-    last = _last_position(newest, "")
+def _tables(view: LakeView, topic: str, number: int, follow: bool) -> Iterator[pa.Table]:
+    """The last events, then without end those that come; of all generations of the topic."""
+    newest = [view.newest(directory, max(number, 1)) for directory in view.tables.generations(topic)]
+    yield from in_order(newest, number)
+    last = _last_position(newest, "")  # one event at least was read, behind which to follow
     while follow:
         sleep(FOLLOW_INTERVAL_S)
-        events = view.after(directory, last)
+        events = [view.after(directory, last) for directory in view.tables.generations(topic)]
         last = _last_position(events, last)
-        yield events
+        yield from in_order(events, sum(part.num_rows for part in events))
+
+
+def in_order(parts: Sequence[pa.Table], count: int) -> Iterator[pa.Table]:
+    """The last events of some tables of different structures, each in position order, as slices in position order."""
+    places = [(position, number) for number, part in enumerate(parts) for position in part["position"].to_pylist()]
+    skipped = Counter(number for _, number in sorted(places)[: max(0, len(places) - count)])
+    taken = [skipped[number] for number in range(len(parts))]
+    for number, run in groupby(sorted(places)[max(0, len(places) - count) :], key=itemgetter(1)):
+        length = len(list(run))
+        yield parts[number].slice(taken[number], length)
+        taken[number] += length
 
 
 def _text(given: TextSettings, form: TextFormat | None, schemas: bool, headers: bool) -> TextSettings:
@@ -71,12 +85,12 @@ def _text(given: TextSettings, form: TextFormat | None, schemas: bool, headers: 
     return replace(text, key_schema=True, value_schema=True) if schemas else text
 
 
-def _last_position(events: pa.Table, before: str) -> str:
-    return str(events["position"][-1]) if events.num_rows else before
+def _last_position(parts: Sequence[pa.Table], before: str) -> str:
+    return max([str(part["position"][-1]) for part in parts if part.num_rows], default=before)
 
 
 def find_topic(view: LakeView, wanted: str) -> str:
-    """Directory of the newest table of the topic that is named so or ends so.
+    """The topic that is named so or ends so.
 
     Raises:
         ConfigurationError: none does, or several do.
@@ -90,7 +104,7 @@ def find_topic(view: LakeView, wanted: str) -> str:
         raise LakeError(f"Nothing captured yet in {view.location.root}. Next: run `cdc-assets capture`, or the sensor.")
     if len(found) != 1:
         raise ConfigurationError("topic", wanted, "one of " + ", ".join(names), "name one of them")
-    return names[found[0]].directories[-1]
+    return found[0]
 
 
 def lines(tables: Iterable[pa.Table], text: TextSettings, *, headers: bool = False) -> Iterator[str]:

@@ -212,5 +212,29 @@ def test_a_table_that_is_altered_between_a_crash_and_the_repeat_is_taken_along_b
     assert told == [("ALTER", "invoices"), ("ALTER", "orders"), ("ALTER", "invoices")]
 
 
+def test_tail_prints_events_of_all_generations_in_order(server: StandIn, tmp_path: Path) -> None:
+    config = config_of(server.port, server.password, str(tmp_path / "lake"))
+    for statement in STEPS[0].strip().splitlines():
+        server.execute(statement, database=DATABASE)
+    server.agent.drain()
+    run(config, "snapshot")
+    for key, kind in ((2, "bigint"), (3, "decimal(10, 2)"), (4, "bigint")):
+        server.execute(f"ALTER TABLE dbo.invoices ALTER COLUMN amount {kind} NULL", database=DATABASE)
+        server.execute(f"INSERT INTO dbo.invoices VALUES ({key}, N'Bob', {key})", database=DATABASE)
+        server.agent.drain()
+        run(config, "stream")
+    file = tmp_path / "capture.json"
+    file.write_text(json.dumps(properties(server, tmp_path / "lake")))
+
+    def told(number: int) -> list[int]:
+        result = CliRunner().invoke(app, ["tail", "invoices", "-n", str(number), "-c", str(file)])
+        return [json.loads(line)["key"]["id"] for line in result.stdout.splitlines()]
+
+    assert told(10) == [1, 2, 3, 4]
+    assert told(3) == [2, 3, 4]
+    assert told(1) == [4]
+    assert told(0) == []
+
+
 class PowerCutError(BaseException):
     """Ends a run as a dying process would."""
