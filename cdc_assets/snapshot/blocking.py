@@ -52,21 +52,22 @@ class BlockingSnapshots:
         self._context, self._watch, self._incremental, self._on_progress = context, watch, incremental, on_progress
         self._snapshotter = Snapshotter(context)
 
-    def resume(self) -> None:
-        """Finish snapshots that an error interrupted; must come before any window is planned.
+    def resume(self, database: str) -> None:
+        """Finish a snapshot that an error interrupted; must come before any window is planned.
 
         Raises:
             CdcError: as `turn`.
         """
-        for database, run in list(self._context.manifest.state.snapshots.items()):
-            self._incremental.set_aside(database)
-            tables = [entry.table for entry in run.tables]
-            try:
-                self._snapshotter.resume(database, tables, self._on_progress)
-            except CdcError as error:
-                if not run.signal or not _of_the_request(error):
-                    raise
-                self._give_up(database, run.signal, error)
+        run = self._context.manifest.state.snapshots.get(database)
+        if run is None:
+            return
+        self._incremental.set_aside(database)
+        try:
+            self._snapshotter.resume(database, [entry.table for entry in run.tables], self._on_progress)
+        except CdcError as error:
+            if not run.signal or not _of_the_request(error):
+                raise
+            self._give_up(database, run.signal, error)
 
     def turn(self, database: str) -> bool:
         """Carry out the next request; whether there was one.

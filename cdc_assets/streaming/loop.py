@@ -96,7 +96,7 @@ class StreamLoop:
                 self._take_leave(databases)
                 return "nothing"
             here = [database for database in databases if database not in self.away or self._is_back(database)]
-            worked = [self._watch.listen(here), *(self._turn(database) for database in here)]
+            worked = [self._watch.listen(databases), *(self._turn(database) for database in here)]
             if any(worked):
                 quiet_since, nap = clock.now(), _NAP_S
                 continue
@@ -112,9 +112,12 @@ class StreamLoop:
 
     def _turn(self, database: str) -> bool:
         """One window of one database; False if there was nothing to do."""
+        pending = self._context.manifest.state.pending
+        if pending is not None and pending.database != database:
+            return False  # it is finished first, in a turn of its own database
         try:
             self._incremental.recover(database)
-            self._blocking.resume()
+            self._blocking.resume(database)
             progress = self._step(database)
             self._mend(database)
             self._take_in(database)
@@ -166,7 +169,7 @@ class StreamLoop:
     def _step(self, database: str) -> Progress | None:
         pending = self._context.manifest.state.pending
         if pending is not None and pending.kind == "stream":
-            return self._executor.execute(pending, repeated=True) if pending.database == database else None
+            return self._executor.execute(pending, repeated=True)
         window = self._planner.plan(database)
         return None if window is None else self._executor.execute(window, repeated=False)
 
@@ -197,6 +200,7 @@ class StreamLoop:
         """Look for signals and go on with the snapshots they ask for; whether anything was done."""
         rows = self._watch.look(database, touched=progress is not None)
         if self._structures.turn(database) or self._blocking.turn(database):
+            self._incremental.set_aside(database)  # its markers may be among these rows, and its rows are older now
             return True
         turn = self._incremental.turn(database, rows)
         (self._awaited.add if turn == "waiting" else self._awaited.discard)(database)

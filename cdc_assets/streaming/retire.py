@@ -76,7 +76,7 @@ def set_aside(context: Context, database: str) -> None:
     """Give up the window or snapshot in flight of a database that cannot be read now, so that the others go on.
 
     Tables that the window has committed are complete to its end, the others stay where they are and are read again. A
-    snapshot is planned again.
+    snapshot is planned again, unless a signal asked for it: that is told as ABORTED.
     """
     state, now = context.manifest.state, context.clock.now()
     window = state.pending
@@ -85,6 +85,8 @@ def set_aside(context: Context, database: str) -> None:
         context.manifest.complete(now, (), behind, {})
     if database in state.snapshots:
         context.manifest.finish_snapshot(now, database, [])
+        if signal := state.snapshots[database].signal:
+            context.notify("Initial Snapshot", "ABORTED", signal)
 
 
 def _through(context: Context, window: Window) -> set[TableId]:

@@ -3,12 +3,14 @@
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import ServerBusyError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.steps import listening
 from cdc_assets.signals.inbox import Inbox
@@ -160,3 +162,43 @@ def test_a_round_that_waits_is_read_again_behind_a_blocking_snapshot(server: Sta
     server.agent.drain()
     world.run()
     check_law(world, table, {1: 2})
+
+
+@pytest.mark.parametrize("at", ["snapshot-planned", "round-planned", "round-written"])
+def test_a_busy_server_is_waited_for_while_the_other_database_stands_still(
+    server: StandIn, tmp_path: Path, at: str
+) -> None:
+    server.execute("CREATE DATABASE Other")
+    server.execute("EXEC sys.sp_cdc_enable_db", database="Other")
+    world = World(server, str(tmp_path))
+    world.config = replace(
+        world.config,
+        connection=replace(world.config.connection, databases=(DATABASE, "Other")),
+        streaming=replace(world.config.streaming, retry_wait_s=0.05),
+    )
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    server.execute("CREATE TABLE dbo.orders (id int PRIMARY KEY, version int)", database="Other")
+    server.execute("EXEC sys.sp_cdc_enable_table N'dbo', N'orders', @role_name = NULL", database="Other")
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1)")
+    server.agent.drain()
+    world.run("snapshot")
+    data = {"type": "blocking", "data-collections": [ORDERS]}
+    Inbox(Location.of(world.config.lake), "shop").put(Signal("s1", "execute-snapshot", json.dumps(data)))
+    server.execute("INSERT INTO Other.dbo.orders VALUES (7, 7)")
+    server.agent.drain()
+    seen: list[str] = []
+
+    def be_busy(name: str) -> None:
+        if name == at:
+            seen.append(name)
+            if len(seen) == 1:
+                server.execute("INSERT INTO Other.dbo.orders VALUES (8, 8)")
+                server.agent.drain()
+                raise ServerBusyError("deadlock victim")
+
+    with listening(be_busy):
+        world.run()
+    assert seen
+    assert read_again(world, table) == [1, 1]
+    assert told(world, "s1")[-1] == "COMPLETED"
+    assert [event["value"]["op"] for event in world.events(replace(table, database="Other"))] == ["c", "c"]
