@@ -4,6 +4,7 @@ Runs are told by the assets they were asked for and by their job, not by tags
 alone, so that a run started by hand in the web pages counts as well.
 """
 
+import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ FAILURE_REASON_TAG = "dagster/failure_reason"
 COMMITTED_TAG = "cdc/committed"
 """On a run that committed all it found: if it fails then, it is for one of its tables, and the others go on."""
 
+_SILENT_S = 600
+"""Seconds that a run may take from its start to its first line of ours."""
 _GONE = "The process of this run is gone, and with it the code server that would have told."
 
 
@@ -40,8 +43,9 @@ class CaptureRuns:
 
     def active(self, instance: DagsterInstance) -> Sequence[DagsterRun]:
         """Runs that wait or work; one whose process is gone is told to Dagster as failed and is none of them."""
-        runs = [run for run in instance.get_runs(RunsFilter(statuses=ACTIVE)) if self.concerns(run)]
-        return [run for run in runs if not _buried(instance, run)]
+        records = instance.get_run_records(RunsFilter(statuses=ACTIVE))
+        concerned = [record for record in records if self.concerns(record.dagster_run)]
+        return [record.dagster_run for record in concerned if not _buried(instance, record)]
 
     def waiting(self, instance: DagsterInstance, assets: Set[dg.AssetKey], jobs: Set[str]) -> bool:
         """Whether a run of these jobs or for some of these assets is in the queue."""
@@ -59,13 +63,20 @@ class CaptureRuns:
         return [record for record in records if record.dagster_run.is_finished]
 
 
-def _buried(instance: DagsterInstance, run: DagsterRun) -> bool:
+def _buried(instance: DagsterInstance, record: dg.RunRecord) -> bool:
     """Whether the run had to be ended in its process's place."""
-    process = run.tags.get(PROCESS_TAG)
-    if run.status in WAITING or process is None or not is_gone(process):
+    run = record.dagster_run
+    if run.status in WAITING or not _gone(run.tags.get(PROCESS_TAG), record.start_time):
         return False
     if run.status is DagsterRunStatus.CANCELING:
         instance.report_run_canceled(run, _GONE)
     else:
         instance.report_run_failed(run, _GONE)
     return True
+
+
+def _gone(process: str | None, started: float | None) -> bool:
+    """A run notes its process in its first seconds; one that did not has died in them."""
+    if process is None:
+        return started is not None and time.time() - started > _SILENT_S
+    return is_gone(process)

@@ -6,11 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import dagster as dg
 import pytest
 from dagster import DagsterRunStatus
 
+from cdc_assets.defs import runs
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.process import PROCESS_TAG, is_gone, own_process
 from cdc_assets.defs.runs import COMMITTED_TAG
@@ -79,6 +81,18 @@ def test_run_whose_process_is_gone_is_ended_and_makes_room(
         asked = tick(shop, instance)
         assert instance.get_run_by_id(run.run_id).status is ended  # type: ignore[union-attr]
         assert (ended is status) == ("is at work" in (getattr(asked, "skip_message", "") or ""))
+    finally:
+        instance.delete_run(run.run_id)
+
+
+def test_run_that_never_named_its_process_is_ended_after_a_while(shop: Shop, instance: dg.DagsterInstance) -> None:
+    run = instance.create_run_for_job(shop.definitions().resolve_job_def("shop_changes"))
+    try:
+        instance.report_dagster_event(dg.DagsterEvent("PIPELINE_START", run.job_name), run.run_id)
+        assert "is at work" in tick(shop, instance).skip_message
+        with patch.object(runs, "_SILENT_S", -1):
+            tick(shop, instance)
+        assert instance.get_run_by_id(run.run_id).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
     finally:
         instance.delete_run(run.run_id)
 
