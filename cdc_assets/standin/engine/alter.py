@@ -11,10 +11,11 @@ from cdc_assets.standin.catalog import Column, Table, fold
 from cdc_assets.standin.contract import Typed
 from cdc_assets.standin.engine import constraints, insert, physical
 from cdc_assets.standin.engine.indexes import changed, editable
+from cdc_assets.standin.engine.keys import add_constraints
 from cdc_assets.standin.engine.names import SessionNames
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.sqlite_errors import conflict
-from cdc_assets.standin.engine.tables import Constraint, ElementReader, add_constraints, skip_storage
+from cdc_assets.standin.engine.tables import Constraint, ElementReader, generated, skip_storage
 from cdc_assets.standin.engine.targets import column_of, full_name, read_name
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.sql.collation import sqlite_collation
@@ -86,7 +87,6 @@ def _named_default(reader: Reader) -> tuple[str, None] | None:
 
 def _add_default(table: Table, elements: ElementReader, name: str, _: None) -> None:
     from cdc_assets.standin.engine.catalog_text import catalog_text
-    from cdc_assets.standin.engine.tables import generated
     from cdc_assets.standin.engine.targets import read_until
 
     text = read_until(elements.reader, frozenset({"FOR"}))

@@ -9,10 +9,11 @@ from cdc_assets.standin.contract import ResultColumn
 from cdc_assets.standin.engine import physical, tree
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.frame import Frame
+from cdc_assets.standin.engine.keys import add_constraints
 from cdc_assets.standin.engine.locks import Mode
 from cdc_assets.standin.engine.names import SessionNames
 from cdc_assets.standin.engine.reader import Reader
-from cdc_assets.standin.engine.tables import ElementReader, add_constraints, skip_storage
+from cdc_assets.standin.engine.tables import ElementReader, skip_storage
 from cdc_assets.standin.engine.targets import read_name, resolve
 from cdc_assets.standin.errors import SqlError, unsupported
 

@@ -6,9 +6,10 @@ from cdc_assets.standin.capture import hooks
 from cdc_assets.standin.catalog import Index, Table, fold
 from cdc_assets.standin.engine import physical
 from cdc_assets.standin.engine.catalog_text import catalog_text
+from cdc_assets.standin.engine.keys import next_index_id
 from cdc_assets.standin.engine.locks import Mode
 from cdc_assets.standin.engine.reader import Reader
-from cdc_assets.standin.engine.tables import next_index_id, read_keys, skip_storage
+from cdc_assets.standin.engine.tables import read_keys, skip_storage
 from cdc_assets.standin.engine.targets import read_name, read_until, resolve
 from cdc_assets.standin.errors import SqlError, unsupported
 
