@@ -59,7 +59,7 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         required_resource_keys={names.resource},
         description=(
             "Asks the server for the newest captured LSN. Starts a snapshot for tables that have none, else a run "
-            "that follows the log if there is something new; never a second run for this capture."
+            "that follows the log if there is something new or somebody asked for something; never a second run."
         ),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
