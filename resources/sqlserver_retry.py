@@ -1,11 +1,14 @@
-"""Trying again, for a statement that only reads: a few times, with growing, jittered waits, and not for ever."""
+"""Trying again, for a statement that only reads: a few times, with growing, jittered waits, and not for ever.
+
+A database that is offline does not come back within a second: whoever asks decides when to look again.
+"""
 
 import random
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from cdc_assets.errors import CdcError
+from cdc_assets.errors import CdcError, DatabaseAwayError
 
 ATTEMPTS = 4
 FIRST_WAIT_S = 0.2
@@ -30,7 +33,12 @@ def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: Tr
         try:
             return action()
         except CdcError as error:
-            if not error.retryable or not may_retry() or time.monotonic() - started > BUDGET_S:
+            if (
+                not error.retryable
+                or isinstance(error, DatabaseAwayError)
+                or not may_retry()
+                or time.monotonic() - started > BUDGET_S
+            ):
                 raise
         time.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
     return action()
