@@ -12,13 +12,25 @@ from cdc_assets.errors import (
     CdcError,
     ConfigurationError,
     ConnectionLostError,
+    DatabaseAwayError,
     LoginError,
     PreflightError,
     QueryError,
     ServerBusyError,
 )
 from resources import bulk, sqlserver_session
-from resources.sqlserver_errors import BUSY, LOGIN, LOST, NO_CDC, PERMISSION, clean, number_in, redact, to_cdc_error
+from resources.sqlserver_errors import (
+    AWAY,
+    BUSY,
+    LOGIN,
+    LOST,
+    NO_CDC,
+    PERMISSION,
+    clean,
+    number_in,
+    redact,
+    to_cdc_error,
+)
 
 SETTINGS = ConnectionSettings(host="db", user="reader", password="p;w}d", databases=("Sales",))
 DRIVER = "[Microsoft][ODBC Driver 18 for SQL Server][ODBC Driver 18 for SQL Server]"
@@ -57,6 +69,7 @@ def test_all_classes_were_found() -> None:
 NUMBERS = [
     (BUSY, ServerBusyError),
     (LOST, ConnectionLostError),
+    (AWAY, DatabaseAwayError),
     (LOGIN, LoginError),
     (PERMISSION, PreflightError),
     (NO_CDC, PreflightError),
