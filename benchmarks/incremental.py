@@ -25,12 +25,13 @@ import pyodbc
 from benchmarks.connector import connector
 from benchmarks.main_job import DATABASE, TABLE, server_process, settings
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
+from cdc_assets.core.ports import TaskRunner
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.streaming.capture import Capture
 from resources.bulk import MssqlBulkSource
 from resources.clock import SystemClock
-from resources.spark import SparkResource, SparkTaskRunner, stop_spark
+from resources.spark import SparkResource, stop_spark
 from resources.sqlserver_session import connect
 from resources.sqlserver_source import SqlServerSource
 
@@ -78,7 +79,7 @@ class Bench:
         pause: seconds between two transactions of the writer.
     """
 
-    def __init__(self, config: CaptureConfig, runner: SparkTaskRunner, folder: Path, rows: int, pause: float) -> None:
+    def __init__(self, config: CaptureConfig, runner: TaskRunner, folder: Path, rows: int, pause: float) -> None:
         signals = SignalSettings((SIGNALS,))
         filters = replace(config.filters, also=frozenset({SIGNALS.lower()}))
         self.config = replace(config, signals=signals, filters=filters)
@@ -223,6 +224,9 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=int, default=0, help="of the capture job; 0 captures with the commit")
     parser.add_argument("--repeats", type=int, default=3, help="measured passes")
     parser.add_argument("--case", default="", choices=["", *(case.name for case in CASES)], help="only this one")
+    parser.add_argument(
+        "--local", action="store_true", help="tasks in threads of this process, as capture --local does"
+    )
     parser.add_argument("--debezium", action="store_true", help="run the real connector too; takes minutes")
     parser.add_argument("--limit", type=float, default=1800, help="seconds to wait for the connector")
     given = parser.parse_args()
