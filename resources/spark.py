@@ -44,6 +44,9 @@ from resources.spark_archive import default_class_archive
 T = TypeVar("T")
 R = TypeVar("R")
 
+_LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
+"""For local sessions: without it Spark greets with a dozen lines."""
+
 ATTEMPTS = 3
 """How often a task that fails with a retryable error is tried."""
 PAUSE_S = 0.5
@@ -52,7 +55,6 @@ PAUSE_S = 0.5
 BASE_CONF: dict[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",  # a fresh worker per task costs 0.44 s (spec spark §1)
     "spark.python.daemon.module": "resources.spark_daemon",  # Spark's own, but silent when a reader has enough
@@ -203,15 +205,14 @@ class SparkResource(LazyPySparkResource):
         own = {name: str(value) for name, value in self.spark_config.items()}
         if self.remote:
             return {name: value for name, value in BASE_CONF.items() if name.startswith("spark.sql.")} | own
-        java = ["-XX:+UseSerialGC"] if self.master.startswith("local") else []
+        local = self.master.startswith("local")
+        java = ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
         if self.class_archive and Path(self.class_archive).is_file():
             java.append(f"-XX:SharedArchiveFile={self.class_archive}")
-        local = {"spark.driver.memory": self.driver_memory}
-        if java:
-            local["spark.driver.extraJavaOptions"] = " ".join(
-                [*java, "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
-            )
-        return BASE_CONF | local | own
+        if local:
+            java += ["-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LOGGING}"]
+        driver = {"spark.driver.memory": self.driver_memory, "spark.driver.extraJavaOptions": " ".join(java)}
+        return BASE_CONF | driver | ({} if local else {"spark.log.level": "ERROR"}) | own
 
     def parallelism(self) -> int:
         """Tasks that run at once, without starting a session where the master's name tells it."""
