@@ -34,6 +34,8 @@ SNAPSHOT_DONE = "snapshot done"
 """What the capture's process says between its two jobs."""
 _MESSAGE = re.compile(r"\S+ \S+ \S+ - dagster - (INFO|WARNING|ERROR|CRITICAL) - \S+ - \S+ - (\S+ - )?(?P<text>.*)")
 """A line of Dagster's console log that is no mere engine event."""
+_NOTIFICATION = re.compile(r"(Initial|Incremental) Snapshot: ")
+"""What they tell is in the lines about rounds already."""
 _SETTLE_S = 20.0
 """Longest wait for a process that was asked to end."""
 
@@ -131,7 +133,7 @@ def capture_while_busy(shop: Shop, seconds: float) -> None:
         try:
             for line in process.stdout or ():
                 log.write(line)
-                if message := _MESSAGE.match(line):
+                if (message := _MESSAGE.match(line)) and not _NOTIFICATION.match(message["text"]):
                     out.print(f"    {message['text']}", soft_wrap=True, markup=False)
                 elif line.strip() == SNAPSHOT_DONE:
                     threading.Timer(seconds, shop.close_doors).start()
