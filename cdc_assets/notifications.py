@@ -68,6 +68,13 @@ class Notification:
     at: datetime
     id: str = ""
 
+    def __str__(self) -> str:
+        """For people: what happened, to which table, and how it went; one table is not told with all the others."""
+        tables = ("scanned_collection", "current_collection_in_progress", "data_collections")
+        about = next((self.data[name] for name in tables if name in self.data), "")
+        facts = ", ".join(f"{name}={text}" for name, text in self.data.items() if name not in tables)
+        return " ".join(filter(None, (self.aggregate, self.kind, about, facts)))
+
 
 Listener = Callable[[Notification], None]
 

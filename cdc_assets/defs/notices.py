@@ -29,8 +29,7 @@ class Notices:
 
     def send(self, notification: Notification) -> None:
         """Report one."""
-        facts = ", ".join(f"{name}={text}" for name, text in notification.data.items())
-        self._context.log.info(f"{notification.aggregate}: {notification.kind} {facts}".rstrip())
+        self._context.log.info(str(notification))
         if notification.kind == "IN_PROGRESS" or notification.kind.startswith("TABLE_CHUNK"):
             return
         metadata = {"event": notification.kind, **notification.data}
