@@ -6,7 +6,7 @@ they stand among the streamed events, all streamed events, and the notifications
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,8 @@ import pytest
 
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.compare import Record, compare, reads
-from cdc_assets_tests.conformance.debezium import Debezium, payload
-from cdc_assets_tests.conformance.ours import Ours
-from cdc_assets_tests.conformance.test_events import settled
+from cdc_assets_tests.conformance.debezium import payload
+from cdc_assets_tests.conformance.side_by_side import settled, side_by_side
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
 
@@ -29,12 +28,6 @@ TABLES = {
     "cdc_signal": "id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL",
 }
 SELECT = "SELECT * FROM TestDB.dbo.orders WHERE id > 20 AND id <= 40"
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn(databases=("TestDB",)) as server:
-        yield server
 
 
 class Shop:
@@ -114,22 +107,12 @@ def explained(path: str, theirs: Any, ours: Any) -> str | None:
 def test_blocking_snapshots_are_equal(server: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shop = Shop(server)
     properties = {
-        "database.hostname": server.host,
-        "database.port": str(server.port),
-        "database.user": server.user,
-        "database.password": server.password,
-        "database.names": "TestDB",
-        "topic.prefix": "shop",
         "table.include.list": "dbo\\.(orders|lines|cdc_signal)",
         "signal.data.collection": "TestDB.dbo.cdc_signal",
         "notification.enabled.channels": "sink",
         "notification.sink.topic.name": "notes",
     }
-    for name in ("theirs", "ours"):
-        (tmp_path / name).mkdir()
-    ours = Ours(tmp_path / "ours", **properties)
-    ours.catch_up()
-    with Debezium(tmp_path / "theirs", **properties) as debezium:
+    with side_by_side(server, tmp_path, **properties) as (debezium, ours):
         debezium.wait(lambda records: len(reads(records)) == 2 * ROWS)
         shop.change(2)
         conditions = [{"data-collection": "TestDB.dbo.orders", "filter": SELECT}]

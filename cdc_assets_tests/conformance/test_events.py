@@ -7,8 +7,6 @@ Both capture the same stand-in at the same time. `CDC_CONFORMANCE_SEED` and
 import base64
 import itertools
 import os
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,8 @@ import pyodbc
 import pytest
 
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.conformance.compare import Record, Report, compare, reads
-from cdc_assets_tests.conformance.debezium import Debezium
-from cdc_assets_tests.conformance.ours import Ours
+from cdc_assets_tests.conformance.compare import Report, compare, reads
+from cdc_assets_tests.conformance.side_by_side import settled, side_by_side
 from cdc_assets_tests.conformance.workload import Workload
 
 SEED = int(os.environ.get("CDC_CONFORMANCE_SEED", "1"))
@@ -78,12 +75,6 @@ def explained(path: str, theirs: Any, ours: Any) -> str | None:
     return None
 
 
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn(databases=("TestDB",)) as server:
-        yield server
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_events_are_equal(server: StandIn, tmp_path: Path, case: str, capsys: pytest.CaptureFixture[str]) -> None:
     report = captured_by_both(server, tmp_path, CASES[case])
@@ -99,21 +90,11 @@ def captured_by_both(server: StandIn, work: Path, extra: dict[str, str]) -> Repo
     for statement in [*workload.setup(), *workload.transactions(TRANSACTIONS // 10)]:
         connection.execute(statement)
     properties = {
-        "database.hostname": server.host,
-        "database.port": str(server.port),
-        "database.user": server.user,
-        "database.password": server.password,
-        "database.names": "TestDB",
-        "topic.prefix": "shop",
         "table.include.list": "dbo\\.(all_types|two_keys|keyless)",
         **extra,
     }
-    for name in ("theirs", "ours"):
-        (work / name).mkdir()
-    ours = Ours(work / "ours", **properties)
-    ours.catch_up()
     rows = sum(len(keys) for keys in workload.rows.values())
-    with Debezium(work / "theirs", **properties) as debezium:
+    with side_by_side(server, work, **properties) as (debezium, ours):
         debezium.wait(lambda records: len(reads(records)) == rows)
         for statement in workload.transactions(TRANSACTIONS):
             connection.execute(statement)
@@ -122,17 +103,3 @@ def captured_by_both(server: StandIn, work: Path, extra: dict[str, str]) -> Repo
         theirs = settled(debezium, len(expected))
     connection.close()
     return compare(theirs, expected, explained)
-
-
-def settled(debezium: Debezium, expected: int, quiet_s: float = 16.0) -> list[Record]:
-    """Their records, when as many as ours have come and nothing follows, or nothing comes any more.
-
-    An END of the last transaction comes only after an idle scan, hence the patience.
-    """
-    count, since = -1, time.monotonic()
-    while time.monotonic() - since < (quiet_s if count < expected else 2.0):
-        records = debezium.records()
-        if len(records) != count:
-            count, since = len(records), time.monotonic()
-        time.sleep(0.2)
-    return debezium.records()

@@ -9,7 +9,6 @@ import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ import pytest
 
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.compare import Record, by_topic, compare, is_read, streamed
-from cdc_assets_tests.conformance.debezium import Debezium, payload
-from cdc_assets_tests.conformance.ours import Ours
-from cdc_assets_tests.conformance.test_events import explained, settled
+from cdc_assets_tests.conformance.debezium import payload
+from cdc_assets_tests.conformance.side_by_side import settled, side_by_side
+from cdc_assets_tests.conformance.test_events import explained
 from cdc_assets_tests.conformance.workload import Workload
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
@@ -37,34 +36,18 @@ ASK = json.dumps({"data-collections": ["TestDB.dbo.(all_types|two_keys|keyless)"
 PLACE = {"payload.source.change_lsn", "payload.source.event_serial_no"}
 
 
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn(databases=("TestDB",)) as server:
-        yield server
-
-
 def test_incremental_snapshots_are_equal(server: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     connection = pyodbc.connect(server.connection_string("TestDB"), autocommit=True)
     workload = Workload(SEED)
     for statement in [*workload.setup(), *SIGNALS, *workload.transactions(200)]:
         connection.execute(statement)
     properties = {
-        "database.hostname": server.host,
-        "database.port": str(server.port),
-        "database.user": server.user,
-        "database.password": server.password,
-        "database.names": "TestDB",
-        "topic.prefix": "shop",
         "table.include.list": "dbo\\.(all_types|two_keys|keyless)",
         "signal.data.collection": "TestDB.dbo.cdc_signal",
         "incremental.snapshot.chunk.size": "10",
     }
-    for name in ("theirs", "ours"):
-        (tmp_path / name).mkdir()
-    ours = Ours(tmp_path / "ours", **properties)
-    ours.catch_up()
     rows = {name: len(keys) for name, keys in workload.rows.items()}
-    with Debezium(tmp_path / "theirs", **properties) as debezium:
+    with side_by_side(server, tmp_path, **properties) as (debezium, ours):
         debezium.wait(lambda records: sum(map(is_read, records)) == sum(rows.values()))
         connection.execute(f"INSERT INTO dbo.cdc_signal VALUES ('again', 'execute-snapshot', '{ASK}')")
         follower = threading.Thread(target=ours.catch_up)

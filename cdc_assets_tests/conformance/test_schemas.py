@@ -12,7 +12,7 @@ decode a table's changes with the old structure for a while (docs/differences-fr
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,8 @@ import pytest
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.compare import Record, Report, compare
 from cdc_assets_tests.conformance.debezium import Debezium, payload
-from cdc_assets_tests.conformance.ours import Ours
+from cdc_assets_tests.conformance.side_by_side import settled, side_by_side
 from cdc_assets_tests.conformance.test_events import explained as values_explained
-from cdc_assets_tests.conformance.test_events import settled
 from cdc_assets_tests.conformance.workload import TABLES, TYPES, TableModel, Workload
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 
@@ -74,12 +73,6 @@ def by_table(records: list[Record]) -> list[Record]:
     """Schema change events with their table as the topic: tables have no order that two readers must share."""
     changes = [record for record in records if is_change(record)]
     return [record | {"topic": record["value"]["payload"]["tableChanges"][0]["id"]} for record in changes]
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn(databases=("TestDB",)) as server:
-        yield server
 
 
 class Changing:
@@ -192,21 +185,11 @@ def captured_by_both(server: StandIn, work: Path, extra: dict[str, str]) -> Repo
     changing = Changing(connection.execute)
     server.agent.drain()
     properties = {
-        "database.hostname": server.host,
-        "database.port": str(server.port),
-        "database.user": server.user,
-        "database.password": server.password,
-        "database.names": "TestDB",
-        "topic.prefix": "shop",
         "snapshot.mode": "no_data",
         "table.include.list": "dbo\\..*",
         **extra,
     }
-    for name in ("theirs", "ours"):
-        (work / name).mkdir()
-    ours = Ours(work / "ours", **properties)
-    ours.catch_up()
-    with Debezium(work / "theirs", **properties) as debezium:
+    with side_by_side(server, work, **properties) as (debezium, ours):
         debezium.wait(lambda records: any(record["topic"] == "shop" for record in records))
         told = partial(wait_for_structures, debezium)
         for number in range(2, 2 + ROUNDS):

@@ -1,7 +1,7 @@
 """What is told of incremental snapshots that rows of the signal table start, pause, resume and stop: ours as the connector's."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,8 @@ import pytest
 
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.compare import Record, reads
-from cdc_assets_tests.conformance.debezium import Debezium, payload
-from cdc_assets_tests.conformance.ours import Ours
+from cdc_assets_tests.conformance.debezium import payload
+from cdc_assets_tests.conformance.side_by_side import side_by_side
 from cdc_assets_tests.conformance.test_blocking import ROWS, Shop
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
@@ -43,12 +43,6 @@ STEPS: list[tuple[str, str]] = [
     (inserted(("resume", "resume-snapshot", {"type": "incremental"})), "again COMPLETED"),
 ]
 """Statement, and what the connector tells last of it; of a stop while it is paused, nothing before it goes on."""
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn(databases=("TestDB",)) as server:
-        yield server
 
 
 def notices(records: list[Record]) -> list[tuple[str, dict[str, str]]]:
@@ -85,30 +79,18 @@ def progress(records: list[Record]) -> set[tuple[tuple[str, str], ...]]:
     }
 
 
-def properties_of(server: StandIn, work: Path) -> dict[str, str]:
-    """What both readers are told; makes their folders."""
-    for name in ("theirs", "ours"):
-        (work / name).mkdir()
-    return {
-        "database.hostname": server.host,
-        "database.port": str(server.port),
-        "database.user": server.user,
-        "database.password": server.password,
-        "database.names": "TestDB",
-        "topic.prefix": "shop",
-        "table.include.list": "dbo\\.(orders|lines|cdc_signal)",
-        "signal.data.collection": "TestDB.dbo.cdc_signal",
-        "notification.enabled.channels": "sink",
-        "notification.sink.topic.name": "notes",
-        "incremental.snapshot.chunk.size": "25",
-    }
+PROPERTIES = {
+    "table.include.list": "dbo\\.(orders|lines|cdc_signal)",
+    "signal.data.collection": "TestDB.dbo.cdc_signal",
+    "notification.enabled.channels": "sink",
+    "notification.sink.topic.name": "notes",
+    "incremental.snapshot.chunk.size": "25",
+}
 
 
 def test_notifications_of_incremental_snapshots_are_equal(server: StandIn, tmp_path: Path) -> None:
-    shop, properties = Shop(server), properties_of(server, tmp_path)
-    ours = Ours(tmp_path / "ours", **properties)
-    ours.catch_up()
-    with Debezium(tmp_path / "theirs", **properties) as debezium:
+    shop = Shop(server)
+    with side_by_side(server, tmp_path, **PROPERTIES) as (debezium, ours):
         debezium.wait(lambda records: len(reads(records)) == 2 * ROWS)
         for statement, last in STEPS:
             shop.run(statement)
@@ -126,10 +108,8 @@ def ordered(found: list[tuple[str, dict[str, str]]]) -> list[tuple[str, dict[str
 
 
 def test_structure_that_a_signal_gives_is_taken_over_alike(server: StandIn, tmp_path: Path) -> None:
-    shop, properties = Shop(server), properties_of(server, tmp_path)
-    ours = Ours(tmp_path / "ours", **properties)
-    ours.catch_up()
-    with Debezium(tmp_path / "theirs", **properties) as debezium:
+    shop = Shop(server)
+    with side_by_side(server, tmp_path, **PROPERTIES) as (debezium, ours):
         records = debezium.wait(lambda records: len(reads(records)) == 2 * ROWS)
         (created,) = [change for change in changes(records) if change["id"].endswith('"lines"')]
         columns = [described(column) for column in created["table"]["columns"]]

@@ -1,0 +1,13 @@
+"""The server that both capture."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cdc_assets.standin.control import StandIn
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with StandIn(databases=("TestDB",)) as server:
+        yield server
