@@ -126,6 +126,9 @@ def _agent(source: SqlServerSource, database: str) -> Iterator[Finding]:
         "" if scanned else f"USE {quote(database)}; EXEC sys.sp_cdc_start_job @job_type = N'capture';",
         blocking=False,
     )
+    trouble = source.capture_job(database).trouble if scanned else ""
+    said, _, remedy = trouble.partition(" Next: ")
+    yield Finding("capture job", database, not trouble, said or "at work", "at work", remedy, blocking=False)
 
 
 def _jobs(source: SqlServerSource, database: str) -> Iterator[Finding]:

@@ -157,6 +157,21 @@ AGENT = _query(
 )
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-dynamic-management-views/sys-dm-server-services-transact-sql"""
 
+CAPTURE_QUIET = _query(
+    "capture_quiet", "SELECT DATEDIFF(second, MAX(tran_end_time), SYSDATETIME()) FROM {db}.cdc.lsn_time_mapping"
+)
+"""Both are server time without zone. Where a clock is put forward, the job seems quiet until its next entry.
+https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql"""
+
+CAPTURE_ERROR = _query(
+    "capture_error",
+    """SELECT TOP (1) e.error_number, e.error_message FROM {db}.sys.dm_cdc_errors AS e
+    JOIN (SELECT MAX(session_id) AS session_id FROM {db}.sys.dm_cdc_log_scan_sessions) AS s
+    ON s.session_id = e.session_id ORDER BY e.entry_time DESC""",
+)
+"""Of the newest scan alone: an older one that failed has been made good.
+https://learn.microsoft.com/en-us/sql/relational-databases/system-dynamic-management-views/change-data-capture-sys-dm-cdc-errors"""
+
 JOBS = "/* cdc-assets: jobs */ EXEC {db}.sys.sp_cdc_help_jobs"
 """Capture job with its polling interval, clean-up job with its retention in minutes.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-help-jobs-transact-sql"""

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings
+from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import HeldLocks, KeyRange
@@ -275,6 +276,22 @@ class SqlServerSource:
         except (QueryError, PreflightError):
             return None
         return None if answer is None else str(answer).lower() in ("1", "true")
+
+    def capture_job(self, database: str) -> CaptureJob:
+        """How the job that reads the log is getting on, asked now.
+
+        Raises:
+            CdcDisabledError: change data capture is off.
+            CdcError: the server is away.
+        """
+        with cdc_objects(database):
+            quiet = self._value(queries.CAPTURE_QUIET, database)
+        try:
+            errors = self._rows(queries.CAPTURE_ERROR, database)
+        except (QueryError, PreflightError):  # needs VIEW DATABASE STATE
+            errors = []
+        error = " ".join(str(part) for part in errors[0]) if errors else ""
+        return CaptureJob(database, self.agent_running(database), None if quiet is None else integer(quiet), error)
 
     def _rows(self, template: str, database: str, *parameters: object) -> list[Row]:
         return self.session.rows(queries.of_database(template, database), *parameters)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
@@ -109,6 +110,9 @@ class Source(Protocol):
 
     def agent_running(self, database: str) -> bool | None:
         """Whether the SQL Server Agent runs; None if it cannot be told."""
+
+    def capture_job(self, database: str) -> CaptureJob:
+        """How the job that reads the log is getting on, asked now."""
 
 
 class HeldLocks(Protocol):

@@ -8,6 +8,7 @@ import dagster as dg
 
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.defs.capture_job import capture_job_check
 from cdc_assets.defs.captures import CaptureResource, discovered_tables
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
@@ -50,7 +51,7 @@ def capture_definitions(
     catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem)
     names = catalog.names
     changes, snapshot = changes_assets(catalog), snapshot_assets(catalog) if discovery.tables else None
-    looks = [headroom_check(catalog), *([drift_check(catalog)] if discovery.tables else [])]
+    looks = [headroom_check(catalog), capture_job_check(catalog), *([drift_check(catalog)] if discovery.tables else [])]
     own = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*looks)
     jobs = [dg.define_asset_job(names.changes, own, description=_CHANGES_JOB)]
     if snapshot:

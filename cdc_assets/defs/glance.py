@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import Source
@@ -119,6 +120,20 @@ class Glance:
             except CdcError as error:
                 log.warning("Channel %s of signals cannot be read: %s", channel.name, error)
         return found
+
+    def capture_jobs(self) -> list[CaptureJob]:
+        """Of every database with a table that streams.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        jobs: list[CaptureJob] = []
+        for database in sorted({state.table.database for state in self.state.tables.values() if state.streams}):
+            try:
+                jobs.append(self._source.capture_job(database))
+            except (CdcDisabledError, DatabaseAwayError) as error:
+                log.warning("%s", error)
+        return jobs
 
     def headroom(self) -> list[Headroom]:
         """Of every table that streams, sorted by table.

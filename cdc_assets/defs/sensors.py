@@ -29,6 +29,7 @@ import dagster as dg
 from dagster import DagsterRunStatus
 
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.defs.capture_job import CaptureJobWatch
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.partitions import all_ranges
@@ -49,7 +50,7 @@ _OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
 
 def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
-    names, runs = catalog.names, catalog.runs()
+    names, runs, capture_jobs = catalog.names, catalog.runs(), CaptureJobWatch(catalog)
 
     @dg.sensor(
         name=names.sensor,
@@ -62,7 +63,7 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
             "that follows the log if there is something new or somebody asked for something; never a second run."
         ),
     )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
         if active := runs.active(context.instance):
             return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is at work.")
         records = runs.finished(context.instance, _LOOK_BACK)
@@ -81,6 +82,8 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
                 return dg.SkipReason(f"{type(error).__name__}: {error}")
             raise
         context.update_cursor(_START)
+        if isinstance(request, dg.SkipReason) and (events := capture_jobs.look(resource)):
+            return dg.SensorResult(skip_reason=request, asset_events=events)
         return request
 
     return sensor

@@ -98,8 +98,8 @@ def test_sensors_checks_jobs_and_schedules_are_described(shop: Shop) -> None:
     described = [sensor, *repository.schedule_defs, *(repository.get_job(name) for name in JOBS)]
     assert all(thing.description for thing in described)
     checks = definitions.resolve_asset_graph().asset_check_keys
-    assert {check.name for check in checks} == {"lsn_continuity", "retention_headroom", "schema_drift"}
-    assert len(checks) == 2 * len(TABLES) + 1
+    assert {check.name for check in checks} == {"capture_job", "lsn_continuity", "retention_headroom", "schema_drift"}
+    assert len(checks) == 2 * len(TABLES) + 2
 
 
 JOBS = ("shop_changes", "shop_snapshot", "shop_headroom")

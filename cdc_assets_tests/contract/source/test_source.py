@@ -1,6 +1,8 @@
 """The control plane answers what `core.ports.Source` promises."""
 
+import time
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 
@@ -17,6 +19,7 @@ from cdc_assets.errors import (
     ServerBusyError,
 )
 from cdc_assets.standin.control import StandIn
+from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake
 from resources.sqlserver_source import SqlServerSource
 
@@ -238,6 +241,29 @@ def test_agent(shop: Server, standin: StandIn, source: SqlServerSource) -> None:
     standin.agent.stop()
     assert source.agent_running(DATABASE) is False
     standin.agent.start()
+
+
+def test_capture_job(shop: Server, standin: StandIn, source: SqlServerSource) -> None:
+    assert source.capture_job(DATABASE).trouble == ""
+    standin.agent.stop()
+    try:
+        assert "Agent is stopped" in source.capture_job(DATABASE).trouble
+    finally:
+        standin.agent.start()
+
+
+def test_capture_job_that_fails_tells_why(shop: Server, standin: StandIn, source: SqlServerSource) -> None:
+    trouble, deadline = "", time.monotonic() + 10
+    insert(shop, "a", 900, 1)
+    for number in count(901):
+        standin.agent.fail_next(SqlError(22859, "Log Scan process failed in processing log records."))
+        insert(shop, "a", number, 1)
+        if (trouble := source.capture_job(DATABASE).trouble) or time.monotonic() > deadline:
+            break
+    assert "22859 Log Scan process failed" in trouble
+    while source.capture_job(DATABASE).trouble and time.monotonic() < deadline:  # the next scan makes it good
+        time.sleep(0.1)
+    assert source.capture_job(DATABASE).trouble == ""
 
 
 def test_agent_by_query_of_the_user(shop: Server) -> None:

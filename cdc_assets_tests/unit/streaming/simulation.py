@@ -21,6 +21,7 @@ from cdc_assets.config.settings import (
     SnapshotSettings,
     StreamingSettings,
 )
+from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import HeldLocks, KeyRange
@@ -241,6 +242,9 @@ class SimulatedServer:
 
     def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
         raise QueryError(f"Invalid object name '{table}'.", 208)
+
+    def capture_job(self, database: str) -> CaptureJob:
+        return CaptureJob(database, True, 0)
 
     def agent_running(self, database: str) -> bool | None:
         return True

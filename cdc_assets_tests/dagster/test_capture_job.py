@@ -1,0 +1,48 @@
+"""A server whose capture job stands still must not look healthy."""
+
+import dagster as dg
+import pytest
+
+from cdc_assets.defs import capture_job
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets_tests.shop import Shop
+from resources.spark import SparkResource
+
+WINDOWS = dg.AssetKey(["shop", "windows"])
+
+
+def test_sensor_tells_when_the_agent_stops_and_when_it_runs_again(
+    shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture_job, "LOOK_EVERY", capture_job.LOOK_EVERY * 0)
+    assert shop.snapshot(instance).success
+    definitions = shop.definitions()
+    (sensor,) = definitions.get_repository_def().sensor_defs
+    resources = {"cdc_shop": CaptureResource(config_file=str(shop.file), spark=SparkResource())}
+
+    def told() -> list[bool]:
+        context = dg.build_sensor_context(
+            instance=instance, resources=resources, repository_def=definitions.get_repository_def()
+        )
+        with shop.in_environment(), context:
+            data = sensor.evaluate_tick(context)
+        assert not data.run_requests
+        return [event.passed for event in data.asset_events if isinstance(event, dg.AssetCheckEvaluation)]
+
+    assert told() == []
+    shop.server.agent.stop()
+    assert told() == [False]
+    assert told() == []
+    shop.server.agent.start()
+    assert told() == [True]
+    assert told() == []
+
+
+def test_job_of_checks_names_the_stopped_agent(shop: Shop, instance: dg.DagsterInstance) -> None:
+    assert shop.snapshot(instance).success
+    shop.server.agent.stop()
+    checks = shop.run("shop_headroom", instance).get_asset_check_evaluations()
+    shop.server.agent.start()
+    (found,) = [check for check in checks if check.check_name == capture_job.CAPTURE_JOB]
+    assert (found.passed, found.asset_key) == (False, WINDOWS)
+    assert "SQL Server Agent is stopped" in str(found.description)

@@ -1,0 +1,27 @@
+"""When the server's own reader of the log is in trouble."""
+
+import pytest
+
+from cdc_assets.core.capture_job import CaptureJob
+
+
+@pytest.mark.parametrize(
+    ("agent", "quiet_s", "error", "said"),
+    [
+        (True, 0, "", ""),
+        (None, 299, "", ""),
+        (True, 900, "", ""),
+        (False, 3, "", "Agent is stopped. Next: start"),
+        (True, 3, "22859 log scan failed", "fails: 22859 log scan failed"),
+        (None, None, "", "never scanned"),
+        (True, 3600, "", "no entry for 60 minutes"),
+    ],
+)
+def test_trouble_names_the_cause_and_the_next_step(
+    agent: bool | None, quiet_s: int | None, error: str, said: str
+) -> None:
+    trouble = CaptureJob("Sales]Db", agent, quiet_s, error).trouble
+    assert said in trouble
+    assert bool(trouble) == bool(said)
+    assert not trouble or "Next: " in trouble
+    assert "USE" not in trouble or "[Sales]]Db]" in trouble
