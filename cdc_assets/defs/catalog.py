@@ -22,6 +22,7 @@ from cdc_assets.defs.translator import CdcTranslator, Role, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.signals.table import signal_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class CaptureCatalog:
 
     def keys(self, role: Role) -> dict[dg.AssetKey, TableId]:
         """Keys of one role and their tables."""
-        return {self.key(schema.table, role): schema.table for schema in self.tables}
+        return {self.key(schema.table, role): schema.table for schema in self._of(role)}
 
     def specs(self, role: Role, deps: Role | None) -> list[dg.AssetSpec]:
         """Specs of one role for all tables."""
@@ -129,8 +130,14 @@ class CaptureCatalog:
             self.translator.spec(
                 self.prefix, schema, role, self.uri(schema.table), [self.key(schema.table, deps)] if deps else []
             )
-            for schema in self.tables
+            for schema in self._of(role)
         ]
+
+    def _of(self, role: Role) -> list[TableSchema]:
+        """Tables that have an asset of a role: rows of signal tables are requests, and never snapshotted."""
+        named = self.config.signals.collections
+        signals = {signal_table(named, schema.table.database) for schema in self.tables}
+        return [schema for schema in self.tables if role != "snapshot" or schema.table not in signals]
 
     def uri(self, table: TableId) -> str:
         """Where the table's topic lies."""

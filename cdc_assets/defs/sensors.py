@@ -108,7 +108,7 @@ def _request(
     """
     capture = catalog.names.capture
     with resource.glance(at_signals=True) as glance:
-        waiting = glance.waiting([schema.table for schema in catalog.tables], first_look=first_look)
+        waiting = glance.waiting(list(catalog.keys("snapshot").values()), first_look=first_look)
         if waiting and (unread is None or unread < datetime.now(UTC)):
             return dg.RunRequest(
                 run_key=run_key(capture, records, "snapshot"),

@@ -19,6 +19,7 @@ from cdc_assets.defs.partitions import all_ranges, range_numbers, range_partitio
 from cdc_assets.defs.translator import CdcTranslator, declared_type, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets.standin import sample
 from cdc_assets_tests.shop import TABLES, Shop, key
 from resources.spark import SparkResource
 
@@ -240,3 +241,10 @@ def test_types_read_as_declared(column: Column, expected: str) -> None:
 def test_words_and_topics() -> None:
     assert word("shop.eu-1 [x]") == "shop_eu_1_x_"
     assert topic_name(ORDERS.table, EventSettings("p")) == "p.Db.dbo.orders"
+
+
+def test_signal_table_has_changes_but_no_rows_to_read(shop: Shop) -> None:
+    shop.write({"signal.data.collection": f"{sample.DATABASE}.dbo.{sample.SIGNAL_TABLE}"})
+    keys = shop.definitions().resolve_asset_graph().get_all_asset_keys()
+    assert key(sample.SIGNAL_TABLE, "changes") in keys
+    assert key(sample.SIGNAL_TABLE, "snapshot") not in keys
