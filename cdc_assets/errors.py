@@ -13,6 +13,7 @@
         ├── LoginError              credentials refused, database unknown to the login
         ├── PreflightError          CDC off, permission missing, Agent missing
         │   └── CdcDisabledError        change data capture is off in a database
+    ├── DatabaseRestoredError   a database was put back behind what was read from it
         ├── QueryError              the server refused a statement
         ├── GapError                changes between two LSNs can no longer be read
         ├── InvariantError          the log or the lake contradicts itself
@@ -92,6 +93,10 @@ class PreflightError(TerminalError):
 
 class CdcDisabledError(PreflightError):
     """Change data capture is off in a database, so none of its tables can be captured."""
+
+
+class DatabaseRestoredError(TerminalError):
+    """A database was put back to a moment before what was read from it, or is another one of the same name."""
 
 
 class QueryError(TerminalError):

@@ -38,6 +38,13 @@ DATABASE = _query(
 )
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-databases-transact-sql"""
 
+RECOVERY_FORK = _query(
+    "recovery_fork",
+    """SELECT CONVERT(nvarchar(36), recovery_fork_guid), fork_point_lsn FROM sys.database_recovery_status
+    WHERE database_id = DB_ID(?)""",
+)
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-database-recovery-status-transact-sql"""
+
 USER_TABLES = _query(
     "user_tables",
     """SELECT s.name, t.name FROM {db}.sys.tables AS t JOIN {db}.sys.schemas AS s ON s.schema_id = t.schema_id

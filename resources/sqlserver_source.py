@@ -16,7 +16,7 @@ from cdc_assets.config.settings import CaptureConfig, ConnectionSettings
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.core.ports import HeldLocks, KeyRange
+from cdc_assets.core.ports import HeldLocks, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, LoginError, PreflightError, QueryError
 from cdc_assets.history.remedy import InstanceOptions
@@ -168,6 +168,17 @@ class SqlServerSource:
         """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
         with cdc_objects(database):
             return lsn_of(self.session.value(queries.of_database(queries.MAX_LSN, database)))
+
+    def recovery_fork(self, database: str) -> RecoveryFork | None:
+        """The branch of its history that a database is on; None if the login may not see it or it cannot be told."""
+        try:
+            rows = self.session.rows(queries.RECOVERY_FORK, database)
+        except (QueryError, PreflightError):  # Azure SQL Database has no such view
+            return None
+        if not rows or rows[0][0] is None:
+            return None
+        [(identity, point)] = rows
+        return RecoveryFork(str(identity).upper(), None if point is None else Lsn.from_decimal(integer(point)))
 
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
         """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0."""

@@ -7,10 +7,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config
+from cdc_assets.cli.lake_view import LakeView
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
+from cdc_assets.streaming.forks import finding as fork_of
 from resources.sqlserver_drift import drifts
 from resources.sqlserver_preflight import Finding, inspect
 from resources.sqlserver_source import SqlServerSource
@@ -28,6 +30,7 @@ def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
     with SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False) as source:
         findings = [*inspect(source, settings), _lake(settings)]
         if all(finding.ok or not finding.blocking for finding in findings):
+            findings += _forks(source, settings)
             findings += [finding for drift in drifts(source, settings) for finding in _structure(drift)]
     _show(findings)
     if any(finding.blocking and not finding.ok for finding in findings):
@@ -41,6 +44,23 @@ def _lake(settings: CaptureConfig) -> Finding:
     except LakeError as error:
         return Finding("lake", location.root, False, str(error), "writable", "check lake.path and its access rights")
     return Finding("lake", location.root, True, "writable", "writable")
+
+
+def _forks(source: SqlServerSource, settings: CaptureConfig) -> Iterator[Finding]:
+    """Whether each database is still in the history that was read from it, and whether that can be seen."""
+    state = LakeView(settings).state()
+    expected = "the one that was read"
+    for database in source.databases():
+        fork, problem = fork_of(source, state, database)
+        if problem:
+            fact, _, remedy = problem.partition(" Next: ")
+            yield Finding("history", database, False, fact, expected, remedy)
+        elif fork is None:
+            text = "its recovery fork cannot be seen, so some restores would go unnoticed"
+            grant = "GRANT VIEW ANY DATABASE to the login (sys.database_recovery_status)"
+            yield Finding("history", database, False, text, "visible", grant, blocking=False)
+        else:
+            yield Finding("history", database, True, f"recovery fork {fork.identity}", expected)
 
 
 def _structure(drift: Drift) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ enough: deferred updates log a DELETE and an INSERT under one seqval
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Self
 
 from cdc_assets.errors import InvalidValueError
@@ -51,6 +52,16 @@ class Lsn:
                 "copy it from an event or `cdc-assets status`",
             )
         return cls(bytes.fromhex(lowered.replace(":", "")))
+
+    @classmethod
+    def from_decimal(cls, value: Decimal | int) -> Self:
+        """An LSN as backup history and `sys.database_recovery_status` print it: numeric(25,0).
+
+        Ten digits of the VLF's number, ten of the block's, five of the slot's.
+        """
+        digits = f"{int(value):025d}"
+        vlf, block, slot = int(digits[:-15]), int(digits[-15:-5]), int(digits[-5:])
+        return cls.from_int((vlf << 48) + (block << 16) + slot)
 
     @classmethod
     def from_int(cls, value: int) -> Self:

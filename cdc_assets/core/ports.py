@@ -37,6 +37,20 @@ class KeyRange:
     high: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class RecoveryFork:
+    """A branch of a database's history: a restore to an earlier moment begins a new one.
+
+    Args:
+        identity: `recovery_fork_guid`, in capital letters.
+        point: `fork_point_lsn`, the LSN at which the branch begins; None if the server does not tell it, or it is
+            the first one.
+    """
+
+    identity: str
+    point: Lsn | None
+
+
 class Source(Protocol):
     """Control plane of one SQL Server: small questions, answered in one round trip each.
 
@@ -69,6 +83,9 @@ class Source(Protocol):
 
     def max_captured_lsn(self, database: str) -> Lsn | None:
         """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
+
+    def recovery_fork(self, database: str) -> RecoveryFork | None:
+        """The branch of its history that a database is on; None if the login may not see it or it cannot be told."""
 
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
         """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0.

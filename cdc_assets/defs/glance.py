@@ -18,6 +18,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.signals.channels import SignalChannel
 from cdc_assets.signals.watch import channels_of, reached
 from cdc_assets.snapshot.modes import rule_of
+from cdc_assets.streaming.forks import finding
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class Glance:
             first_look: whether nobody has looked since the start.
         """
         rule = self._rule
+        tables = [table for table in tables if not self.state.log(table.database).restored]
         if first_look and (rule.data == "each start" or (rule.schema == "each start" and not rule.streams)):
             return list(tables)
         unfinished = {entry.table for run in self.state.snapshots.values() for entry in run.tables}
@@ -82,7 +84,8 @@ class Glance:
     def fresh(self) -> Mapping[str, Lsn]:
         """Databases with something to do, and their newest captured transaction, or else how far they were read.
 
-        Besides unread changes that is a window in flight, and an incremental snapshot whose run was killed.
+        Besides unread changes that is a window in flight, an incremental snapshot whose run was killed, and a database
+        that was restored and whose tables nobody has told yet.
 
         Raises:
             RetryableError: the server is away or busy.
@@ -92,6 +95,8 @@ class Glance:
             watermark = self.state.watermark(database)
             try:
                 newest = self._source.max_transaction_lsn(database, watermark, 0) if watermark else None
+                if newest is None and watermark and finding(self._source, self.state, database)[1]:
+                    newest = watermark
             except (CdcDisabledError, DatabaseAwayError) as error:
                 log.warning("%s", error)  # the other databases go on; a run that is asked for tells its tables
                 continue
@@ -112,6 +117,8 @@ class Glance:
         A channel that cannot be read is told in the log; the others count.
         """
         found = [name for name, signals in self.state.signals.items() if signals.unfinished]
+        if not self._readable():
+            return found
         known = reached(self.state)
         for channel in self._channels:
             try:
@@ -135,13 +142,22 @@ class Glance:
                 log.warning("%s", error)
         return jobs
 
+    def _readable(self) -> bool:
+        """Whether a database is left from which anything may be read."""
+        databases = {table.database for table in self.state.tables}
+        return not databases or any(not self.state.log(database).restored for database in databases)
+
     def headroom(self) -> list[Headroom]:
         """Of every table that streams, sorted by table.
 
         Raises:
             RetryableError: the server is away or busy.
         """
-        streaming = [state for state in self.state.tables.values() if state.position is not None and state.instance]
+        streaming = [
+            state
+            for state in self.state.tables.values()
+            if state.position is not None and state.instance and not self.state.log(state.table.database).restored
+        ]
         rooms: list[Headroom] = []
         for database in sorted({state.table.database for state in streaming}):
             try:

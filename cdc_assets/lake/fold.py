@@ -8,7 +8,7 @@ from typing import Any
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.lake.codec import decode, encode
-from cdc_assets.lake.state import CaptureState, RoundFiles, SnapshotRun, TableState, Window
+from cdc_assets.lake.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
 from cdc_assets.signals.state import SignalState
 
 Row = Mapping[str, Any]
@@ -39,8 +39,12 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             window = decode(Window, detail["window"])
             return dataclasses.replace(state, pending=window, next_window=window.window_id + 1)
         case "complete" if row["kind"] == "stream":
-            behind = {decode(TableId, names) for names in detail["behind"]}
-            return dataclasses.replace(state.advanced(database, Lsn.parse(row["to_lsn"]), behind), pending=None)
+            behind, until = {decode(TableId, names) for names in detail["behind"]}, Lsn.parse(row["to_lsn"])
+            if (
+                state.pending is not None and state.pending.reads
+            ):  # a window that reads nothing ends at no LSN of its own
+                state = state.has_read(database, until)
+            return dataclasses.replace(state.advanced(database, until, behind), pending=None)
         case "written":
             return dataclasses.replace(state, written=decode(RoundFiles, detail["written"]))
         case "complete":
@@ -63,13 +67,38 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             states = detail.get("states") or {database: detail["signals"]}  # one database per row in earlier releases
             return _signalled(state, decode(dict[str, SignalState], states))
         case "advance":
-            return state.advanced(database, Lsn.parse(row["to_lsn"]))
+            until = Lsn.parse(row["to_lsn"])
+            return state.advanced(database, until).has_read(database, until)
+        case "log":
+            return _of_history(state, database, decode(LogHistory, detail["log"]))
     return state
 
 
 def _signalled(state: CaptureState, changed: Mapping[str, SignalState]) -> CaptureState:
     used = [signals.reads.window_id + 1 for signals in changed.values() if signals.reads]
     return dataclasses.replace(state, signals={**state.signals, **changed}, next_window=max([state.next_window, *used]))
+
+
+def _of_history(state: CaptureState, database: str, log: LogHistory) -> CaptureState:
+    """A database's log is on another fork; if that was found to be a restore, all that was in flight is given up."""
+    state = dataclasses.replace(state, logs={**state.logs, database: log})
+    if not log.restored:
+        return state
+    if state.pending is not None and state.pending.database == database:
+        state = dataclasses.replace(state, pending=None, written=None)
+    own = state.signals.get(database)
+    idle = own and dataclasses.replace(own, queue=(), paused=False, reads=None, blocking=(), structures=())
+    return dataclasses.replace(
+        state,
+        tables={
+            table: dataclasses.replace(entry, status="failed", reason=log.restored)
+            if table.database == database
+            else entry
+            for table, entry in state.tables.items()
+        },
+        snapshots={name: run for name, run in state.snapshots.items() if name != database},
+        signals={**state.signals, database: idle} if idle else state.signals,
+    )
 
 
 def _round_completed(state: CaptureState, database: str) -> CaptureState:
@@ -101,6 +130,7 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "written": encode(state.written),
         "snapshots": encode(list(state.snapshots.values())),
         "signals": encode(dict(state.signals)),
+        "logs": encode(dict(state.logs)),
     }
 
 
@@ -115,4 +145,5 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         written=decode(RoundFiles, data["written"]) if data["written"] else None,
         snapshots={run.database: run for run in runs},
         signals=decode(dict[str, SignalState], data.get("signals", {})),
+        logs=decode(dict[str, LogHistory], data.get("logs", {})),
     )

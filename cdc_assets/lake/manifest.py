@@ -46,7 +46,7 @@ from cdc_assets.errors import FencedError, InvariantError, LakeError
 from cdc_assets.lake.codec import encode
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.fold import after, encode_state, fold
-from cdc_assets.lake.state import CaptureState, RoundFiles, SnapshotRun, TableState, Window
+from cdc_assets.lake.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
 from cdc_assets.lake.steps import step
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.signals.state import SignalState
@@ -203,6 +203,16 @@ class Manifest:
         """All streaming tables of a database are complete to `until`, because no change lies before it."""
         self._record(now, "advance", {}, database=database, until=until)
         step("positions-advanced")
+
+    def record_log(self, now: datetime, database: str, log: LogHistory) -> None:
+        """A database's log is on another fork. If it was restored, its tables fail and what is in flight is given up.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        self._record(now, "log", {"log": encode(log)}, database=database)
+        if log.restored:
+            step("tables-marked")
 
     def record_signals(self, now: datetime, states: Mapping[str, SignalState]) -> None:
         """Signals changed something in some databases; files of an incremental round take the next window's number.

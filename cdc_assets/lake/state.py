@@ -63,6 +63,21 @@ class TableState:
 
 
 @dataclass(frozen=True, slots=True)
+class LogHistory:
+    """Which history of a database's log its tables belong to (`streaming.forks`).
+
+    Args:
+        fork: identity of the recovery fork; empty: nobody could see it yet.
+        read: greatest LSN up to which windows read; None before the first.
+        restored: why nothing is read from the database any more, or empty.
+    """
+
+    fork: str = ""
+    read: Lsn | None = None
+    restored: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TableRead:
     """A table's change rows that a window reads from one capture instance: commit LSNs in (after, until]."""
 
@@ -224,6 +239,8 @@ class CaptureState:
     """Snapshots in flight by database."""
     signals: Mapping[str, SignalState] = field(default_factory=dict)
     """Signals and incremental snapshots by database."""
+    logs: Mapping[str, LogHistory] = field(default_factory=dict)
+    """Whose history was read, by database."""
 
     def with_tables(self, changed: Iterable[TableState]) -> "CaptureState":
         """With some tables' states replaced or added."""
@@ -239,6 +256,16 @@ class CaptureState:
             and state.streams
             and state.position < until  # type: ignore[operator]
         )
+
+    def log(self, database: str) -> LogHistory:
+        """What is known of a database's log."""
+        return self.logs.get(database, LogHistory())
+
+    def has_read(self, database: str, until: Lsn) -> "CaptureState":
+        """With a database's log read up to `until`."""
+        log = self.log(database)
+        read = until if log.read is None else max(log.read, until)
+        return dataclasses.replace(self, logs={**self.logs, database: dataclasses.replace(log, read=read)})
 
     def watermark(self, database: str) -> Lsn | None:
         """Every healthy table of the database is complete to here; None if none streams."""

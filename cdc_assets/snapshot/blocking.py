@@ -24,7 +24,7 @@ server that is away is waited for.
 import dataclasses
 import logging
 
-from cdc_assets.errors import CdcError, FencedError, InvariantError, LakeError
+from cdc_assets.errors import CdcError, DatabaseRestoredError, FencedError, InvariantError, LakeError
 from cdc_assets.signals.state import BlockingRequest, SignalState
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
@@ -34,6 +34,8 @@ from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.progress import OnProgress
 
 log = logging.getLogger(__name__)
+
+_OF_ALL = LakeError | FencedError | InvariantError | DatabaseRestoredError
 
 
 class BlockingSnapshots:
@@ -108,5 +110,5 @@ class BlockingSnapshots:
 
 
 def _of_the_request(error: CdcError) -> bool:
-    """Whether the request cannot be carried out, as against a server, a lake or a claim that is gone."""
-    return not error.retryable and not isinstance(error, LakeError | FencedError | InvariantError)
+    """Whether the request cannot be carried out, as against a server, a lake, a claim or a history that is gone."""
+    return not error.retryable and not isinstance(error, _OF_ALL)

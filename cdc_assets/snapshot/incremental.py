@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from typing import Literal, TypeVar
 
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.errors import CdcDisabledError, CdcError, FencedError, InvariantError, LakeError
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError, FencedError, InvariantError, LakeError
 from cdc_assets.lake.state import TableState
 from cdc_assets.lake.steps import step
 from cdc_assets.signals.notices import completed, in_progress, scanned
@@ -45,6 +45,7 @@ from cdc_assets.snapshot.incremental_round import Round, RoundReader
 from cdc_assets.snapshot.staging import BuildTask, Staged, build
 from cdc_assets.snapshot.walk import UnreadableError, Walk, find_maximum, walk_of
 from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.forks import look
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +119,7 @@ class IncrementalSnapshot:
             return self._turn(database, rows)
         except UnreadableError as problem:
             self._leave(database, str(problem))
-        except (LakeError, FencedError, InvariantError, CdcDisabledError):
+        except (LakeError, FencedError, InvariantError, CdcDisabledError, DatabaseRestoredError):
             raise
         except CdcError as error:
             self.set_aside(database)
@@ -208,6 +209,7 @@ class IncrementalSnapshot:
             self.set_aside(database)
             return True
         reads = self._build(current, changed, own.position)
+        look(self._context, database)
         state = dataclasses.replace(self._watch.state(database), reads=reads)
         self._watch.record(database, state)
         self._rounds[database].remove(current)

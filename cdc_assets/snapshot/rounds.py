@@ -35,6 +35,7 @@ from cdc_assets.snapshot.plan import SnapshotPlanner
 from cdc_assets.snapshot.slices import MIN_SLICE, bundles
 from cdc_assets.snapshot.tasks import RoundResult, RoundTask, TableReading, run_bundle
 from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.forks import look
 from cdc_assets.streaming.progress import OnProgress, Progress, TableProgress, rows_of
 
 _ROUND_SLICES = 4
@@ -72,7 +73,7 @@ class Rounds:
             on_progress: called after each round.
 
         Raises:
-            CdcError: the server or the lake failed as a whole.
+            CdcError: the server or the lake failed as a whole, or the database was restored.
         """
         if self._state.pending is not None:
             self._finish(entries, check_locks, on_progress)
@@ -115,6 +116,7 @@ class Rounds:
             self._notices.reading(run, slices)
             written = self._read(window, run, slices, entries)
             check_locks()
+            look(self._context, window.database)
             self._context.manifest.record_files(self._context.clock.now(), written)
         recorded = self._state.written
         assert recorded is not None  # noqa: S101 - recorded just now

@@ -231,7 +231,7 @@ class RecoveryFork:
     """A restore: from there on the log is another one."""
 
     point: str
-    """The last LSN before it, in hexadecimal digits."""
+    """Where it begins, in hexadecimal digits: above every LSN before it."""
     guid: str
     """Its 16 bytes, likewise."""
 

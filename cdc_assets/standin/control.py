@@ -194,7 +194,7 @@ class StandIn:
             left.unlink()
         shutil.copy(backup / "standin.sqlite", folder)
         self._open(folder)
-        self.engine.restored()
+        self.engine.restored(backup)
         if not keep_cdc:
             for (name,) in self.execute("SELECT name FROM sys.databases WHERE is_cdc_enabled = 1"):
                 self.execute("EXEC sys.sp_cdc_disable_db", database=name)

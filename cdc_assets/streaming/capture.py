@@ -7,9 +7,10 @@ before the server is asked, so that a lake that cannot be written changes
 nothing anywhere.
 """
 
+import contextlib
 import logging
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from cdc_assets.config.filters import TableFilter
@@ -19,7 +20,7 @@ from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts, topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.errors import CdcDisabledError, CdcError
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.location import Location
@@ -36,6 +37,7 @@ from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.forks import look
 from cdc_assets.streaming.loop import StreamLoop
 from cdc_assets.streaming.progress import (
     OnProgress,
@@ -44,6 +46,7 @@ from cdc_assets.streaming.progress import (
     SnapshotSummary,
     StreamSummary,
     TableStatus,
+    TroubledTable,
 )
 from cdc_assets.streaming.retire import part_with
 from cdc_assets.streaming.selection import left_out, remembered, select
@@ -127,14 +130,20 @@ class Capture:
         """Claim the capture, and leave out the databases that cannot be captured now.
 
         Raises:
-            CdcError: none is left.
+            CdcError: none is left, and none was restored.
         """
         selected, away = select(self._context)
         self.claim()
+        for database in [*selected, *(name for name, error in away.items() if isinstance(error, CdcDisabledError))]:
+            try:
+                look(self._context, database)
+            except DatabaseRestoredError as error:
+                selected.pop(database, None)
+                away[database] = error
         for database, problem in away.items():
-            if selected or isinstance(problem, CdcDisabledError):
+            if selected or isinstance(problem, CdcDisabledError | DatabaseRestoredError):
                 part_with(self._context, database, problem)
-        if not selected:
+        if not selected and not any(isinstance(problem, DatabaseRestoredError) for problem in away.values()):
             raise next(iter(away.values()))
         return selected, away
 
@@ -172,9 +181,12 @@ class Capture:
             Tables that were snapshotted, and those that could not be read.
 
         Raises:
+            DatabaseRestoredError: the only database was put back behind what was read from it.
             CdcError: the server or the lake failed as a whole. If it is retryable, the next call goes on where this one stopped.
         """
         selected, away = self._begin()
+        if not selected:
+            raise next(problem for problem in away.values() if isinstance(problem, DatabaseRestoredError))
         done = self._recover([*_flat(selected), *(tables or ())], away, on_progress)
         self._through.update(done.tables)
         ranges = None if partitions is None else tuple(partitions)
@@ -183,7 +195,7 @@ class Capture:
                 requests = self._due.requests(database, captured, self._through)
             else:
                 requests = self._due.whole([table for table in tables if table.database == database], ranges)
-            done += Snapshotter(self._context).run(database, requests, on_progress)
+            done += self._read(database, requests, on_progress)
         done += SnapshotSummary(failed=tuple(left_out(tables or (), away)))
         self._through.update(done.tables)
         if tables is None and not done.tables and not done.failed:
@@ -205,8 +217,28 @@ class Capture:
             GivenStructures(self._context, watch).recover(database)
         done = SnapshotSummary()
         for database in list(self._context.manifest.state.snapshots):
-            done += Snapshotter(self._context).resume(database, captured, on_progress)
+            run = self._context.manifest.state.snapshots[database]
+            with self._of_one_history(database, [entry.table for entry in run.tables]) as failed:
+                done += Snapshotter(self._context).resume(database, captured, on_progress)
+            done += SnapshotSummary(failed=tuple(failed))
         return done
+
+    def _read(self, database: str, requests: Sequence[Request], on_progress: OnProgress) -> SnapshotSummary:
+        """Snapshot tables; if their database is restored meanwhile, they have failed."""
+        done = SnapshotSummary()
+        with self._of_one_history(database, [request.table for request in requests]) as failed:
+            done = Snapshotter(self._context).run(database, requests, on_progress)
+        return done + SnapshotSummary(failed=tuple(failed))
+
+    @contextlib.contextmanager
+    def _of_one_history(self, database: str, tables: Sequence[TableId]) -> Iterator[list[TroubledTable]]:
+        """Record it if a database turns out to be restored; gives its tables, which have failed then."""
+        failed: list[TroubledTable] = []
+        try:
+            yield failed
+        except DatabaseRestoredError as error:
+            part_with(self._context, database, error)
+            failed += left_out(tables, {database: error})
 
     def stream(
         self,
@@ -240,7 +272,7 @@ class Capture:
         for database, captured in selected.items():
             due = self._due.requests(database, captured, self._through)
             starting = [request for request in due if not request.data]
-            self._through.update(Snapshotter(self._context).run(database, starting, on_progress).tables)
+            self._through.update(self._read(database, starting, on_progress).tables)
         if self._through and (delay := self._context.config.streaming.delay_s):
             log.info("Streaming begins in %s s (streaming.delay.ms).", delay)
             self._context.clock.sleep(delay)

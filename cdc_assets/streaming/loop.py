@@ -4,7 +4,7 @@ Retryable errors are waited out (`retriable.restart.connector.wait.ms`,
 `errors.max.retries`); the pending window is then carried out again with its
 bounds. A database whose change data capture was turned off ends its tables; one
 that is offline or gone is left out and looked at from time to time, and goes on
-where it stopped. The others go on. Any other error ends the loop and leaves lake
+where it stopped; one that was restored to an earlier moment is left for good. The others go on. Any other error ends the loop and leaves lake
 and positions as they are.
 """
 
@@ -16,12 +16,13 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, RetryableError
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, DatabaseRestoredError, RetryableError
 from cdc_assets.signals.structures import GivenStructures
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.blocking import BlockingSnapshots
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.forks import look
 from cdc_assets.streaming.planner import IDLE_CHECK, Planner
 from cdc_assets.streaming.progress import OnProgress, Progress, ShouldYield
 from cdc_assets.streaming.retire import part_with
@@ -115,15 +116,20 @@ class StreamLoop:
         pending = self._context.manifest.state.pending
         if pending is not None and pending.database != database:
             return False  # it is finished first, in a turn of its own database
+        fork = self._context.manifest.state.log(database).fork
         try:
             self._incremental.recover(database)
             self._blocking.resume(database)
             progress = self._step(database)
+            if fork != self._context.manifest.state.log(database).fork:
+                self._incremental.set_aside(database)  # markers may be gone, which nobody has read yet
             self._mend(database)
             self._take_in(database)
             asked = self._obey(database, progress)
+        except DatabaseRestoredError as error:
+            return self._part(database, error)
         except (DatabaseAwayError, CdcDisabledError) as error:
-            return self._part(database, self._context.source.trouble(database) or error)
+            return self._part(database, self._trouble(database, error))
         except RetryableError as error:
             self._wait_out(error)
             return True
@@ -145,7 +151,7 @@ class StreamLoop:
     def _part(self, database: str, error: CdcError) -> bool:
         """Leave a database out; if no other is left and it may come back, wait for it."""
         self.away[database], self._looked[database] = error, self._context.clock.now()
-        if self._streams() or isinstance(error, CdcDisabledError):
+        if self._streams() or isinstance(error, CdcDisabledError | DatabaseRestoredError):
             part_with(self._context, database, error)
             return True
         del self.away[database]
@@ -154,10 +160,20 @@ class StreamLoop:
         self._wait_out(error)
         return True
 
+    def _trouble(self, database: str, error: CdcError) -> CdcError:
+        """What is wrong with a database; one without capture may have been restored without it."""
+        trouble = self._context.source.trouble(database) or error
+        if isinstance(trouble, CdcDisabledError):
+            try:
+                look(self._context, database)
+            except DatabaseRestoredError as restored:
+                return restored
+        return trouble
+
     def _is_back(self, database: str) -> bool:
         """Whether a database that was left out can be captured again; looked at from time to time."""
         now = self._context.clock.now()
-        if now - self._looked[database] < IDLE_CHECK:
+        if now - self._looked[database] < IDLE_CHECK or self._context.manifest.state.log(database).restored:
             return False
         self._looked[database] = now
         if self._context.source.trouble(database) is not None:
@@ -186,6 +202,8 @@ class StreamLoop:
     def _take_leave(self, databases: Sequence[str]) -> None:
         """Tell the end of tables that failed before it was known that they are gone."""
         for database in databases:
+            if self._context.manifest.state.log(database).restored:
+                continue
             with contextlib.suppress(CdcDisabledError, DatabaseAwayError):
                 self._planner.take_leave(database)
 

@@ -26,6 +26,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.lake.state import CaptureState, TableRead, TableState, Window
 from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.forks import look
 from cdc_assets.streaming.instances import Gap, gap_of, newest, reads_of
 from cdc_assets.streaming.retire import retire
 
@@ -60,6 +61,7 @@ class Planner:
 
         Raises:
             RetryableError: the server is away or busy.
+            DatabaseRestoredError: the database is not in the history that was read.
             FencedError: another writer has taken over.
         """
         source, streaming = self._context.source, self._context.config.streaming
@@ -70,6 +72,7 @@ class Planner:
         if until is None:
             self._idle(database, after)
             return None
+        look(self._context, database)
         reads = self._active(database, self._guarded(database, until), until)
         if reads is None:
             return self.plan(database)
@@ -95,6 +98,7 @@ class Planner:
         if database in self._checked and now - self._checked[database] < IDLE_CHECK:
             return
         self._checked[database] = now
+        look(self._context, database)
         captured = self._context.source.max_captured_lsn(database)
         if captured is None or self._context.source.max_transaction_lsn(database, after, 1) is not None:
             return

@@ -3,7 +3,8 @@
 A table is known by its object id. When capture was turned off, or the table was
 dropped, created anew, renamed or moved to another schema, its changes end at
 its position: its state says why, the schema history gets a DROP, and the public
-topic tells it. The other tables go on. The same holds for a whole database.
+topic tells it. The other tables go on. The same holds for a whole database;
+of one that was restored no end is told, for its changes did not end (`forks`).
 
 *Exactly once.* The DROPs are committed under the number of a window that reads
 nothing:
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
-from cdc_assets.errors import CdcDisabledError, CdcError
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.state import TableState, Window
 from cdc_assets.lake.steps import step
@@ -61,15 +62,31 @@ def part_with(context: Context, database: str, error: CdcError) -> None:
     """Leave a database out that cannot be captured now.
 
     Without change data capture its tables end: what they missed was never recorded. A database that is offline or
-    gone for a while keeps its positions.
+    gone for a while keeps its positions. One that was restored is left as it is: its topics are of another history.
     """
     log.error("Database %s is left out: %s", database, error)
+    if isinstance(error, DatabaseRestoredError):
+        _leave_for_good(context, database, str(error))
+        return
     set_aside(context, database)
     if isinstance(error, CdcDisabledError):
         reason = f"{error}; its changes stop here. Then materialize its snapshot asset."
         own = [state for state in context.manifest.state.tables.values() if state.table.database == database]
         gone = [dataclasses.replace(state, status="failed", reason=reason) for state in own if state.streams]
         retire(context, database, gone)
+
+
+def _leave_for_good(context: Context, database: str, reason: str) -> None:
+    """Record that a database was restored; whatever is in flight goes with it, in the same row of the manifest."""
+    state = context.manifest.state
+    if state.log(database).restored:
+        return
+    run = state.snapshots.get(database)
+    context.manifest.record_log(
+        context.clock.now(), database, dataclasses.replace(state.log(database), restored=reason)
+    )
+    if run is not None:
+        context.notify("Initial Snapshot", "ABORTED", run.signal)
 
 
 def set_aside(context: Context, database: str) -> None:

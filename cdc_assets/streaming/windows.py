@@ -25,6 +25,7 @@ from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.state import TableState, Window
 from cdc_assets.lake.steps import step
 from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.forks import look
 from cdc_assets.streaming.instances import Gap, clip
 from cdc_assets.streaming.planner import with_gap
 from cdc_assets.streaming.progress import Progress, StructureChange, TableProgress, TroubledTable, rows_of
@@ -65,15 +66,19 @@ class WindowExecutor:
 
         Raises:
             RetryableError: the server is away or busy; the window stays pending.
+            DatabaseRestoredError: the database is not in the history that was read; nothing was committed.
             LakeError: the lake cannot be written; the window stays pending.
             FencedError: another writer has taken over.
         """
         structures = self._structures.of(window, repeated)
+        if structures.recorded:
+            look(self._context, window.database)
         self._context.history.commit(window.window_id, structures.recorded)
         step("history-written")
         planned = self._planned(window, structures, repeated)
         results = self._context.runner.run(run_slice, self._tasks(window, planned))
         step("files-written")
+        look(self._context, window.database)
         whole = _whole(planned)
         moved = {table for result in results for table in result.moved} - whole
         torn = moved & self._begun(window, structures) if repeated else set()

@@ -6,7 +6,7 @@ numbers of captured and waiting transactions (see `lsn` for why no committed LSN
 
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -42,21 +42,10 @@ class Logs:
         with self._lock:
             return self._positions.setdefault(name, LogPosition(row[0] + 1 if row else _FIRST_VLF))
 
-    def restored(self) -> dict[str, bytes]:
-        """The databases come from a backup: their logs go on where the backup ended.
-
-        Returns:
-            The last commit LSN of every enabled database that has one, by folded name.
-        """
-        found: dict[str, bytes] = {}
-        with self._connect() as connection:
-            for name, mapping in connection.execute("SELECT name, mapping FROM capture_databases").fetchall():
-                last = connection.execute(f"SELECT max(c1) FROM {mapping}").fetchone()[0]
-                if last is not None:
-                    found[name] = last
+    def restored(self, ends: Mapping[str, bytes]) -> None:
+        """The databases come from a backup: their logs go on where they ended then, by folded name."""
         with self._lock:
-            self._positions.update({name: LogPosition.behind(last) for name, last in found.items()})
-        return found
+            self._positions.update({name: LogPosition.at(end) for name, end in ends.items()})
 
     def new_number(self) -> int:
         """The next transaction number, never used before in these databases."""

@@ -11,7 +11,7 @@ before. Commits draw while they hold the engine's only write lock, so commit ord
 order. A drawn number whose transaction rolls back is never used: a gap, as in a real log.
 After a restart the position continues in the next VLF; the VLF in use is stored with the
 first commit in it, so no committed LSN can come again. Only a restored database goes on
-where its backup ended (`behind`): as on a real server, LSNs of lost transactions may return.
+where its backup ended (`end`): as on a real server, LSNs of lost transactions may return.
 """
 
 import threading
@@ -77,9 +77,15 @@ class LogPosition:
         self.vlf, self._block = vlf, block
 
     @classmethod
-    def behind(cls, last: bytes) -> "LogPosition":
-        """The position behind a commit."""
-        return cls(int.from_bytes(last[:4], "big"), int.from_bytes(last[4:8], "big") + _BLOCK_STEP)
+    def at(cls, end: bytes) -> "LogPosition":
+        """The position that was `end`."""
+        return cls(int.from_bytes(end[:4], "big"), int.from_bytes(end[4:8], "big"))
+
+    @property
+    def end(self) -> bytes:
+        """Above every LSN that was drawn, and below every one that will be."""
+        with self._lock:
+            return pack(self.vlf, self._block, 0)
 
     def run(self, changes: int) -> tuple[int, int]:
         """Draw `changes` numbers and one for the commit record.

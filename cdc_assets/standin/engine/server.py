@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import secrets
 import sqlite3
 import threading
@@ -10,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from cdc_assets.standin.capture import lsn
 from cdc_assets.standin.capture.agent import Agent
 from cdc_assets.standin.catalog import Database, RecoveryFork, fold
 from cdc_assets.standin.contract import Fault, Login, RowBlocks, Session
@@ -26,6 +26,8 @@ Faults = Callable[[Session, str], Fault | None]
 
 _EPOCH: Final = datetime(1, 1, 1)
 _FIRST_SESSION: Final = 51
+_LOG_ENDS: Final = "logs.json"
+"""Of a backup: where each database's log ends."""
 
 
 class SystemClock:
@@ -122,20 +124,25 @@ class Engine:
         self._password = password
 
     def backup(self, folder: Path) -> None:
-        """Write all databases, as of the last commit, into a folder that `Engine` can be opened on."""
+        """Write all databases, as of the last commit, into a folder that `Engine` can be opened on, and where logs end."""
         with (
+            contextlib.closing(self.storage.connect()) as writer,
             contextlib.closing(self.storage.connect()) as source,
             contextlib.closing(sqlite3.connect(folder / self.storage.path.name)) as target,
+            self.storage.writing(writer, self),  # between two commits
         ):
             source.backup(target)
+            ends = {name: self.agent.logs.position(name).end.hex() for name in self.storage.catalog.databases}
+        (folder / _LOG_ENDS).write_text(json.dumps(ends), encoding="utf-8")
 
-    def restored(self) -> None:
+    def restored(self, backup: Path) -> None:
         """This engine was opened on a backup: each database begins a new recovery fork, its log goes on where it ended."""
-        ends = self.agent.logs.restored()
+        ends: dict[str, str] = json.loads((backup / _LOG_ENDS).read_text(encoding="utf-8"))
+        self.agent.logs.restored({name: bytes.fromhex(end) for name, end in ends.items()})
         catalog = self.storage.catalog.copy()
         for name, database in catalog.databases.items():
             if database.name not in SYSTEM:
-                database.recovery_forks.append(RecoveryFork(ends.get(name, lsn.ZERO).hex(), secrets.token_hex(16)))
+                database.recovery_forks.append(RecoveryFork(ends[name], secrets.token_hex(16)))
         catalog.version = self.storage.next_version()
         with contextlib.closing(self.storage.connect()) as connection, self.storage.writing(connection, self):
             saved = self.storage.save_catalog(connection, catalog)

@@ -24,7 +24,7 @@ from cdc_assets.config.settings import (
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.ports import HeldLocks, KeyRange
+from cdc_assets.core.ports import HeldLocks, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.errors import CdcError, QueryError
 from cdc_assets.streaming.capture import Capture
@@ -77,6 +77,7 @@ class SimulatedServer:
     """Arrow types of columns that are not text."""
     troubles: dict[str, CdcError] = field(default_factory=dict)
     """Databases that cannot be captured now."""
+    fork: RecoveryFork | None = field(default_factory=lambda: RecoveryFork("A", None))
     _tick: int = 0
 
     # what happens on the server
@@ -196,6 +197,9 @@ class SimulatedServer:
 
     def max_captured_lsn(self, database: str) -> Lsn | None:
         return self.captured
+
+    def recovery_fork(self, database: str) -> RecoveryFork | None:
+        return self.fork
 
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
         found = [lsn for lsn in self.transactions if after is None or lsn > after]

@@ -1,0 +1,264 @@
+"""A server is restored to an earlier moment: what was read beyond it is never mixed with what comes after it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.cli.local import LocalRunner
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import RecoveryFork
+from cdc_assets.defs.glance import Glance
+from cdc_assets.errors import CdcError, DatabaseRestoredError
+from cdc_assets.lake.steps import listening
+from cdc_assets.standin.control import StandIn
+from cdc_assets.streaming import loop
+from cdc_assets.streaming.capture import Capture
+from cdc_assets.streaming.progress import SnapshotSummary
+from cdc_assets_tests.contract.test_databases import HERE, THERE, PowerCutError, Two, reasons
+from cdc_assets_tests.unit.streaming.law import state_of
+from resources.bulk import MssqlBulkSource
+from resources.clock import SystemClock
+from resources.sqlserver_source import SqlServerSource
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    with StandIn(databases=(HERE.database, THERE.database)) as server:
+        yield Two(server, str(tmp_path))
+
+
+def fork_of(two: Two) -> RecoveryFork | None:
+    with SqlServerSource(two.config.connection) as source:
+        return source.recovery_fork(THERE.database)
+
+
+def glance(two: Two) -> tuple[dict[str, Lsn], list[object]]:
+    """Databases that the sensor would start a run for, and tables that it would snapshot."""
+    with SqlServerSource(two.config.connection) as source:
+        seen = Glance(two.config, source)
+        return dict(seen.fresh()), list(seen.waiting([HERE, THERE], first_look=True))
+
+
+def snapshot(two: Two, *tables: object) -> SnapshotSummary:
+    with SqlServerSource(two.config.connection) as source:
+        capture = Capture(two.config, source, MssqlBulkSource(two.config.connection), LocalRunner(2), SystemClock())
+        return capture.snapshot(list(tables) or None)  # type: ignore[arg-type]
+
+
+def at_step(name: str, action: Callable[[], None]) -> Callable[[str], None]:
+    """Do something once, when a step is reached for the first time."""
+    left = [action]
+
+    def listener(step: str) -> None:
+        if step == name and left:
+            left.pop()()
+
+    return listener
+
+
+def cut_at(name: str) -> Callable[[str], None]:
+    """Die when a step is reached."""
+
+    def listener(step: str) -> None:
+        if step == name:
+            raise PowerCutError
+
+    return listener
+
+
+def test_fork_and_its_point(two: Two) -> None:
+    first = fork_of(two)
+    assert first is not None
+    assert first.point is None
+    with SqlServerSource(two.config.connection) as source:
+        captured = source.max_captured_lsn(THERE.database)
+    two.server.restore(two.server.backup())
+    second = fork_of(two)
+    assert second is not None
+    assert second.identity != first.identity
+    two.insert(THERE)
+    with SqlServerSource(two.config.connection) as source:
+        assert second.point is not None
+        assert captured is not None
+        assert captured < second.point < source.max_transaction_lsn(THERE.database, captured, 0)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("keep_cdc", [True, False])
+@pytest.mark.parametrize("passed", [False, True])
+def test_restore_between_two_runs(two: Two, keep_cdc: bool, passed: bool) -> None:
+    old = fork_of(two)
+    backup = two.server.backup()
+    two.insert(THERE, THERE)
+    two.run()
+    position = state_of(two.config).tables[THERE].position
+    two.server.restore(backup, keep_cdc)
+    if passed and keep_cdc:
+        two.insert(THERE, THERE, THERE)
+    if not keep_cdc and passed:
+        two.server.execute("EXEC sys.sp_cdc_enable_db", database=THERE.database)
+        two.enable(THERE)
+    if keep_cdc:
+        two.insert(HERE)
+        assert THERE.database in glance(two)[0]
+    told = reasons(two.run())
+    new = fork_of(two)
+    assert old is not None
+    assert new is not None
+    for part in (old.identity, new.identity, str(position), "topic.prefix"):
+        assert part in told[THERE]
+    assert two.keys(THERE) == [2, 3, 4]
+    state = state_of(two.config)
+    assert (state.tables[THERE].status, state.tables[THERE].reason) == ("failed", told[THERE])
+    if keep_cdc:
+        assert set(told) == {THERE}
+        assert two.keys(HERE)[0] == 1
+        assert len(two.keys(HERE)) == 2
+    assert two.told() == ([] if keep_cdc else [("DROP", "Here")])
+    two.run()
+    assert two.keys(THERE) == [2, 3, 4]
+    fresh, waiting = glance(two)
+    assert THERE.database not in fresh
+    assert THERE not in waiting
+
+
+def test_snapshot_of_a_restored_database_is_refused(two: Two) -> None:
+    backup = two.server.backup()
+    two.insert(THERE)
+    two.run()
+    two.server.restore(backup)
+    assert reasons(two.run()).keys() == {THERE}
+    done = snapshot(two, HERE, THERE)
+    assert done.tables == (HERE,)
+    assert [failed.table for failed in done.failed] == [THERE]
+    assert "topic.prefix" in done.failed[0].reason
+    assert two.keys(THERE) == [2, 3]
+    two.config = replace(two.config, connection=replace(two.config.connection, databases=(THERE.database,)))
+    with pytest.raises(DatabaseRestoredError, match=r"topic\.prefix"):
+        snapshot(two, THERE)
+    with pytest.raises(DatabaseRestoredError):
+        snapshot(two)
+    assert reasons(two.run()).keys() >= {THERE}
+    two.config = replace(two.config, lake=replace(two.config.lake, path=f"{two.config.lake.path}/again"))
+    snapshot(two)
+    two.insert(THERE)
+    assert reasons(two.run()) == {}
+    assert two.keys(THERE) == [2, 4]
+
+
+def test_restore_that_loses_nothing_of_ours(two: Two) -> None:
+    two.insert(THERE)
+    two.run()
+    two.insert(HERE)
+    backup = two.server.backup()
+    two.insert(THERE, HERE)  # nobody has read these
+    two.server.restore(backup)
+    assert reasons(two.run()) == {}
+    assert (two.keys(HERE), two.keys(THERE)) == ([1, 4], [2, 3])
+    two.insert(THERE)
+    assert reasons(two.run()) == {}
+    assert two.keys(THERE) == [2, 3, 7]
+    fork = fork_of(two)
+    assert fork is not None
+    assert state_of(two.config).log(THERE.database).fork == fork.identity
+
+
+@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize("step", ["window-planned", "files-written"])
+def test_restore_while_a_window_is_in_flight(two: Two, step: str, lost: bool) -> None:
+    """`window-planned` is before its rows are read, `files-written` after it."""
+    backup = two.server.backup()
+    two.insert(THERE)
+    if not lost:
+        backup = two.server.backup()
+
+    def back() -> None:
+        two.server.restore(backup)
+        if lost:
+            two.server.execute("INSERT INTO dbo.orders VALUES (33)", database=THERE.database)
+            two.server.agent.drain()
+
+    with listening(at_step(step, back)), suppress(CdcError):
+        two.run()
+    told = reasons(two.run())
+    if not lost:
+        assert told == {}
+        assert two.keys(THERE) == [2, 3]
+        return
+    assert told.keys() == {THERE}
+    assert two.keys(THERE) == [2]
+    assert state_of(two.config).pending is None
+    two.insert(HERE)
+    two.run()
+    assert len(two.keys(HERE)) == 2
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_death_when_it_is_recorded(two: Two, pending: bool) -> None:
+    backup = two.server.backup()
+    two.insert(THERE)
+    if pending:
+        with listening(cut_at("files-written")), pytest.raises(PowerCutError):
+            two.run()
+    else:
+        two.run()
+    two.server.restore(backup)
+    with listening(cut_at("tables-marked")), pytest.raises(PowerCutError):
+        two.run()
+    state = state_of(two.config)
+    assert state.pending is None
+    assert state.tables[THERE].status == "failed"
+    assert reasons(two.run()) == {THERE: state.tables[THERE].reason}
+    assert two.keys(THERE) == ([2] if pending else [2, 3])
+
+
+def test_restore_after_a_window_was_committed(two: Two) -> None:
+    backup = two.server.backup()
+    two.insert(THERE)
+    with listening(at_step("table-committed", lambda: two.server.restore(backup))), suppress(CdcError):
+        two.run()
+    assert reasons(two.run()).keys() == {THERE}
+    assert two.keys(THERE) == [2, 3]
+
+
+def test_restore_while_nothing_is_new(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that runs for long finds it by itself."""
+    monkeypatch.setattr("cdc_assets.streaming.planner.IDLE_CHECK", loop.IDLE_CHECK * 0)
+    backup = two.server.backup()
+    two.insert(THERE)
+    back = at_step("window-complete", lambda: two.server.restore(backup))
+    with listening(back):
+        assert reasons(two.run()).keys() == {THERE}
+
+
+@pytest.mark.parametrize("step", ["snapshot-planned", "round-planned"])
+def test_restore_while_a_snapshot_reads(two: Two, step: str) -> None:
+    backup = two.server.backup()
+    two.insert(THERE)
+    two.run()
+    with listening(at_step(step, lambda: two.server.restore(backup))), suppress(CdcError):
+        snapshot(two, THERE)
+    reasons(two.run())
+    state = state_of(two.config)
+    assert state.snapshots == {}
+    assert state.pending is None
+    assert state.tables[THERE].status == "failed"
+    assert two.keys(THERE) == [2, 3]
+
+
+def test_login_that_cannot_see_the_fork(two: Two) -> None:
+    text = "Invalid object name 'sys.database_recovery_status'."
+    two.server.faults.error(208, text, matching="database_recovery_status", times=10_000)
+    assert fork_of(two) is None
+    backup = two.server.backup()
+    two.insert(THERE, THERE)
+    two.run()
+    two.server.restore(backup)
+    two.insert(THERE)
+    told = reasons(two.run())
+    assert told.keys() == {THERE}
+    assert "may not see" in told[THERE]
+    assert two.keys(THERE) == [2, 3, 4]
+    assert state_of(two.config).log(HERE.database).restored == ""

@@ -1,0 +1,68 @@
+"""Which restores are harmless: the rule, and that the finding is recorded as a whole."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import RecoveryFork
+from cdc_assets.lake.fold import decode_state, encode_state
+from cdc_assets.lake.state import CaptureState, LogHistory
+from cdc_assets.streaming.forks import shared_until
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn.from_int(number)
+
+
+READ = LogHistory("A", lsn(50))
+
+
+@pytest.mark.parametrize(
+    ("log", "reached", "fork", "captured", "shared"),
+    [
+        (READ, lsn(50), RecoveryFork("A", None), lsn(1), None),
+        (READ, lsn(50), RecoveryFork("B", lsn(51)), lsn(1), None),
+        (READ, lsn(50), RecoveryFork("B", lsn(50)), lsn(99), lsn(49)),
+        (READ, lsn(50), RecoveryFork("B", lsn(7)), lsn(99), lsn(6)),
+        (READ, lsn(50), RecoveryFork("B", None), lsn(99), ZERO_LSN),
+        (LogHistory("A"), lsn(60), RecoveryFork("B", lsn(60)), None, lsn(59)),
+        (LogHistory("A"), None, RecoveryFork("B", None), None, None),
+        (LogHistory(), lsn(60), RecoveryFork("B", lsn(7)), lsn(1), None),
+        (READ, lsn(50), None, lsn(49), lsn(49)),
+        (READ, lsn(50), None, lsn(50), None),
+        (READ, lsn(50), None, None, None),
+        (LogHistory("", lsn(50)), lsn(50), RecoveryFork("B", lsn(7)), lsn(49), lsn(49)),
+        (LogHistory("A"), lsn(60), None, lsn(10), None),
+    ],
+)
+def test_what_both_histories_share(
+    log: LogHistory, reached: Lsn | None, fork: RecoveryFork | None, captured: Lsn | None, shared: Lsn | None
+) -> None:
+    assert shared_until(log, reached, fork, captured) == shared
+
+
+@given(st.sets(st.integers(1, 40)), st.integers(1, 41), st.sets(st.integers(1, 40)), st.integers(0, 40))
+def test_a_capture_that_goes_on_has_read_nothing_that_is_gone(
+    old: set[int], point: int, new: set[int], reached: int
+) -> None:
+    after = {number for number in old if number < point} | {number for number in new if number >= point}
+    read = {number for number in old if number <= reached}
+    shared = shared_until(LogHistory("A", lsn(reached)), lsn(reached), RecoveryFork("B", lsn(point)), None)
+    if shared is None:
+        assert read == {number for number in after if number <= reached}
+    else:
+        assert {number for number in read if lsn(number) <= shared} == {n for n in after if lsn(n) <= shared}
+        assert lsn(reached) > shared
+
+
+def test_numbers_of_backup_history() -> None:
+    assert str(Lsn.from_decimal(44 * 10**15 + 3248 * 10**5 + 84)) == "0000002c:00000cb0:0054"
+    assert str(Lsn.from_decimal(4294967295_4294967295_65535)) == "ffffffff:ffffffff:ffff"
+
+
+def test_states_of_earlier_releases_can_be_read() -> None:
+    data = encode_state(CaptureState(logs={"d": READ}))
+    assert decode_state(data).log("d") == READ
+    del data["logs"]
+    assert decode_state(data).log("d") == LogHistory()
