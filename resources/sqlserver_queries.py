@@ -289,7 +289,7 @@ def isolation_level(mode: str) -> str:
     return f"SET TRANSACTION ISOLATION LEVEL {_LEVELS[mode]}"
 
 
-YIELD_IN_DEADLOCK = "SET DEADLOCK_PRIORITY LOW"
+YIELD_IN_DEADLOCK = _query("yield_in_deadlock", "SET DEADLOCK_PRIORITY LOW")
 """https://learn.microsoft.com/en-us/sql/t-sql/statements/set-deadlock-priority-transact-sql"""
 
 

@@ -1,0 +1,76 @@
+"""A restore while an incremental snapshot is in flight: its markers may be gone, or what it had read."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.errors import CdcError
+from cdc_assets.lake.steps import listening
+from cdc_assets.standin.control import StandIn
+from cdc_assets.streaming import planner
+from cdc_assets_tests.unit.signals.world import World
+from cdc_assets_tests.unit.streaming.child import DATABASE
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with StandIn(databases=(DATABASE,)) as server:
+        server.agent.start()
+        yield server
+
+
+def restoring(
+    server: StandIn, saved: Path | None, save_at: str, restore_at: str, done: list[str]
+) -> Callable[[str], None]:
+    """Back up at one step, unless there is a backup, and restore at another one, once."""
+    backups = [saved] if saved else []
+
+    def listener(step: str) -> None:
+        if step == save_at and not backups:
+            backups.append(server.backup())
+        if step == restore_at and backups and not done:
+            done.append(step)
+            server.restore(backups[0])
+            server.agent.start()
+
+    return listener
+
+
+@pytest.mark.parametrize(
+    ("save_at", "restore_at", "lost"),
+    [
+        ("signals-recorded", "marker-written", False),
+        ("marker-written", "chunk-read", False),
+        ("chunk-read", "chunk-read", False),
+        ("", "marker-written", True),
+        ("", "chunk-read", True),
+    ],
+)
+def test_a_round_is_read_again_or_given_up(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save_at: str, restore_at: str, lost: bool
+) -> None:
+    monkeypatch.setattr(planner, "IDLE_CHECK", planner.IDLE_CHECK * 0)
+    world = World(server, str(tmp_path))
+    world.config = replace(world.config, streaming=replace(world.config.streaming, retry_wait_s=0.1))
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1), (2, 2), (3, 3)")
+    server.agent.drain()
+    world.run("snapshot")
+    saved = server.backup() if lost else None
+    world.signal("s1", "execute-snapshot", data_collections=[str(table)])
+    done: list[str] = []
+    with listening(restoring(server, saved, save_at, restore_at, done)), suppress(CdcError):
+        world.run()
+    assert done
+    world.run()
+    state = world.state()
+    assert not state.signals[DATABASE].unfinished
+    if lost:
+        assert world.reads(table) == []
+        assert state.tables[table].status == "failed"
+    else:
+        assert sorted(row["id"] for row in world.reads(table)) == [1, 2, 3]
+        assert state.tables[table].status == "healthy"
