@@ -116,7 +116,11 @@ class Glance:
 
         A channel that cannot be read is told in the log; the others count.
         """
-        found = [name for name, signals in self.state.signals.items() if signals.unfinished]
+        found = [
+            name
+            for name, signals in self.state.signals.items()
+            if signals.unfinished and not self.state.log(name).restored
+        ]
         if not self._readable():
             return found
         known = reached(self.state)

@@ -4,8 +4,9 @@ Retryable errors are waited out (`retriable.restart.connector.wait.ms`,
 `errors.max.retries`); the pending window is then carried out again with its
 bounds. A database whose change data capture was turned off ends its tables; one
 that is offline or gone is left out and looked at from time to time, and goes on
-where it stopped; one that was restored to an earlier moment is left for good. The others go on. Any other error ends the loop and leaves lake
-and positions as they are.
+where it stopped; one that was restored to an earlier moment is left for good.
+The others go on. Any other error ends the loop and leaves lake and positions as
+they are.
 """
 
 import contextlib
