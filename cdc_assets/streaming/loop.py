@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 _NAP_S = 0.01
 """First wait for the end of an incremental round; doubled up to the poll interval, for it may come at any moment."""
 
+_FEW_EVENTS = 1000
+"""A window with fewer is hardly worth its job and its commits: the next one begins a poll interval after it."""
+
 Ended = Literal["idle", "deadline", "yielded", "nothing"]
 Repair = Callable[[str, Sequence[TableId], OnProgress], None]
 
@@ -97,10 +100,13 @@ class StreamLoop:
             if not self._streams():
                 self._take_leave(databases)
                 return "nothing"
+            begun, before = clock.now(), self._events()
             here = [database for database in databases if database not in self.away or self._is_back(database)]
             worked = [self._watch.listen(databases), *(self._turn(database) for database in here)]
             if any(worked):
                 quiet_since, nap = clock.now(), _NAP_S
+                if 0 < self._events() - before < _FEW_EVENTS and not self._awaited:
+                    clock.sleep(max(0.0, streaming.poll_interval_s - (quiet_since - begun).total_seconds()))
                 continue
             if self._awaited:  # rows are being read, or the capture job has not read their markers yet
                 quiet_since = clock.now()
@@ -143,6 +149,9 @@ class StreamLoop:
             self.rows[table].update(numbers.rows)
         self._on_progress(progress)
         return True
+
+    def _events(self) -> int:
+        return sum(counts.total() for counts in self.rows.values())
 
     def _streams(self) -> bool:
         """Whether there is a table to stream in a database that is there."""
