@@ -4,7 +4,6 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pyodbc
@@ -55,7 +54,7 @@ def test_garbage_is_a_protocol_error(parse: Callable[[bytes], Any], data: bytes)
 def test_a_stranger_is_shown_out(engine: ScriptedEngine, server: TdsServer, sent: bytes) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as stranger:
         stranger.sendall(sent)
-        with suppress(OSError):  # it may be out already
+        with contextlib.suppress(OSError):  # it may be out already
             stranger.shutdown(socket.SHUT_WR)
         with contextlib.suppress(ConnectionResetError):
             while stranger.recv(4096):
