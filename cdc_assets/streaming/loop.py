@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
+from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, DatabaseRestoredError, RetryableError
 from cdc_assets.signals.structures import GivenStructures
@@ -39,6 +40,11 @@ _FEW_EVENTS = 1000
 
 Ended = Literal["idle", "deadline", "yielded", "nothing"]
 Repair = Callable[[str, Sequence[TableId], OnProgress], None]
+
+
+def _cut_small(streaming: StreamingSettings) -> bool:
+    """Whether a window of few events may be but the start of a backlog, which nobody must wait for."""
+    return 0 < streaming.max_iteration_transactions < 10 * _FEW_EVENTS
 
 
 class StreamLoop:
@@ -105,7 +111,7 @@ class StreamLoop:
             worked = [self._watch.listen(databases), *(self._turn(database) for database in here)]
             if any(worked):
                 quiet_since, nap = clock.now(), _NAP_S
-                if 0 < self._events() - before < _FEW_EVENTS and not self._awaited:
+                if 0 < self._events() - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
                     clock.sleep(max(0.0, streaming.poll_interval_s - (quiet_since - begun).total_seconds()))
                 continue
             if self._awaited:  # rows are being read, or the capture job has not read their markers yet

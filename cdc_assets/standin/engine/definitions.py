@@ -15,7 +15,7 @@ from cdc_assets.standin.engine.names import SessionNames
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.tables import ElementReader, skip_storage
 from cdc_assets.standin.engine.targets import read_name, resolve
-from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.errors import SqlError, invalid_object, unsupported
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.interpreter import Interpreter
@@ -127,6 +127,38 @@ def check_free(database: Database, schema: str, name: str) -> None:
     """
     if database.table(schema, name) is not None or database.view(schema, name) or database.procedure(schema, name):
         raise exists(name)
+
+
+def module_shape(
+    session: "EngineSession",
+    database: Database,
+    place: tuple[str, tuple[str, ...]],
+    known: Table | None,
+    *,
+    create: bool,
+    alter: bool,
+) -> Table:
+    """What a view or procedure is in the catalogue: a new object, or the known one from now on.
+
+    Args:
+        session: that defines it.
+        database: the copy being edited.
+        place: schema, and the name as it was written.
+        known: the object of that name, if there is one.
+        create: whether it may be new.
+        alter: whether it may be there already.
+
+    Raises:
+        SqlError: 208 or 2714 if it is not as the statement says.
+    """
+    schema, parts = place
+    if known is None and not create:
+        raise invalid_object(".".join(parts))
+    if known is None or not alter:
+        check_free(database, schema, parts[-1])
+    now = session.clock.local()
+    made, created = (known.object_id, known.created) if known else (session.catalog.new_object_id(), now)
+    return Table(made, database.name, schema, parts[-1], created=created, modified=now)
 
 
 def exists(name: str) -> SqlError:

@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from cdc_assets.standin.catalog import ProcedureParameter, Table, UserProcedure, fold
+from cdc_assets.standin.catalog import ProcedureParameter, UserProcedure, fold
 from cdc_assets.standin.contract import Parameter
 from cdc_assets.standin.engine.batch import parse_batch
 from cdc_assets.standin.engine.certain import certain
-from cdc_assets.standin.engine.definitions import check_free, home
+from cdc_assets.standin.engine.definitions import home, module_shape
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.lexer import Kind
 from cdc_assets.standin.engine.lookup import name_parts
 from cdc_assets.standin.engine.names import SessionNames
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.targets import read_name, read_until
-from cdc_assets.standin.errors import SqlError, invalid_object, unsupported
+from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.sql.convert import convert_value
 from cdc_assets.standin.sqltypes import Value
 
@@ -71,19 +71,7 @@ def _define(interpreter: "Interpreter", reader: Reader, text: str, create: bool,
     session.edit()
     database, schema = home(session, parts)
     known = database.procedure(schema, parts[-1])
-    if known is None and not create:
-        raise invalid_object(".".join(parts))
-    if known is None or not alter:
-        check_free(database, schema, parts[-1])
-    now = session.clock.local()
-    shape = Table(
-        known.shape.object_id if known else session.catalog.new_object_id(),
-        database.name,
-        schema,
-        parts[-1],
-        created=known.shape.created if known else now,
-        modified=now,
-    )
+    shape = module_shape(session, database, (schema, parts), known.shape if known else None, create=create, alter=alter)
     made = UserProcedure(shape, text, parameters, body)
     database.procedures = [other for other in database.procedures if other is not known] + [made]
 

@@ -8,14 +8,14 @@ reading: a change through one is refused.
 
 from typing import TYPE_CHECKING
 
-from cdc_assets.standin.catalog import Column, Database, Table, UserView, fold
+from cdc_assets.standin.catalog import Column, Database, UserView, fold
 from cdc_assets.standin.engine.certain import certain
-from cdc_assets.standin.engine.definitions import check_free, home
+from cdc_assets.standin.engine.definitions import home, module_shape
 from cdc_assets.standin.engine.names import SessionNames, compiled_view
 from cdc_assets.standin.engine.plans import FIRST_TEMPORARY
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.targets import read_columns, read_name
-from cdc_assets.standin.errors import SqlError, invalid_object, unsupported
+from cdc_assets.standin.errors import SqlError, unsupported
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.interpreter import Interpreter
@@ -49,19 +49,7 @@ def _define(session: "EngineSession", reader: Reader, text: str, create: bool, a
     session.edit()
     database, schema = home(session, parts)
     known = database.view(schema, parts[-1])
-    if known is None and not create:
-        raise invalid_object(".".join(parts))
-    if known is None or not alter:
-        check_free(database, schema, parts[-1])
-    now = session.clock.local()
-    shape = Table(
-        known.shape.object_id if known else session.catalog.new_object_id(),
-        database.name,
-        schema,
-        parts[-1],
-        created=known.shape.created if known else now,
-        modified=now,
-    )
+    shape = module_shape(session, database, (schema, parts), known.shape if known else None, create=create, alter=alter)
     view = UserView(shape, text, query, labels)
     shape.columns = _columns(session, view)
     database.views = [other for other in database.views if other is not known] + [view]

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 
@@ -45,3 +47,18 @@ def test_second_run_reads_only_what_is_new(tmp_path: Path) -> None:
     summary = make_capture(server, config).stream()
     assert summary.rows[orders] == {"c": 1}
     assert len(events_of(config, orders)) == before + 1
+
+
+@pytest.mark.parametrize(("limit", "waits"), [(1, False), (0, True)])
+def test_only_a_trickle_is_paced_and_no_backlog_in_small_windows(tmp_path: Path, limit: int, waits: bool) -> None:
+    server = SimulatedServer()
+    table = server.create("orders", rows=1)
+    server.idle_tick()
+    config = make_config(str(tmp_path), max_iteration_transactions=limit, poll_interval_s=30.0)
+    make_capture(server, config).snapshot()
+    for number in range(5):
+        server.commit((table, "insert", 100 + number, "a"))
+    before, ends = server.now, list[float]()
+    make_capture(server, config).stream(on_progress=lambda _: ends.append((server.now - before).total_seconds()))
+    assert len(ends) == (1 if waits else 5)
+    assert max(ends) < 30
