@@ -117,7 +117,8 @@ def _chosen(facade: Capture, names: list[str]) -> list[TableId]:
 
 def _tell(progress: Progress) -> None:
     rows = sum(sum(table.rows.values()) for table in progress.tables.values())
-    what = f"round {progress.slices_done}/{progress.slices}" if progress.kind == "snapshot" else "window"
+    what = "window" if progress.kind == "stream" else "round"
+    what += f" {progress.slices_done}/{progress.slices}" if progress.slices else ""
     lag = f", lag {progress.lag_s:.1f} s" if progress.lag_s is not None else ""
     out.print(
         f"{progress.database} {progress.kind} {what}: {_count(rows, 'event')} of {_count(len(progress.tables), 'table')} "

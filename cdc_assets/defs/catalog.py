@@ -135,9 +135,11 @@ class CaptureCatalog:
 
     def _of(self, role: Role) -> list[TableSchema]:
         """Tables that have an asset of a role: rows of signal tables are requests, and never snapshotted."""
-        named = self.config.signals.collections
-        signals = {signal_table(named, schema.table.database) for schema in self.tables}
-        return [schema for schema in self.tables if role != "snapshot" or schema.table not in signals]
+        return [schema for schema in self.tables if self.has(schema.table, role)]
+
+    def has(self, table: TableId, role: Role) -> bool:
+        """Whether a table has an asset of a role, also one that is younger than the loaded code location."""
+        return role != "snapshot" or table != signal_table(self.config.signals.collections, table.database)
 
     def uri(self, table: TableId) -> str:
         """Where the table's topic lies."""

@@ -16,6 +16,8 @@ from cdc_assets.streaming.progress import Progress
 
 Results = Iterator[dg.MaterializeResult[None]]
 
+_UNASKED: Mapping[TableId, TableSchema] = {}
+
 
 class Session:
     """Notes the run's process and reports its progress.
@@ -29,7 +31,8 @@ class Session:
 
     def __init__(self, catalog: CaptureCatalog, role: Role, context: dg.AssetExecutionContext, every_s: float) -> None:
         self._catalog, self._role, self._context = catalog, role, context
-        self._tally, self._topics = Tally(every_s), catalog.topics()
+        self._tallies: dict[Role, Tally] = {"changes": Tally(every_s), "snapshot": Tally(every_s)}
+        self._topics = catalog.topics()
         context.instance.add_run_tags(context.run.run_id, {PROCESS_TAG: own_process()})
         self.windows = 0
 
@@ -41,43 +44,41 @@ class Session:
     def on_progress(self, progress: Progress) -> None:
         """A window or round is committed.
 
-        Rows that the run which follows the log reads again, for a signal or a gap, are no changes: observations of the
-        `snapshot` assets tell of them.
+        Rows that the run which follows the log reads again, for a signal or a gap, are materializations of the
+        `snapshot` assets, and a window that a snapshot's run finishes for another one is some of the `changes` assets.
         """
-        if progress.kind == "snapshot" and self._role == "changes":
-            self._context.log.info(_line(progress))
-            return
-        self._tally.add(progress, monotonic())
+        self._tallies["changes" if progress.kind == "stream" else "snapshot"].add(progress, monotonic())
         self.windows += 1
         self._context.log.info(_line(progress))
         for trouble in progress.troubled:
             self._context.log.error(f"{trouble.table} stopped: {trouble.reason}")
-        for table, total in self._tally.due(monotonic()).items():
-            key = self._catalog.key(table, self._role)
-            self._context.log_event(dg.AssetMaterialization(key, metadata=self._metadata(table, total)))
+        for role, tally in self._tallies.items():
+            for key, metadata in self._reports(role, tally.due(monotonic())):
+                self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
 
     def results(self, structures: Mapping[TableId, TableSchema]) -> Results:
         """The last report of the run, of tables that changed since the one before, with the columns they have now."""
-        for table, total in self._tally.drain().items():
-            key = self._catalog.key(table, self._role)
-            metadata = self._metadata(table, total)
+        for role, tally in self._tallies.items():
+            for key, metadata in self._reports(role, tally.drain(), structures):
+                if key in self._context.selected_asset_keys:
+                    yield dg.MaterializeResult(asset_key=key, metadata=metadata)
+                else:  # not selected, but read in the same loop; or younger than the loaded code location
+                    self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+
+    def _reports(
+        self, role: Role, totals: Mapping[TableId, Sum], structures: Mapping[TableId, TableSchema] = _UNASKED
+    ) -> Iterator[tuple[dg.AssetKey, dict[str, Any]]]:
+        for table, total in totals.items():
+            if not self._catalog.has(table, role):
+                continue
+            metadata = total.metadata(self._tallies[role].lag_s)
+            metadata["dagster/row_count"] = self._topics.row_count(self._catalog.topic(table))
             if table in structures:
                 metadata["dagster/column_schema"] = column_schema(structures[table])
-            if key in self._context.selected_asset_keys:
-                yield dg.MaterializeResult(asset_key=key, metadata=metadata)
-            else:  # not selected, but read in the same loop; or younger than the loaded code location
-                self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
-
-    def _metadata(self, table: TableId, total: Sum) -> dict[str, Any]:
-        rows = self._topics.row_count(self._catalog.topic(table))
-        return total.metadata(self._tally.lag_s) | {"dagster/row_count": rows}
+            yield self._catalog.key(table, role), metadata
 
 
 def _line(progress: Progress) -> str:
     rows = sum(sum(part.rows.values()) for part in progress.tables.values())
-    place = (
-        f"{progress.slices_done} of {progress.slices} slices"
-        if progress.kind == "snapshot"
-        else f"to {progress.to_lsn}"
-    )
+    place = f"{progress.slices_done} of {progress.slices} slices" if progress.slices else f"to {progress.to_lsn}"
     return f"{progress.kind} {progress.window_id} of {progress.database}: {rows} events of {len(progress.tables)} tables, {place}"

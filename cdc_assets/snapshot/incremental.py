@@ -32,6 +32,7 @@ import logging
 from collections.abc import Sequence
 from typing import Literal, TypeVar
 
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError, FencedError, InvariantError, LakeError
 from cdc_assets.lake.state import TableState
@@ -46,6 +47,7 @@ from cdc_assets.snapshot.staging import BuildTask, Staged, build
 from cdc_assets.snapshot.walk import UnreadableError, Walk, find_maximum, walk_of
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.forks import look
+from cdc_assets.streaming.progress import OnProgress, Progress, TableProgress, rows_of
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +64,11 @@ class IncrementalSnapshot:
     Args:
         context: of the capture.
         watch: of its signals.
+        on_progress: called after each round that brought rows.
     """
 
-    def __init__(self, context: Context, watch: SignalWatch) -> None:
-        self._context, self._watch = context, watch
+    def __init__(self, context: Context, watch: SignalWatch, on_progress: OnProgress) -> None:
+        self._context, self._watch, self._on_progress = context, watch, on_progress
         self._reader = RoundReader(context)
         self._rounds: dict[str, list[Round]] = {}
 
@@ -243,6 +246,8 @@ class IncrementalSnapshot:
         state = dataclasses.replace(state, queue=(entry, *others), reads=None)
         self._watch.record(database, state)
         self._watch.tell([in_progress(state.queue)])
+        if reads.files:
+            self._on_progress(_progress(entry.table, reads))
         if reads.finished:
             self._leave(database, "SUCCEEDED")
 
@@ -268,6 +273,13 @@ class IncrementalSnapshot:
         told = scanned(entry.table, entry.signal, status, entry.rows, tables)
         self._watch.tell([told] if others else [told, completed(entry.signal)])
         log.info("Incremental snapshot of %s: %s, %d rows.", entry.table, status, entry.rows)
+
+
+def _progress(table: TableId, reads: RoundReads) -> Progress:
+    """What a round brought; all its READ events have one LSN, the table's position when they were built."""
+    lsn = Lsn.parse(reads.files[0].greatest[:22])
+    part = TableProgress(rows_of(reads.files), sum(file.size for file in reads.files), lsn, lsn)
+    return Progress("incremental", table.database, reads.window_id, lsn, lsn, {table: part})
 
 
 def shares(items: Sequence[T], parts: int) -> list[Sequence[T]]:

@@ -205,7 +205,7 @@ class Capture:
     def _recover(self, captured: Sequence[TableId], away: Collection[str], on_progress: OnProgress) -> SnapshotSummary:
         """Finish the window or the snapshots that an earlier run left."""
         watch = SignalWatch(self._context)
-        incremental = IncrementalSnapshot(self._context, watch)
+        incremental = IncrementalSnapshot(self._context, watch, on_progress)
         if self._context.config.signals.collections:
             incremental.clean()
         for database in self._context.manifest.state.signals.keys() - away:

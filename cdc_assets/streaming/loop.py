@@ -52,7 +52,7 @@ class StreamLoop:
 
     Args:
         context: of the capture.
-        on_progress: called after each window.
+        on_progress: called after each window, and after each round of snapshots between them.
         repair: snapshots tables with a gap, for gap policy `resnapshot`.
         join: takes tables in that were enabled while the loop runs, if they are to be captured.
         waiting: tables that wait for a snapshot of their own, and so do not join.
@@ -68,13 +68,13 @@ class StreamLoop:
         waiting: Collection[TableId] = (),
         away: Mapping[str, CdcError] | None = None,
     ) -> None:
-        self._context, self._on_progress, self._repair, self._join = context, on_progress, repair, join
+        self._context, self._told, self._repair, self._join = context, on_progress, repair, join
         self._seen = set(waiting)
         self._planner, self._executor = Planner(context), WindowExecutor(context)
         self._watch = SignalWatch(context)
-        self._incremental = IncrementalSnapshot(context, self._watch)
+        self._incremental = IncrementalSnapshot(context, self._watch, self._on_progress)
         self._structures = GivenStructures(context, self._watch)
-        self._blocking = BlockingSnapshots(context, self._watch, self._incremental, on_progress)
+        self._blocking = BlockingSnapshots(context, self._watch, self._incremental, self._on_progress)
         self._awaited: set[str] = set()
         self._beyond_repair: set[TableId] = set()
         """Tables with a gap that could not be read again; the next run tries."""
@@ -82,6 +82,8 @@ class StreamLoop:
         self._looked: dict[str, datetime] = dict.fromkeys(self.away, context.clock.now())
         self._failures = 0
         self.windows = 0
+        self._streamed = 0
+        """Events of windows."""
         self.rows: dict[TableId, Counter[str]] = defaultdict(Counter)
 
     def run(
@@ -106,12 +108,12 @@ class StreamLoop:
             if not self._streams():
                 self._take_leave(databases)
                 return "nothing"
-            begun, before = clock.now(), self._events()
+            begun, before = clock.now(), self._streamed
             here = [database for database in databases if database not in self.away or self._is_back(database)]
             worked = [self._watch.listen(databases), *(self._turn(database) for database in here)]
             if any(worked):
                 quiet_since, nap = clock.now(), _NAP_S
-                if 0 < self._events() - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
+                if 0 < self._streamed - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
                     clock.sleep(max(0.0, streaming.poll_interval_s - (quiet_since - begun).total_seconds()))
                 continue
             if self._awaited:  # rows are being read, or the capture job has not read their markers yet
@@ -151,13 +153,14 @@ class StreamLoop:
         if progress is None:
             return asked
         self.windows += 1
-        for table, numbers in progress.tables.items():
-            self.rows[table].update(numbers.rows)
+        self._streamed += sum(sum(part.rows.values()) for part in progress.tables.values())
         self._on_progress(progress)
         return True
 
-    def _events(self) -> int:
-        return sum(counts.total() for counts in self.rows.values())
+    def _on_progress(self, progress: Progress) -> None:
+        for table, numbers in progress.tables.items():
+            self.rows[table].update(numbers.rows)
+        self._told(progress)
 
     def _streams(self) -> bool:
         """Whether there is a table to stream in a database that is there."""

@@ -11,7 +11,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.history.drift import Difference
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.files import DataFile
-from cdc_assets.lake.state import Kind, Status
+from cdc_assets.lake.state import Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ class TroubledTable:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One window of the log or one round of a snapshot is committed.
+    """One window of the log, or one round of a snapshot or of an incremental snapshot, is committed.
 
     Args:
-        kind: which of the two.
+        kind: which of the three; the rows of the latter two are READ events.
         database: where it was read.
         window_id: its number.
-        from_lsn: exclusive lower bound of the window.
-        to_lsn: every healthy table of the database is complete to here.
+        from_lsn: exclusive lower bound of a window; of READ events, where they sort.
+        to_lsn: a window completes every healthy table of the database to here.
         tables: only those with rows.
         troubled: tables that stopped in it.
         slices_done: of a snapshot, after this round.
@@ -83,7 +83,7 @@ class Progress:
         structures: what the window recorded in the schema history, in order.
     """
 
-    kind: Kind
+    kind: Literal["stream", "snapshot", "incremental"]
     database: str
     window_id: int
     from_lsn: Lsn
@@ -128,7 +128,7 @@ class StreamSummary:
     Args:
         ended: why: nothing new, time up, gave way to another run, or no table to stream.
         windows: number of windows.
-        rows: events by table and operation.
+        rows: events by table and operation, with those of snapshots that the loop carried out.
         troubled: all tables that do not go on now.
         waiting: captured tables that were not snapshotted yet.
     """
