@@ -78,7 +78,8 @@ class SqlServerSource:
 
     @cached_property
     def _databases(self) -> tuple[str, ...]:
-        return tuple(self._real_name(name) for name in self._settings.databases)
+        """Each once, also if it is configured in two letter cases."""
+        return tuple(dict.fromkeys(self._real_name(name) for name in self._settings.databases))
 
     def _real_name(self, name: str) -> str:
         rows = self.session.rows(queries.DATABASE, name)

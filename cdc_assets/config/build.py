@@ -36,6 +36,7 @@ Found = Sequence[tuple[str, Property, str]]
 _TYPED_DRIVER_OPTIONS = {
     row.name.lower(): row.name for row in PROPERTIES if row.name.startswith("driver.") and not row.patterned
 }
+_REFUSED = tuple(row for row in PROPERTIES if row.status is Status.REFUSED)
 _HASH_ALGORITHMS = ("MD2", "MD5", "SHA-1", "SHA-224", "SHA-256", "SHA-384", "SHA-512", "SHA3-256", "SHA3-512")
 _CHANNELS = ("sink", "log")
 _ENTRY = re.compile(r"""(?:\[[^\]]*\]|"[^"]*"|[^,])+""")
@@ -52,8 +53,9 @@ def build_config(given: Given) -> CaptureConfig:
     Raises:
         ConfigurationError: a property is unknown, wrong, missing, not supported, or contradicts another.
     """
-    found = [(name, property_of(name), text) for name, text in _canonical(given)]
-    _refuse(found)
+    canonical = list(_canonical(given))
+    _refuse(canonical)
+    found = [(name, property_of(name), text) for name, text in canonical]
     _require(found)
     _check_exclusive(found)
     values = _values(found)
@@ -97,9 +99,11 @@ def _canonical(given: Given) -> Iterator[tuple[str, str]]:
             yield _TYPED_DRIVER_OPTIONS.get(name.lower(), name), text
 
 
-def _refuse(found: Found) -> None:
-    for name, row, text in found:
-        if row.status is Status.REFUSED and not _is_default(row, text):
+def _refuse(given: Sequence[tuple[str, str]]) -> None:
+    """Before unknown names are told of: `converters=iso` explains `iso.type`, which is no property by itself."""
+    for name, text in given:
+        row = next((row for row in _REFUSED if row.name == name or row.holes(name)), None)
+        if row is not None and not _is_default(row, text):
             allowed = f"no value, or {row.default!r}" if row.default else "no value"
             raise ConfigurationError(name, text, f"{allowed}: {row.reason}", "remove the property")
 

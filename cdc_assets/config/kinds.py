@@ -2,14 +2,16 @@
 
 import re
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 _LIST_COMMA = re.compile(r"(?<!\\),")
-"""A comma separates list entries; `\\,` belongs to the entry, where as a regex it matches a comma."""
-_TABLE_KEYS = re.compile(r"[^:;]+:[^:;,]+(,[^:;,]+)*\Z")
-_WORDS = {"true": True, "yes": True, "false": False, "no": False}
+"""A comma separates list entries; `\\,` stands for a comma inside one, of a name as of a quantifier `{1\\,3}`."""
+LONGEST_TOPIC = 249
+"""Characters of a topic's name (spec debezium-sqlserver §4.1)."""
+_TABLE_KEYS = re.compile(r"[^;]+:(?P<columns>[^:;,]+(,[^:;,]+)*)\Z")
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +23,27 @@ class Kind:
         allowed: what is accepted, as a message says it.
         parse: text to value; raises ValueError, whose text is ignored in favour of `allowed` unless it has one.
         values: the closed set of texts, if there is one.
+        separator: between the entries of a list.
     """
 
     name: str
     allowed: str
     parse: Callable[[str], object]
     values: tuple[str, ...] = ()
+    separator: str = ","
+
+    def joined(self, entries: Sequence[str]) -> str:
+        """The text of a list whose entries a file gives one by one."""
+        return self.separator.join(entry.replace(",", r"\,") if self.separator == "," else entry for entry in entries)
 
 
 def split_list(text: str) -> tuple[str, ...]:
     """Entries of a comma list without surrounding blanks; empty entries are dropped."""
-    return tuple(entry for part in _LIST_COMMA.split(text) if (entry := part.strip()))
+    return tuple(entry for entry in _entries(text) if entry)
+
+
+def _entries(text: str) -> list[str]:
+    return [part.strip().replace(r"\,", ",") for part in _LIST_COMMA.split(text)]
 
 
 def _plain(text: str) -> str:
@@ -73,24 +85,39 @@ def _compile(entry: str, wanted: str) -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(","))
-    if not all(names):
+    names = tuple(_entries(text))
+    if not all(names) or len(set(names)) < len(names):
         raise ValueError
     return names
 
 
-def _topic_name(text: str) -> str:
+def _topic_part(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", text.strip()):
         raise ValueError
     return text.strip()
 
 
+def _topic_name(text: str) -> str:
+    name = _topic_part(text)
+    if name in (".", "..") or len(name) > LONGEST_TOPIC:
+        raise ValueError
+    return name
+
+
+def _topic_name_or_none(text: str) -> str:
+    return _topic_name(text) if text.strip() else ""
+
+
 def _message_keys(text: str) -> tuple[str, ...]:
     entries = tuple(entry for part in text.split(";") if (entry := part.strip()))
-    if not all(_TABLE_KEYS.match(entry) for entry in entries):
-        raise ValueError
     for entry in entries:
-        _regexes(entry.split(":")[0].replace(",", r"\,"))
+        found = _TABLE_KEYS.match(entry)
+        if found is None:
+            raise ValueError
+        columns = [name.strip().lower() for name in found["columns"].split(",")]
+        if not all(columns) or len(set(columns)) < len(columns):
+            raise ValueError
+        _compile(entry.rpartition(":")[0], "regular expression")
     return entries
 
 
@@ -106,10 +133,16 @@ FILLED = Kind("text", "a text that is not empty", _filled)
 BOOLEAN = Kind("boolean", "true or false", _boolean, ("true", "false"))
 REGEXES = Kind("list of regular expressions", "regular expressions, comma separated", _regexes)
 REGEX = Kind("regular expression", "a regular expression", _regex)
-NAMES = Kind("list of names", "names, comma separated", _names)
+NAMES = Kind("list of names", "names, comma separated, each once", _names)
 ENTRIES = Kind("list", "entries, comma separated", split_list)
-TOPIC_NAME = Kind("topic name", "letters, digits, `_`, `-` and `.`", _topic_name)
-MESSAGE_KEYS = Kind("message keys", "`table regex:column,column`, semicolon separated", _message_keys)
+TOPIC_PART = Kind("part of a topic name", "letters, digits, `_`, `-` and `.`", _topic_part)
+TOPIC_NAME = Kind(
+    "topic name", f"up to {LONGEST_TOPIC} letters, digits, `_`, `-` and `.`, but not `.` or `..`", _topic_name
+)
+OPTIONAL_TOPIC = replace(TOPIC_NAME, parse=_topic_name_or_none)
+MESSAGE_KEYS = Kind(
+    "message keys", "`table regex:column,column`, semicolon separated, each column once", _message_keys, separator=";"
+)
 OPERATIONS = Kind("operations", "c, u, d, t, comma separated, or none", _operations)
 
 

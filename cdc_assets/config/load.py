@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from cdc_assets.config import kinds
 from cdc_assets.config.build import build_config
 from cdc_assets.config.properties import PROPERTIES
 from cdc_assets.config.settings import CaptureConfig
@@ -25,6 +26,8 @@ _PLACEHOLDER = re.compile(r"\$\{(\w+):([^}]*)\}")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<sep>\s*[=:]\s*|\s+)")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_KINDS = {row.name: row.kind for row in PROPERTIES}
 
 
 def load_config(path: str | Path, environment: Mapping[str, str] | None = None) -> CaptureConfig:
@@ -84,7 +87,7 @@ def read_properties(path: Path) -> dict[str, str]:
             "configuration file", str(path), "a file ending in " + ", ".join(_READERS), "rename it"
         )
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin a file with a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             "configuration file", str(path), "a readable UTF-8 file", f"check it: {error}"
@@ -104,14 +107,32 @@ def _read_json(text: str) -> dict[str, str]:
         ) from error
 
 
+class _Texts(yaml.SafeLoader):
+    """YAML whose plain scalars stay as they are written: a password `0123` or `12:30` is no number, `no` no boolean."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as in the parent
+        first: [(tag, form) for tag, form in found if tag.endswith((":null", ":merge"))]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        _without_repetition((key.value, None) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        return dict(super().construct_mapping(node, deep))
+
+
 def _read_yaml(text: str) -> dict[str, str]:
     try:
-        return _flat(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise ConfigurationError("YAML", str(error).splitlines()[0], "a valid document", "correct the file") from error
+        return _flat(yaml.load(text, _Texts))  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"look at line {mark.line + 1}, column {mark.column + 1}" if mark else "correct the file"
+        problem = _QUOTED.sub("…", error.problem or "it")  # what it quotes may be a secret
+        raise ConfigurationError("YAML", problem, "a valid document", place) from None
+    except yaml.YAMLError:
+        raise ConfigurationError("YAML", "an unreadable character", "a valid document", "correct the file") from None
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repetition(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for name, value in pairs:
         if name in known:
@@ -131,7 +152,7 @@ def _flat(document: object) -> dict[str, str]:
         if "name" in document:
             inner.setdefault("name", document["name"])
         document = inner
-    return dict(_leaves("", document))
+    return _without_repetition(_leaves("", document))
 
 
 def _leaves(prefix: str, document: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
@@ -140,7 +161,7 @@ def _leaves(prefix: str, document: Mapping[Any, Any]) -> Iterator[tuple[str, str
         if isinstance(value, dict):
             yield from _leaves(f"{name}.", value)
         elif isinstance(value, list):
-            yield name, ",".join(_text(name, entry).replace(",", r"\,") for entry in value)
+            yield name, _KINDS.get(name, kinds.REGEXES).joined([_text(name, entry) for entry in value])
         elif value is not None:
             yield name, _text(name, value)
 
@@ -150,7 +171,8 @@ def _text(name: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    raise ConfigurationError(name, value, "a text, a number, true, false or a list of them", "put it in quotes")
+    form = type(value).__name__  # the value may hold a secret
+    raise ConfigurationError(name, form, "a text, a number, true, false or a list of them", "put it in quotes")
 
 
 def parse_java_properties(text: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from cdc_assets.config.kinds import Kind
 from cdc_assets.errors import ConfigurationError
 
 _HOLE = re.compile(r"<([a-z]+)>")
+_HASH = "column.mask.hash."
 
 
 class Status(StrEnum):
@@ -98,5 +99,6 @@ def find(table: Iterable[Property], name: str) -> Property:
         if row.patterned and row.holes(name) is not None:
             return row
     near = difflib.get_close_matches(name, [row.name for row in rows], n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(near)}?" if near else "list all names with `cdc-assets properties`"
-    raise ConfigurationError("property", name, "a Debezium SQL Server property or one of ours", hint.rstrip("?"))
+    hint = f"did you mean {' or '.join(near)}" if near else "list all names with `cdc-assets properties`"
+    shown = _HASH + "…" if name.startswith(_HASH) else name  # what follows may hold a salt
+    raise ConfigurationError("property", shown, "a Debezium SQL Server property or one of ours", hint)

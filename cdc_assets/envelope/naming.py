@@ -8,12 +8,12 @@ by `schema.name.adjustment.mode`; fields by `field.name.adjustment.mode`.
 import re
 from collections.abc import Iterable
 
+from cdc_assets.config.kinds import LONGEST_TOPIC
 from cdc_assets.config.settings import AdjustmentMode, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
 
 _NOT_IN_TOPIC = r"[^A-Za-z0-9._-]"
-_LONGEST_TOPIC = 249
 
 
 def topic_name(table: TableId, settings: EventSettings) -> str:
@@ -33,9 +33,9 @@ def sanitized(name: str, settings: EventSettings) -> str:
         ConfigurationError: the name is longer than 249 characters, or is `.` or `..`.
     """
     topic = re.sub(settings.sanitize_pattern or _NOT_IN_TOPIC, "_", name)
-    if len(topic) > _LONGEST_TOPIC or topic in (".", ".."):
+    if len(topic) > LONGEST_TOPIC or topic in (".", ".."):
         raise ConfigurationError(
-            "topic name", topic, f"1 to {_LONGEST_TOPIC} characters, not . or ..", "choose a shorter topic.prefix"
+            "topic name", topic, f"1 to {LONGEST_TOPIC} characters, not . or ..", "choose a shorter topic.prefix"
         )
     return topic
 

@@ -15,7 +15,7 @@ def _ignored(reason: str, *rows: tuple[str, str]) -> tuple[Property, ...]:
     return tuple(Property(name, kinds.TEXT, None, doc, status=Status.IGNORED, reason=reason) for name, doc in rows)
 
 
-def _refused(reason: str, *rows: tuple[str, str, str]) -> tuple[Property, ...]:
+def _refused(reason: str, *rows: tuple[str, str | None, str]) -> tuple[Property, ...]:
     return tuple(
         Property(name, kinds.TEXT, default, doc, status=Status.REFUSED, reason=reason) for name, default, doc in rows
     )
@@ -103,7 +103,9 @@ REFUSED = (
         ("converters", "", "Custom converters."),
         ("post.processors", "", "Chain of post-processors."),
         ("transforms", "", "Chain of single message transforms."),
+        ("transforms.<option>", None, "Options of a transform."),
         ("predicates", "", "Predicates of transforms."),
+        ("predicates.<option>", None, "Options of a predicate."),
         (
             "topic.naming.strategy",
             "io.debezium.schema.SchemaTopicNamingStrategy",

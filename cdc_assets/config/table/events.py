@@ -45,11 +45,11 @@ EVENTS = (
         required=True,
     ),
     Property(
-        "topic.delimiter", kinds.TOPIC_NAME, ".", "What joins the parts of a topic name.", "events.topic_delimiter"
+        "topic.delimiter", kinds.TOPIC_PART, ".", "What joins the parts of a topic name.", "events.topic_delimiter"
     ),
     Property(
         "topic.transaction",
-        kinds.TOPIC_NAME,
+        kinds.TOPIC_PART,
         "transaction",
         "Last part of the transaction topic.",
         "events.transaction_topic",
@@ -217,14 +217,14 @@ SIGNS = (
     ),
     Property(
         "topic.heartbeat.prefix",
-        kinds.TOPIC_NAME,
+        kinds.TOPIC_PART,
         "__debezium-heartbeat",
         "First part of the heartbeat topic.",
         "heartbeat.topic_prefix",
     ),
     Property(
         "topic.heartbeat.name",
-        kinds.TEXT,
+        kinds.OPTIONAL_TOPIC,
         "",
         "Complete name of the heartbeat topic.",
         "heartbeat.topic_name",
@@ -246,7 +246,7 @@ SIGNS = (
     ),
     Property(
         "notification.sink.topic.name",
-        kinds.TEXT,
+        kinds.OPTIONAL_TOPIC,
         "",
         "Topic of the `sink` channel.",
         "notifications.sink_topic",

@@ -264,9 +264,10 @@ LAKE = (
     ),
     Property(
         "lake.retention.hours",
-        kinds.integer(0),
+        kinds.integer(1),
         "168",
-        "Age at which files that no version uses may be removed.",
+        "Age at which files that no version uses may be removed; readers of older versions, and writers that take longer, "
+        "would miss them.",
         "lake.retention_hours",
         note="Ours.",
     ),

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_assets.config.build import build_config
+from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.load import environment_name, load_config, parse_java_properties
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
@@ -59,7 +60,51 @@ table.include.list:
 """
     config = load_config(write(tmp_path, "a.yaml", text), {})
     assert config.connection.databases == ("Sales",)
-    assert config.filters.table_include == (r"dbo\.orders", r"dbo\.a{1\,2}")
+    assert config.filters.table_include == (r"dbo\.orders", "dbo\\.a{1,2}")
+
+
+def test_an_escaped_comma_is_one_of_a_quantifier_too() -> None:
+    config = build_config({**MINIMUM, "table.include.list": r"dbo\.a{1\,2},dbo\.b", "database.names": r"A\,B,C"})
+    assert config.connection.databases == ("A,B", "C")
+    chosen = TableFilter(config.filters).select([TableId("C", "dbo", name) for name in ("a", "aa", "aaa", "b")])
+    assert [table.table for table in chosen] == ["a", "aa", "b"]
+
+
+def test_lists_of_message_keys(tmp_path: Path) -> None:
+    text = "database: {hostname: h, user: u, names: ['A,B', C]}\ntopic.prefix: p\nmessage.key.columns: ['dbo.a:x,y', 'b:z']"
+    config = load_config(write(tmp_path, "a.yaml", text), {})
+    assert config.events.message_key_columns == ("dbo.a:x,y", "b:z")
+    assert config.connection.databases == ("A,B", "C")
+
+
+@pytest.mark.parametrize("password", ["0123", "1_000", "12:30:45", "2024-01-01", "0x1F", "no", "1.50", "yes"])
+def test_yaml_keeps_the_text(tmp_path: Path, password: str) -> None:
+    text = (
+        f"database.hostname: h\ndatabase.user: u\ndatabase.names: A\ntopic.prefix: p\ndatabase.password: {password}\n"
+    )
+    assert (
+        load_config(write(tmp_path, "a.yaml", text + "tombstones.on.delete: off"), {}).connection.password == password
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "database.password: *hush\n"),
+        ("a.yaml", "database.password: !hush x\n"),
+        ("a.yaml", "database.password: 'hush\n"),
+        ("a.json", '{"database.password": [{"a": "hush"}]}'),
+        ("a.json", '{"column.mask.hash.SHA-256.with.slat.hush": "a"}'),
+    ],
+)
+def test_errors_do_not_repeat_what_may_be_secret(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        load_config(write(tmp_path, name, text), {})
+    assert "hush" not in str(error.value)
+
+
+def test_byte_order_mark(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, "a.json", "\ufeff" + json.dumps(MINIMUM)), {}).connection.host == "db"
 
 
 def test_secrets_come_from_outside_and_stay_out_of_repr(tmp_path: Path) -> None:
@@ -117,6 +162,15 @@ def test_environment_overrides_the_file(tmp_path: Path) -> None:
         ({"snapshot.select.statement.overrides.dbo.a": "SELECT 1"}, ["dbo.a", "list"]),
         ({"database.user": ""}, ["database.user", "login"]),
         ({"database.names": "a,,b"}, ["database.names", "a,,b"]),
+        ({"database.names": "a,a"}, ["database.names", "each once"]),
+        ({"message.key.columns": "dbo.a:x,X"}, ["message.key.columns", "each column once"]),
+        ({"message.key.columns": "dbo.(a:x"}, ["message.key.columns", "does not compile"]),
+        ({"topic.prefix": ".."}, ["topic.prefix", "not `.` or `..`"]),
+        ({"topic.heartbeat.name": "../x"}, ["topic.heartbeat.name", "../x", "letters"]),
+        ({"notification.sink.topic.name": "a/b"}, ["notification.sink.topic.name", "a/b", "letters"]),
+        ({"lake.retention.hours": "0"}, ["lake.retention.hours", "at least 1"]),
+        ({"converters": "iso", "iso.type": "a.B"}, ["converters", "classes of the JVM", "remove"]),
+        ({"transforms": "un", "transforms.un.type": "a.B"}, ["transforms", "classes of the JVM", "remove"]),
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, str], needles: list[str]) -> None:
@@ -136,6 +190,10 @@ def test_what_is_missing_is_named(name: str) -> None:
     ("name", "text", "needle"),
     [
         ("a.json", '{"a": 1, "a": 2}', "each property once"),
+        ("a.json", '{"a": {"b": 1}, "a.b": 2}', "each property once"),
+        ("a.yaml", "a: 1\nb: 2\na: 3", "each property once"),
+        ("a.yaml", "a: {b: 1}\na.b: 2", "each property once"),
+        ("a.yaml", "a: b: c", "line 1, column 5"),
         ("a.json", "{", "line 1"),
         ("a.json", "[]", "object"),
         ("a.yaml", "a: [", "YAML"),
