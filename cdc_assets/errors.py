@@ -13,7 +13,7 @@
         ├── LoginError              credentials refused, database unknown to the login
         ├── PreflightError          CDC off, permission missing, Agent missing
         │   └── CdcDisabledError        change data capture is off in a database
-    ├── DatabaseRestoredError   a database was put back behind what was read from it
+        ├── DatabaseRestoredError   a database was put back behind what was read from it
         ├── QueryError              the server refused a statement
         ├── GapError                changes between two LSNs can no longer be read
         ├── InvariantError          the log or the lake contradicts itself

@@ -3,8 +3,8 @@
 Bulk rows go through `resources.bulk`.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -221,34 +221,36 @@ class SqlServerSource:
         names = sorted(name for name, after in bounds.items() if after < until)
         found: set[str] = set()
         for chunk in _chunks(names, _PROBES_PER_QUERY):
-            found |= self._probe(database, chunk, bounds, until)
+            found.update(
+                _of_those_there(chunk, lambda own: self._probe(database, own, bounds, until), lambda gone: [gone])
+            )
         return frozenset(found)
 
-    def _probe(self, database: str, names: Sequence[str], bounds: Mapping[str, Lsn], until: Lsn) -> set[str]:
+    def _probe(self, database: str, names: Sequence[str], bounds: Mapping[str, Lsn], until: Lsn) -> list[str]:
         parameters = [raw for name in names for raw in (bounds[name].raw, until.raw)]
-        try:
-            rows = self.session.rows(queries.probes(database, names), *parameters)
-        except QueryError as error:
-            if error.number != _INVALID_OBJECT:
-                raise
-            if len(names) == 1:
-                return set(names)
-            return set().union(*(self._probe(database, [name], bounds, until) for name in names))
-        return {names[integer(row[0])] for row in rows}
+        return [names[integer(row[0])] for row in self.session.rows(queries.probes(database, names), *parameters)]
 
     def slice_bounds(
         self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int
     ) -> Sequence[Lsn]:
-        """Commit LSNs that cut `(after, until]` into at most `slices` parts of about equal change rows."""
+        """Commit LSNs that cut `(after, until]` into at most `slices` parts of about equal change rows.
+
+        An instance whose change table is gone counts for nothing, so that reading it tells which one it is.
+        """
         if slices <= 1 or not instances:
             return [until]
-        counts: dict[Lsn, int] = {}
+        counts: Counter[Lsn] = Counter()
         for chunk in _chunks(list(instances), _PROBES_PER_QUERY):
-            parameters = [raw for _ in chunk for raw in (after.raw, until.raw)]
-            for raw, rows in self.session.rows(queries.rows_per_commit(database, chunk), *parameters):
-                lsn = lsn_of(raw) or ZERO_LSN
-                counts[lsn] = counts.get(lsn, 0) + integer(rows)
+            for lsn, rows in _of_those_there(
+                chunk, lambda own: self._rows_per_commit(database, own, after, until), lambda _: []
+            ):
+                counts[lsn] += rows
         return cut(sorted(counts.items()), until, slices)
+
+    def _rows_per_commit(self, database: str, names: Sequence[str], after: Lsn, until: Lsn) -> list[tuple[Lsn, int]]:
+        parameters = [after.raw, until.raw] * len(names)
+        rows = self.session.rows(queries.rows_per_commit(database, names), *parameters)
+        return [(lsn_of(raw) or ZERO_LSN, integer(count)) for raw, count in rows]
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
         """`tran_end_time` of commit LSNs as aware times with the server's current offset; unknown LSNs are left out."""
@@ -335,6 +337,26 @@ def _cdc_is_off(database: str) -> CdcDisabledError:
         f"Change data capture is not enabled in database {database!r}, or the login may not see it. "
         f"Next: USE {quote(database)}; EXEC sys.sp_cdc_enable_db; then `cdc-assets doctor` prints what each table needs"
     )
+
+
+def _of_those_there(
+    names: Sequence[str], ask: Callable[[Sequence[str]], list[T]], of_gone: Callable[[str], list[T]]
+) -> list[T]:
+    """One answer for all capture instances; one for each if a change table is gone.
+
+    Args:
+        names: of the instances, at least one.
+        ask: asks for some of them.
+        of_gone: what one whose change table is gone stands for.
+    """
+    try:
+        return ask(names)
+    except QueryError as error:
+        if error.number != _INVALID_OBJECT:
+            raise
+    if len(names) == 1:
+        return of_gone(names[0])
+    return [found for name in names for found in _of_those_there([name], ask, of_gone)]
 
 
 def _text(value: object) -> str | None:

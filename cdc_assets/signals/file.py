@@ -60,9 +60,14 @@ class FileChannel:
 
     def waiting(self, reached: Mapping[str, int]) -> bool:
         """See `SignalChannel`."""
-        return self._filled() or any(
-            _unfinished(file) or len(_lines(file)) > reached.get(self._stream(file), 0) for file in self._taken()
-        )
+        try:
+            return self._filled() or any(
+                _unfinished(file) or len(_lines(file)) > reached.get(self._stream(file), 0) for file in self._taken()
+            )
+        except FileNotFoundError:  # the run that took it has just removed it
+            return False
+        except OSError as error:
+            raise self._trouble(error) from error
 
     def _take(self) -> None:
         if self._filled():
@@ -88,11 +93,14 @@ class FileChannel:
 
 
 def _lines(file: Path) -> list[str]:
-    """Lines that are whole; the last one also if nobody has written to it for a while."""
+    """Lines that are whole; the last one also if nobody has written to it for a while.
+
+    Only a line feed ends one: JSON texts may hold the other characters at which `splitlines` cuts.
+    """
     content = file.read_bytes()
     if _unfinished(file):
         content = content[: content.rfind(b"\n") + 1]
-    return content.decode("utf-8", "replace").splitlines()
+    return content.decode("utf-8", "replace").removesuffix("\n").split("\n") if content else []
 
 
 def _unfinished(file: Path) -> bool:

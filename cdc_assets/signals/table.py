@@ -4,7 +4,8 @@ They are read once the signal table's own events are committed, between its
 position when we last looked and its position now. What they change is one
 manifest row together with the new `read_until`. *Crash before that row:* the
 same rows are read again. *After it:* they lie below `read_until`. Positions only
-grow, so no row is missed or acted on twice.
+grow, so no row is missed or acted on twice. A hand-over to a second capture
+instance may lie in between: each part is read from the instance that holds it.
 """
 
 import logging
@@ -13,8 +14,10 @@ from dataclasses import dataclass
 
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.lake.state import TableRead
 from cdc_assets.signals.model import Signal
 from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.instances import reads_of
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +42,20 @@ def signal_table(collections: Iterable[str], database: str) -> TableId | None:
     return None
 
 
-def signal_rows(context: Context, table: TableId, instance: str, after: Lsn, until: Lsn) -> list[Row]:
-    """Rows of a signal table in (after, until], in the order of the log.
+def signal_rows(context: Context, table: TableId, after: Lsn, until: Lsn) -> list[Row]:
+    """Rows of a signal table in (after, until], in the order of the log; none if it is not captured any more.
 
     Raises:
         CdcError: they cannot be read.
     """
-    entry = context.history.of_instance(table, instance) or context.history.latest(table)
+    own = context.instances(table.database, anew=False).get(table, [])
+    parts = reads_of(table, own, after, until) if own else []
+    return [row for part in parts for row in _rows(context, part)]
+
+
+def _rows(context: Context, part: TableRead) -> list[Row]:
+    table = part.table
+    entry = context.history.of_instance(table, part.instance) or context.history.latest(table)
     columns = (entry.captured or [column.name for column in entry.schema.columns]) if entry else []
     if len(columns) != 3:
         log.warning("Signal table %s has %d columns in place of three; its rows are ignored.", table, len(columns))
@@ -53,12 +63,12 @@ def signal_rows(context: Context, table: TableId, instance: str, after: Lsn, unt
     texts = ", ".join(f"CONVERT(nvarchar(max), [ct].{quote(name)}) AS {quote(name)}" for name in columns)
     statement = (
         "/* cdc-assets: signals */ SELECT [ct].[__$start_lsn], [ct].[__$operation], "  # noqa: S608 - quoted names
-        f"{texts} FROM {quote(table.database)}.cdc.{quote(f'{instance}_CT')} AS [ct] "
+        f"{texts} FROM {quote(table.database)}.cdc.{quote(f'{part.instance}_CT')} AS [ct] "
         "WHERE [ct].[__$start_lsn] > ? AND [ct].[__$start_lsn] <= ? AND [ct].[__$operation] IN (1, 2) "
         "ORDER BY [ct].[__$start_lsn], [ct].[__$command_id], [ct].[__$seqval], [ct].[__$operation]"
     )
     rows = []
-    for batch in context.bulk.read(statement, (after.raw, until.raw)):
+    for batch in context.bulk.read(statement, (part.after.raw, part.until.raw)):
         for lsn, operation, own_id, kind, data in zip(*(c.to_pylist() for c in batch.columns), strict=True):
             rows.append(Row(Lsn(bytes(lsn)), operation, Signal(own_id or "", (kind or "").strip(), data)))
     return rows

@@ -149,13 +149,13 @@ class SignalWatch:
         """
         table = signal_table(self._context.config.signals.collections, database)
         own = self._context.manifest.state.tables.get(table) if table else None
-        if own is None or own.position is None or own.instance is None:
+        if own is None or own.position is None:
             return []
         known = self._seen.get(database)  # a window that an earlier run completed may have brought rows
         after = max(self.state(database).read_until or own.snapshot_lsn or own.position, known or ZERO_LSN)
         if own.position <= after or (known and not touched):
             return []
-        rows = signal_rows(self._context, own.table, own.instance, after, own.position)
+        rows = signal_rows(self._context, own.table, after, own.position)
         acting = "source" in self._context.config.signals.channels
         outcome = self._applied(database, [row.signal for row in rows if row.operation == INSERT] if acting else [])
         if outcome.state != self.state(database):

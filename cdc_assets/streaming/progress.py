@@ -151,7 +151,7 @@ class TableStatus:
         reason: why it is not healthy.
         position: complete up to here.
         instance: capture instance read last.
-        lag_s: seconds between the position's commit and the newest commit of the database; None if unknown.
+        lag_s: seconds between the position's commit and the server's clock; None if unknown.
         head_room: whether the position is still readable; None if it is not captured.
         rows: events in the lake, all operations.
         gap_after: exclusive start of the newest gap.

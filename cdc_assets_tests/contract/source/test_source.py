@@ -220,6 +220,8 @@ def test_slices_are_balanced_and_cut_at_commits(shop: Server, source: SqlServerS
     assert list(bounds) == [commits[4], commits[9], commits[14], commits[19]]
     assert source.slice_bounds(DATABASE, ["dbo_a"], start, commits[-1], 1) == [commits[-1]]
     assert source.slice_bounds(DATABASE, ["dbo_a"], commits[-1], commits[-1], 4) == [commits[-1]]
+    assert source.slice_bounds(DATABASE, ["gone", "dbo_a", "dbo_b"], start, commits[-1], 4) == bounds
+    assert source.slice_bounds(DATABASE, ["gone"], start, commits[-1], 4) == [commits[-1]]
 
 
 def test_commit_times(shop: Server, source: SqlServerSource) -> None:

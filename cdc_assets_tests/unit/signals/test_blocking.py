@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,6 @@ from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 
 ORDERS = f"{DATABASE}.dbo.orders"
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn(databases=(DATABASE,)) as server:
-        server.agent.start()
-        yield server
 
 
 def told(world: World, signal: str) -> list[str]:

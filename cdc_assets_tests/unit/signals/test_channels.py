@@ -3,12 +3,12 @@
 import json
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.steps import listening
 from cdc_assets.signals.channels import Delivery, SignalChannel, route, signal_of
@@ -20,13 +20,6 @@ from cdc_assets_tests.unit.signals.world import PowerCutError, World
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 WHOLE = {"data-collections": [f"{DATABASE}.dbo.orders"]}
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn(databases=(DATABASE,)) as server:
-        server.agent.start()
-        yield server
 
 
 def line(kind: str, **entry: object) -> str:
@@ -53,6 +46,21 @@ def test_whole_lines_act_and_half_a_line_waits_for_its_end(tmp_path: Path) -> No
     channel.forget(rest)
     assert not list(tmp_path.iterdir())
     assert channel.receive({}).reached == {}
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "signals.txt"
+    message = "one\u2028two\x85three"
+    text = json.dumps({"type": "log", "id": "a", "data": {"message": message}}, ensure_ascii=False)
+    file.write_bytes(f"{text}\r\n{line('log', id='b')}\n".encode())
+    signals = FileChannel(file).receive({}).signals
+    assert [signal.id for signal in signals] == ["a", "b"]
+    assert json.loads(signals[0].data or "") == {"message": message}
+
+
+def test_a_file_that_cannot_be_read_is_told_to_sensors_too(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match=r"signal\.file"):
+        FileChannel(tmp_path).waiting({})
 
 
 def test_a_last_line_without_an_end_counts_if_it_is_whole_or_old(tmp_path: Path) -> None:

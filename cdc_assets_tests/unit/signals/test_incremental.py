@@ -1,6 +1,5 @@
 """Incremental snapshots on the stand-in, through real drivers into a real lake."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,6 @@ import pytest
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn(databases=(DATABASE,)) as server:
-        server.agent.start()
-        yield server
 
 
 def values(*rows: str) -> str:

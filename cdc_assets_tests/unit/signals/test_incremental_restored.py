@@ -1,6 +1,6 @@
 """A restore while an incremental snapshot is in flight: its markers may be gone, or what it had read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +13,6 @@ from cdc_assets.standin.control import StandIn
 from cdc_assets.streaming import planner
 from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn(databases=(DATABASE,)) as server:
-        server.agent.start()
-        yield server
 
 
 def restoring(

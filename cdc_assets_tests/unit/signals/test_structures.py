@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,13 +88,6 @@ def test_what_rows_could_not_arrive_in_is_refused(change: dict[str, Any], reason
 )
 def test_names(text: str, table: TableId) -> None:
     assert table_of({"id": text}) == table
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn(databases=(DATABASE,)) as server:
-        server.agent.start()
-        yield server
 
 
 def told(world: World) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from cdc_assets_tests.unit.streaming.child import DATABASE
 
 @pytest.fixture
 def server() -> Iterator[StandIn]:
+    """With one database that captures at once."""
     with StandIn(databases=(DATABASE,)) as server:
         server.agent.start()
         yield server

@@ -1,0 +1,46 @@
+"""Signals by the signal table, while the capture of that table itself changes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.signals.world import World
+from cdc_assets_tests.unit.streaming.child import DATABASE
+
+
+def enable_again(world: World) -> None:
+    world.sql(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'cdc_signal', "
+        "@role_name = NULL, @capture_instance = N'signals_again'"
+    )
+
+
+def test_signals_before_and_behind_a_hand_over_in_one_window(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    orders = world.make("orders", "id int PRIMARY KEY, version int")
+    world.run("snapshot")
+    streaming = replace(world.config.streaming, max_iteration_transactions=0)
+    world.config = replace(world.config, streaming=streaming)
+
+    world.signal("before", "execute-snapshot", type="blocking", data_collections=[str(orders)])
+    enable_again(world)
+    world.signal("behind", "log", message="hand-over")
+    world.run()
+
+    state = world.state()
+    assert state.signals[DATABASE].handled == ("before", "behind")
+    assert {entry.instance for entry in state.tables.values()} == {"dbo_orders", "signals_again"}
+
+
+def test_signals_of_a_table_whose_capture_has_ended_stop_nothing(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    orders = world.make("orders", "id int PRIMARY KEY, version int")
+    world.run("snapshot")
+    world.sql(
+        "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'cdc_signal', "
+        "@capture_instance = N'all'"
+    )
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1)")
+    server.agent.drain()
+    world.run()
+    assert [event["value"]["op"] for event in world.events(orders)] == ["c"]
