@@ -4,20 +4,27 @@ Channels: `log` writes one INFO line, `sink` a row on the topic
 `notification.sink.topic.name`; under Dagster a listener makes observations of
 them. A notification is about work that is done
 already, so a channel that fails is logged and never stops the capture.
+
+*Told after a crash.* Whatever has changed the state of a capture is recorded in
+the same row of the manifest as the change, sent after that, and sent again by
+the next run unless something else was recorded meanwhile. It carries a number,
+which is the application transaction of its commit to the topic, so the topic
+has it exactly once, and the other channels at least once. What is said while
+work goes on (`IN_PROGRESS`, `TABLE_CHUNK_IN_PROGRESS` of a snapshot, `SKIPPED`)
+is recorded nowhere, and said again when the work is done again.
 """
 
 import json
 import logging
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 
 from cdc_assets.config.settings import NotificationSettings
 from cdc_assets.core.lsn import ZERO_LSN, Position
+from cdc_assets.core.notification import Notification
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
 from cdc_assets.errors import CdcError, ConfigurationError
 from cdc_assets.lake.small import append_rows
@@ -25,8 +32,6 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.typemap.connect import ConnectType, struct
 
 log = logging.getLogger(__name__)
-
-Aggregate = Literal["Initial Snapshot", "Incremental Snapshot", "Capture Instance"]
 
 _TEXT = ConnectType("string")
 _KEY = struct(
@@ -48,32 +53,6 @@ _VALUE = struct(
     optional=False,
 )
 SCHEMA = pa.schema([POSITION, _KEY.to_field("key"), _VALUE.to_field("value"), HEADERS, WINDOW])
-
-
-@dataclass(frozen=True, slots=True)
-class Notification:
-    """One notification.
-
-    Args:
-        aggregate: what it is about.
-        kind: such as `STARTED`, `COMPLETED`, `TABLE_SCAN_COMPLETED`.
-        data: `additional_data` without `connector_name`, which is added.
-        at: when.
-        id: of a signal; made if empty.
-    """
-
-    aggregate: Aggregate
-    kind: str
-    data: Mapping[str, str]
-    at: datetime
-    id: str = ""
-
-    def __str__(self) -> str:
-        """For people: what happened, to which table, and how it went; one table is not told with all the others."""
-        tables = ("scanned_collection", "current_collection_in_progress", "data_collections")
-        about = next((self.data[name] for name in tables if name in self.data), "")
-        facts = ", ".join(f"{name}={text}" for name, text in self.data.items() if name not in tables)
-        return " ".join(filter(None, (self.aggregate, self.kind, about, facts)))
 
 
 Listener = Callable[[Notification], None]
@@ -104,40 +83,47 @@ class Notifier:
                 "notification.sink.topic.name", "", "a topic name, because channel sink is enabled", "set it"
             )
         self._tables, self._settings, self._name, self._listener = tables, settings, name, listener
-        self._last = 0
+        self._last: int | None = None
+
+    def stamped(self, notification: Notification) -> Notification:
+        """With its number, which grows with time; see `core.notification.Outbox`."""
+        if notification.number:
+            return notification
+        if self._last is None:  # the clock may stand behind what an earlier run wrote
+            self._last = self._tables.reached(self._settings.sink_topic) if "sink" in self._settings.channels else 0
+        micros = int(notification.at.timestamp() * 1000) * 1000
+        self._last = max(self._last + 1, micros)  # several in one millisecond must differ
+        return replace(notification, number=self._last)
 
     def send(self, notification: Notification) -> None:
         """Send to all channels; failures are logged."""
+        notification = self.stamped(notification)
+        self._last = max(self._last or 0, notification.number)
         row = self._row(notification)
         if "log" in self._settings.channels:
             log.info("[Notification Service] %s", json.dumps(row["value"]))
         if "sink" in self._settings.channels:
+            table = pa.Table.from_pylist([row], SCHEMA)
             try:
-                self._sink(row)
+                append_rows(self._tables, self._settings.sink_topic, table, notification.number)
             except CdcError as error:
                 log.warning("A notification could not be written: %s", error)
         if self._listener is not None:
             self._listener(notification)
 
-    def _sink(self, row: dict[str, object]) -> None:
-        table = pa.Table.from_pylist([row], SCHEMA)
-        append_rows(self._tables, self._settings.sink_topic, table, self._last)
-
     def _row(self, notification: Notification) -> dict[str, object]:
-        millis = int(notification.at.timestamp() * 1000)
-        # several in one millisecond must differ: the number is position, window and commit version
-        self._last = max(self._last + 1, millis * 1000)
-        own_id = notification.id or str(uuid.uuid4())
+        number = notification.number
+        own_id = notification.id or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._name}:{number}"))
         return {
-            "position": f"{Position(ZERO_LSN, 0, ZERO_LSN, 0)}n{self._last:016d}",
+            "position": f"{Position(ZERO_LSN, 0, ZERO_LSN, 0)}n{number:016d}",
             "key": {"id": own_id},
             "value": {
                 "id": own_id,
                 "type": notification.kind,
                 "aggregate_type": notification.aggregate,
                 "additional_data": {"connector_name": self._name, **notification.data},
-                "timestamp": millis,
+                "timestamp": int(notification.at.timestamp() * 1000),
             },
             "headers": None,
-            "window_id": self._last,
+            "window_id": number,
         }

@@ -8,8 +8,8 @@ for an event costs tens of milliseconds and is never pruned.
 
 import dagster as dg
 
+from cdc_assets.core.notification import Notification
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.notifications import Notification
 
 _MOST = 20
 """Tables in one notification that are told each by itself."""

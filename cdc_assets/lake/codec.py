@@ -1,5 +1,6 @@
-"""State values as JSON data and back: LSNs are text, tables lists of three names, dataclasses objects."""
+"""State values as JSON data and back: LSNs and times are text, tables lists of three names, dataclasses objects."""
 
+from datetime import datetime
 from typing import Any, TypeVar
 
 import cattrs
@@ -12,6 +13,8 @@ T = TypeVar("T")
 _CONVERTER = cattrs.Converter(detailed_validation=False)
 _CONVERTER.register_unstructure_hook(Lsn, str)
 _CONVERTER.register_structure_hook(Lsn, lambda text, _: Lsn.parse(text))
+_CONVERTER.register_unstructure_hook(datetime, datetime.isoformat)
+_CONVERTER.register_structure_hook(datetime, lambda text, _: datetime.fromisoformat(text))
 _CONVERTER.register_unstructure_hook(TableId, lambda table: [table.database, table.schema, table.table])
 _CONVERTER.register_structure_hook(TableId, lambda names, _: TableId(*names))
 

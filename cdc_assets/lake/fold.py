@@ -7,6 +7,7 @@ from typing import Any
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.notification import Notification
 from cdc_assets.lake.codec import decode, encode
 from cdc_assets.lake.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
 from cdc_assets.signals.state import SignalState
@@ -34,6 +35,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
     if row["event"] == "state":
         return decode_state(detail["state"])
     state = state.with_tables(decode(TableState, entry) for entry in detail.get("tables", ()))
+    state = dataclasses.replace(state, told=decode(tuple[Notification, ...], detail.get("told", ())))
     match row["event"]:
         case "planned":
             window = decode(Window, detail["window"])
@@ -104,13 +106,7 @@ def _of_history(state: CaptureState, database: str, log: LogHistory) -> CaptureS
 def _round_completed(state: CaptureState, database: str) -> CaptureState:
     written = state.written
     assert written is not None  # noqa: S101 - `complete_round` checks it before it records
-    run = dataclasses.replace(
-        state.snapshots[database],
-        done=written.done,
-        held=written.held,
-        scanned=written.scanned,
-        failed=written.failed,
-    )
+    run = state.snapshots[database].behind(written)
     return dataclasses.replace(state, snapshots={**state.snapshots, database: run}, pending=None, written=None)
 
 

@@ -28,6 +28,10 @@ application transactions on the topic tables, which is harmless.
 window is repeated with its bounds. After some topic tables: those have reached
 the window and are left out. After `complete`: the next window is planned.
 `checkpoint` replaces rows by their fold in one commit, so it happened or not.
+
+*Notifications* about a change are recorded in its row and sent behind it, before
+anything else is recorded. So those of the newest row may not have been sent:
+`claim` records and sends them again. They keep their numbers (`notifications`).
 """
 
 import json
@@ -42,6 +46,7 @@ from deltalake import DeltaTable
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.notification import Notification, Outbox
 from cdc_assets.errors import FencedError, InvariantError, LakeError
 from cdc_assets.lake.codec import encode
 from cdc_assets.lake.files import DataFile
@@ -79,12 +84,14 @@ class Manifest:
     Args:
         tables: the lake's Delta tables.
         prefix: topic prefix.
+        outbox: sends notifications; None if nothing is to be recorded.
     """
 
-    def __init__(self, tables: TopicTables, prefix: str) -> None:
+    def __init__(self, tables: TopicTables, prefix: str, outbox: Outbox | None = None) -> None:
         self.directory = f"{prefix}.__windows"
         # its own handles: refreshing the topic tables' must never refresh ours, on which the fence rests
         self._tables = TopicTables(tables.location, tables.capture)
+        self._outbox = outbox
         self._sequence = 0
         self._since_checkpoint = 0
         self._claimed = False
@@ -101,7 +108,7 @@ class Manifest:
         return CaptureState() if handle is None else fold(self._rows(handle))[0]
 
     def claim(self, now: datetime) -> CaptureState:
-        """Become the only writer.
+        """Become the only writer, and tell what the writer before may not have told.
 
         Raises:
             FencedError: another writer claimed it at the same moment.
@@ -113,7 +120,7 @@ class Manifest:
         self.state, self._sequence = fold(rows)
         self._since_checkpoint = len(rows)
         self._claimed = True
-        self._record(now, "claim", {})
+        self._record(now, "claim", {}, told=self.state.told)
         return self.state
 
     def plan(self, now: datetime, window: Window) -> None:
@@ -127,8 +134,8 @@ class Manifest:
                 f"Window {window.window_id} cannot be planned: the manifest expects {self.state.next_window} "
                 f"and {'has one in flight' if self.state.pending else 'has none in flight'}. Next: report this."
             )
-        self._record(now, "planned", {"window": encode(window)}, window=window)
-        step("window-planned" if window.kind == "stream" else "round-planned")
+        reached = "window-planned" if window.kind == "stream" else "round-planned"
+        self._record(now, "planned", {"window": encode(window)}, reached, window=window)
 
     def complete(
         self,
@@ -136,6 +143,7 @@ class Manifest:
         changed: Iterable[TableState],
         behind: Iterable[TableId],
         rows: Mapping[str, Mapping[str, int]],
+        told: Iterable[Notification] = (),
     ) -> CaptureState:
         """The pending stream window is committed everywhere but for tables that stay behind.
 
@@ -144,6 +152,7 @@ class Manifest:
             changed: new states of tables.
             behind: tables that keep the position of their state, because nothing of theirs was committed.
             rows: events by table and operation, for people.
+            told: notifications about it.
 
         Raises:
             FencedError: another writer has taken over.
@@ -154,8 +163,7 @@ class Manifest:
             "behind": encode(list(behind)),
             "operations": encode(rows),
         }
-        self._record(now, "complete", detail, window=window, rows=_total(rows))
-        step("window-complete")
+        self._record(now, "complete", detail, "window-complete", window=window, rows=_total(rows), told=told)
         return self.state
 
     def record_files(self, now: datetime, written: RoundFiles) -> None:
@@ -164,11 +172,10 @@ class Manifest:
         Raises:
             FencedError: another writer has taken over.
         """
-        self._record(now, "written", {"written": encode(written)}, window=self._pending())
-        step("round-written")
+        self._record(now, "written", {"written": encode(written)}, "round-written", window=self._pending())
 
-    def complete_round(self, now: datetime) -> CaptureState:
-        """The pending snapshot round is committed everywhere.
+    def complete_round(self, now: datetime, told: Iterable[Notification] = ()) -> CaptureState:
+        """The pending snapshot round is committed everywhere; `told` are notifications about it.
 
         Raises:
             FencedError: another writer has taken over.
@@ -177,44 +184,56 @@ class Manifest:
         if written is None:
             raise InvariantError(f"Round {window.window_id} was not written. Next: report this.")
         rows = sum(file.rows for _, files in written.files for file in files)
-        self._record(now, "complete", {}, window=window, rows=rows)
-        step("round-complete")
+        self._record(now, "complete", {}, "round-complete", window=window, rows=rows, told=told)
         return self.state
 
-    def start_snapshot(self, now: datetime, run: SnapshotRun, signals: Mapping[str, SignalState] | None = None) -> None:
+    def start_snapshot(
+        self,
+        now: datetime,
+        run: SnapshotRun,
+        signals: Mapping[str, SignalState] | None = None,
+        told: Iterable[Notification] = (),
+    ) -> None:
         """Fix a snapshot's ranges and low watermarks; with it, signals' states by database, for a request acts once."""
         detail = {"snapshot": encode(run), "signals": encode(dict(signals or {}))}
-        self._record(now, "snapshot-planned", detail, database=run.database, until=run.tables[0].low)
-        step("snapshot-planned")
+        low = run.tables[0].low
+        self._record(now, "snapshot-planned", detail, "snapshot-planned", database=run.database, until=low, told=told)
 
-    def finish_snapshot(self, now: datetime, database: str, tables: Iterable[TableState]) -> None:
+    def finish_snapshot(
+        self, now: datetime, database: str, tables: Iterable[TableState], told: Iterable[Notification] = ()
+    ) -> None:
         """End a snapshot, because it is complete or given up."""
-        self._record(now, "snapshot-complete", {"tables": encode(list(tables))}, database=database)
-        step("snapshot-complete")
+        detail = {"tables": encode(list(tables))}
+        self._record(now, "snapshot-complete", detail, "snapshot-complete", database=database, told=told)
 
     def mark(self, now: datetime, database: str, tables: Iterable[TableState]) -> None:
         """Record new states of tables; nothing if there are none."""
         changed = encode(list(tables))
         if changed:
-            self._record(now, "tables", {"tables": changed}, database=database)
-            step("tables-marked")
+            self._record(now, "tables", {"tables": changed}, "tables-marked", database=database)
 
     def advance(self, now: datetime, database: str, until: Lsn) -> None:
         """All streaming tables of a database are complete to `until`, because no change lies before it."""
-        self._record(now, "advance", {}, database=database, until=until)
-        step("positions-advanced")
+        self._record(now, "advance", {}, "positions-advanced", database=database, until=until)
 
-    def record_log(self, now: datetime, database: str, log: LogHistory) -> None:
+    def record_log(self, now: datetime, database: str, log: LogHistory, told: Iterable[Notification] = ()) -> None:
         """A database's log is on another fork. If it was restored, its tables fail and what is in flight is given up.
 
         Raises:
             FencedError: another writer has taken over.
         """
-        self._record(now, "log", {"log": encode(log)}, database=database)
-        if log.restored:
-            step("tables-marked")
+        self._record(
+            now, "log", {"log": encode(log)}, "tables-marked" if log.restored else "", database=database, told=told
+        )
 
-    def record_signals(self, now: datetime, states: Mapping[str, SignalState]) -> None:
+    def settle(self, now: datetime) -> None:
+        """Nothing will be recorded for a while: note that everything was told, if the newest row told anything."""
+        if self.state.told:
+            self._record(now, "told", {})
+
+    def record_signals(
+        self, now: datetime, states: Mapping[str, SignalState], told: Iterable[Notification] = ()
+    ) -> None:
         """Signals changed something in some databases; files of an incremental round take the next window's number.
 
         Raises:
@@ -223,8 +242,7 @@ class Manifest:
         if self.state.pending is not None and any(signals.reads is not None for signals in states.values()):
             raise InvariantError("An incremental round cannot be committed inside a window. Next: report this.")
         detail = {"states": {database: encode(signals) for database, signals in states.items()}}
-        self._record(now, "signals", detail, database=", ".join(states))
-        step("signals-recorded")
+        self._record(now, "signals", detail, "signals-recorded", database=", ".join(states), told=told)
 
     def _pending(self) -> Window:
         if self.state.pending is None:
@@ -236,13 +254,18 @@ class Manifest:
         now: datetime,
         event: str,
         detail: Mapping[str, Any],
+        reached: str = "",
         window: Window | None = None,
         database: str | None = None,
         until: Lsn | None = None,
         rows: int | None = None,
+        told: Iterable[Notification] = (),
     ) -> None:
+        """Write a row; then it has happened, step `reached` is reached, and it is told."""
         if not self._claimed:
             raise InvariantError("The manifest must be claimed before it is written. Next: report this.")
+        if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in told]):
+            detail = {**detail, "told": encode(stamped)}
         row = {
             "sequence": self._sequence + 1,
             "event": event,
@@ -259,6 +282,11 @@ class Manifest:
         state = after(self.state, row)
         self._write([row], "append")
         self.state = state
+        if reached:
+            step(reached)
+        if self._outbox:
+            for notification in state.told:
+                self._outbox.send(notification)
         self._since_checkpoint += 1
         if self._since_checkpoint >= _CHECKPOINT_EVERY and event in ("complete", "advance", "claim"):
             self._checkpoint(now)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.notification import Notification
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.lake.files import DataFile
 from cdc_assets.signals.state import SignalState
@@ -203,6 +204,12 @@ class SnapshotRun:
         """The entry of a table in it."""
         return next(entry for entry in self.tables if entry.table == table)
 
+    def behind(self, written: "RoundFiles") -> "SnapshotRun":
+        """The snapshot behind a round."""
+        return dataclasses.replace(
+            self, done=written.done, held=written.held, scanned=written.scanned, failed=written.failed
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RoundFiles:
@@ -241,6 +248,8 @@ class CaptureState:
     """Signals and incremental snapshots by database."""
     logs: Mapping[str, LogHistory] = field(default_factory=dict)
     """Whose history was read, by database."""
+    told: tuple[Notification, ...] = ()
+    """What the newest change of state is told by; it was sent if anything is recorded behind it."""
 
     def with_tables(self, changed: Iterable[TableState]) -> "CaptureState":
         """With some tables' states replaced or added."""

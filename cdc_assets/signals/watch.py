@@ -8,7 +8,7 @@ again later: the stream never waits for it.
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.state import CaptureState
-from cdc_assets.notifications import Notification
 from cdc_assets.signals.apply import Outcome, apply
 from cdc_assets.signals.channels import Delivery, SignalChannel, route
 from cdc_assets.signals.file import FileChannel
@@ -67,19 +66,19 @@ class SignalWatch:
         """What is recorded."""
         return self._context.manifest.state.signals.get(database, SignalState())
 
-    def record(self, database: str, state: SignalState) -> None:
-        """Record a new state.
+    def record(self, database: str, state: SignalState, told: Iterable[Told] = ()) -> None:
+        """Record a new state, and notify about it.
 
         Raises:
             FencedError: another writer has taken over.
         """
-        self._context.manifest.record_signals(self._context.clock.now(), {database: state})
+        self._record({database: state}, told)
 
-    def tell(self, told: Iterable[Told]) -> None:
-        """Notify about incremental snapshots."""
-        now = self._context.clock.now()
-        for entry in told:
-            self._context.notifier.send(Notification("Incremental Snapshot", entry.kind, entry.data, now, entry.signal))
+    def _record(self, states: Mapping[str, SignalState], told: Iterable[Told]) -> None:
+        notices = [
+            self._context.notice("Incremental Snapshot", entry.kind, entry.signal, **entry.data) for entry in told
+        ]
+        self._context.manifest.record_signals(self._context.clock.now(), states, notices)
 
     def listen(self, databases: Sequence[str]) -> bool:
         """Carry out what came from outside the log; whether anything did.
@@ -123,7 +122,7 @@ class SignalWatch:
         outcomes = {database: self._applied(database, signals) for database, signals in own.items()}
         places = self._places(channel, delivery)
         states = {database: dataclasses.replace(outcome.state, places=places) for database, outcome in outcomes.items()}
-        self._context.manifest.record_signals(self._context.clock.now(), states)
+        self._record(states, [told for outcome in outcomes.values() for told in outcome.told])
         for outcome in outcomes.values():
             self._say(outcome)
 
@@ -159,7 +158,7 @@ class SignalWatch:
         acting = "source" in self._context.config.signals.channels
         outcome = self._applied(database, [row.signal for row in rows if row.operation == INSERT] if acting else [])
         if outcome.state != self.state(database):
-            self.record(database, dataclasses.replace(outcome.state, read_until=own.position))
+            self.record(database, dataclasses.replace(outcome.state, read_until=own.position), outcome.told)
         self._seen[database] = own.position
         self._say(outcome)
         return rows
@@ -177,4 +176,3 @@ class SignalWatch:
             log.info("%s", line)
         for warning in outcome.warnings:
             log.warning("%s", warning)
-        self.tell(outcome.told)

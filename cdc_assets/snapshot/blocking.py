@@ -101,12 +101,13 @@ class BlockingSnapshots:
 
     def _give_up(self, database: str, signal: str, error: CdcError) -> None:
         log.warning("The snapshot of signal %r is given up: %s", signal, error)
-        now, state = self._context.clock.now(), self._watch.state(database)
-        if database in self._context.manifest.state.snapshots:
-            self._context.manifest.finish_snapshot(now, database, [])
-        else:
-            self._watch.record(database, dataclasses.replace(state, blocking=state.blocking[1:]))
-        self._context.notify("Initial Snapshot", "ABORTED", signal)
+        now, manifest = self._context.clock.now(), self._context.manifest
+        told = [self._context.notice("Initial Snapshot", "ABORTED", signal)]
+        if database in manifest.state.snapshots:
+            manifest.finish_snapshot(now, database, [], told)
+            return
+        state = self._watch.state(database)
+        manifest.record_signals(now, {database: dataclasses.replace(state, blocking=state.blocking[1:])}, told)
 
 
 def _of_the_request(error: CdcError) -> bool:

@@ -244,8 +244,7 @@ class IncrementalSnapshot:
         entry, *others = state.queue
         entry = dataclasses.replace(entry, last=reads.last, rows=entry.rows + rows)
         state = dataclasses.replace(state, queue=(entry, *others), reads=None)
-        self._watch.record(database, state)
-        self._watch.tell([in_progress(state.queue)])
+        self._watch.record(database, state, [in_progress(state.queue)])
         if reads.files:
             self._on_progress(_progress(entry.table, reads))
         if reads.finished:
@@ -266,12 +265,10 @@ class IncrementalSnapshot:
         self.set_aside(database)
         state = self._watch.state(database)
         entry, *others = state.queue
-        self._watch.record(
-            database, dataclasses.replace(state, queue=tuple(others), paused=state.paused and bool(others))
-        )
         tables = [queued.table for queued in state.queue]
         told = scanned(entry.table, entry.signal, status, entry.rows, tables)
-        self._watch.tell([told] if others else [told, completed(entry.signal)])
+        state = dataclasses.replace(state, queue=tuple(others), paused=state.paused and bool(others))
+        self._watch.record(database, state, [told] if others else [told, completed(entry.signal)])
         log.info("Incremental snapshot of %s: %s, %d rows.", entry.table, status, entry.rows)
 
 

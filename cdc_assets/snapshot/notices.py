@@ -1,20 +1,21 @@
 """What a snapshot tells while it works (spec debezium-sqlserver §10.1).
 
-Notifications are about work that is done already. A crash may repeat one, and
-none is lost but for those of the round in flight, whose work is repeated too.
+What is done is recorded together with its notifications; what is about to be
+done is told before, and again when a crash makes it be done again.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.notification import Notification
 from cdc_assets.lake.state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.streaming.context import Context
 
 
 class Notices:
-    """Sends the notifications of snapshots.
+    """Makes the notifications of snapshots.
 
     Args:
         context: of the capture.
@@ -23,33 +24,33 @@ class Notices:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def began(self, run: SnapshotRun) -> None:
+    def began(self, run: SnapshotRun) -> Notification:
         """The snapshot is planned."""
-        self._send(run, "STARTED")
+        return self._of(run, "STARTED")
 
-    def ended(self, run: SnapshotRun, kind: str) -> None:
+    def ended(self, run: SnapshotRun, kind: str) -> Notification:
         """`COMPLETED`, or `ABORTED` if it was given up or a table failed."""
-        self._send(run, kind)
+        return self._of(run, kind)
 
-    def unplanned(self, signal: str, failed: Iterable[TableId]) -> None:
+    def unplanned(self, signal: str, failed: Iterable[TableId]) -> Iterator[Notification]:
         """Tables that could not even be divided."""
         for table in failed:
             data = {"scanned_collection": str(table), "total_rows_scanned": "0", "status": "SQL_EXCEPTION"}
-            self._context.notify("Initial Snapshot", "TABLE_SCAN_COMPLETED", signal, **data)
+            yield self._context.notice("Initial Snapshot", "TABLE_SCAN_COMPLETED", signal, **data)
 
-    def reading(self, run: SnapshotRun, slices: Sequence[SnapshotSlice]) -> None:
+    def reading(self, run: SnapshotRun, slices: Sequence[SnapshotSlice]) -> Iterator[Notification]:
         """Slices are about to be read."""
         chunks = _chunks(run)
         for entry in slices:
             table, place = str(entry.table), chunks[entry.number]
             if place.index == 0:
                 names = _names(other for other in run.tables if other.ranges)
-                self._send(run, "IN_PROGRESS", current_collection_in_progress=table, data_collections=names)
+                yield self._of(run, "IN_PROGRESS", current_collection_in_progress=table, data_collections=names)
             if place.count > 1:
                 data = {"current_collection_in_progress": table, "total_rows_scanned": "0"}
-                self._send(run, "TABLE_CHUNK_IN_PROGRESS", **data, **place.data())
+                yield self._of(run, "TABLE_CHUNK_IN_PROGRESS", **data, **place.data())
 
-    def read(self, before: SnapshotRun, after: SnapshotRun, slices: Sequence[SnapshotSlice]) -> None:
+    def read(self, before: SnapshotRun, after: SnapshotRun, slices: Sequence[SnapshotSlice]) -> Iterator[Notification]:
         """Slices are committed.
 
         Args:
@@ -64,14 +65,14 @@ class Notices:
                 continue
             if place.count > 1:
                 data = {"scanned_collection": str(entry.table), "data_collections": _names(after.tables)}
-                self._send(after, "TABLE_CHUNK_COMPLETED", **data, status="SUCCEEDED", **place.data())
+                yield self._of(after, "TABLE_CHUNK_COMPLETED", **data, status="SUCCEEDED", **place.data())
             if place.index == place.count - 1:
-                self._scanned(after, entry.table, scanned.get(entry.table, 0), "SUCCEEDED")
+                yield self._scanned(after, entry.table, scanned.get(entry.table, 0), "SUCCEEDED")
         for table in failed.keys() - dict(before.failed).keys():
-            self._scanned(after, table, scanned.get(table, 0), "SQL_EXCEPTION")
+            yield self._scanned(after, table, scanned.get(table, 0), "SQL_EXCEPTION")
 
-    def _scanned(self, run: SnapshotRun, table: TableId, rows: int, status: str) -> None:
-        self._send(
+    def _scanned(self, run: SnapshotRun, table: TableId, rows: int, status: str) -> Notification:
+        return self._of(
             run,
             "TABLE_SCAN_COMPLETED",
             scanned_collection=str(table),
@@ -80,8 +81,8 @@ class Notices:
             status=status,
         )
 
-    def _send(self, run: SnapshotRun, kind: str, **data: str) -> None:
-        self._context.notify("Initial Snapshot", kind, run.signal, **data)
+    def _of(self, run: SnapshotRun, kind: str, **data: str) -> Notification:
+        return self._context.notice("Initial Snapshot", kind, run.signal, **data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,8 @@ class Rounds:
         run = self._state.snapshots[window.database]
         slices = [run.slices[number] for number in window.slices]
         if self._state.written is None:
-            self._notices.reading(run, slices)
+            for notification in self._notices.reading(run, slices):
+                self._context.notifier.send(notification)
             written = self._read(window, run, slices, entries)
             check_locks()
             look(self._context, window.database)
@@ -125,8 +126,8 @@ class Rounds:
             metadata["rows"] = str(sum(file.rows for file in files))
             self._context.tables.commit(directory, None, files, window.window_id, metadata)
             step("table-committed")
-        self._context.manifest.complete_round(self._context.clock.now())
-        self._notices.read(run, self._state.snapshots[window.database], slices)
+        told = self._notices.read(run, run.behind(recorded), slices)
+        self._context.manifest.complete_round(self._context.clock.now(), told)
         on_progress(self._progress(window, run, recorded, entries))
 
     def _read(self, window: Window, run: SnapshotRun, slices: Sequence[SnapshotSlice], entries: Entries) -> RoundFiles:

@@ -30,6 +30,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.notification import Notification
 from cdc_assets.lake.state import CaptureState, SnapshotRun, SnapshotTable, TableState
 from cdc_assets.signals.state import SignalState
 from cdc_assets.snapshot.locks import SnapshotLocks, of_one_moment
@@ -80,8 +81,8 @@ class Snapshotter:
         if problem:
             again = "The signal must be sent again" if run.signal else "It is planned again"
             log.warning("The unfinished snapshot of %s is given up, for %s. %s.", database, problem, again)
-            self._context.manifest.finish_snapshot(self._context.clock.now(), database, [])
-            self._notices.ended(run, "ABORTED")
+            told = self._notices.ended(run, "ABORTED")
+            self._context.manifest.finish_snapshot(self._context.clock.now(), database, [], [told])
             return SnapshotSummary()
         unread = not self._all_read(run)
         with SnapshotLocks(self._context, [entry.table for entry in run.tables if unread]) as locks:
@@ -131,17 +132,23 @@ class Snapshotter:
         unplanned = tuple(TroubledTable(table, "failed", _reason(error)) for table, error in failed.items())
         for trouble in unplanned:
             log.warning("%s could not be read: %s", trouble.table, trouble.reason)
+        told = list(self._notices.unplanned(signal, failed))
         if not drafts:
-            if signals:
-                self._context.manifest.record_signals(self._context.clock.now(), signals)
-            self._notices.unplanned(signal, failed)
+            self._tell(told, signals)
             return SnapshotSummary(failed=unplanned)
         with SnapshotLocks(self._context, [draft.schema.table for draft in drafts]) as locks:
             run = self._planner.plan(database, drafts, signal)
-            self._context.manifest.start_snapshot(self._context.clock.now(), run, signals=signals)
-            self._notices.began(run)
-            self._notices.unplanned(signal, failed)
+            told.insert(0, self._notices.began(run))
+            self._context.manifest.start_snapshot(self._context.clock.now(), run, signals, told)
             return self._carry_out(database, locks, on_progress) + SnapshotSummary(failed=unplanned)
+
+    def _tell(self, told: Sequence[Notification], signals: Mapping[str, SignalState] | None) -> None:
+        """Nothing can be read: tell it, with the states that forget the request if there was one."""
+        if signals:
+            self._context.manifest.record_signals(self._context.clock.now(), signals, told)
+            return
+        for notification in told:
+            self._context.notifier.send(notification)
 
     def _carry_out(self, database: str, locks: SnapshotLocks, on_progress: OnProgress) -> SnapshotSummary:
         entries = self._structures.record(self._state.snapshots[database])
@@ -154,10 +161,10 @@ class Snapshotter:
         failed = dict(run.failed)
         through = [table for table in run.tables if table.table not in failed]
         states = [state for table in through for state in self._final(table)]
-        self._context.manifest.finish_snapshot(self._context.clock.now(), database, states)
+        told = self._notices.ended(run, "ABORTED" if failed else "COMPLETED")
+        self._context.manifest.finish_snapshot(self._context.clock.now(), database, states, [told])
         for table, reason in failed.items():
             log.warning("%s could not be read: %s", table, reason)
-        self._notices.ended(run, "ABORTED" if failed else "COMPLETED")
         now = self._context.clock.now()
         self._context.heartbeat.beat(now, self._state.watermark(database), forced=True)
         troubled = tuple(TroubledTable(table, "failed", reason) for table, reason in failed.items())

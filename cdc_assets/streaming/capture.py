@@ -93,6 +93,7 @@ class Capture:
         listener: Listener | None = None,
     ) -> None:
         tables = TopicTables(Location.of(config.lake), config.name)
+        notifier = Notifier(tables, config.notifications, config.events.topic_prefix, listener)
         connector = ConnectorIdentity(run_id=run_id or str(uuid.uuid4()))
         self._context = Context(
             config=config,
@@ -101,11 +102,11 @@ class Capture:
             runner=runner,
             clock=clock,
             tables=tables,
-            manifest=Manifest(tables, config.events.topic_prefix),
+            manifest=Manifest(tables, config.events.topic_prefix, notifier),
             history=SchemaHistory(tables, config.events, config.history, connector),
             connector=connector,
             heartbeat=Heartbeat(tables, config.heartbeat, config.events),
-            notifier=Notifier(tables, config.notifications, config.events.topic_prefix, listener),
+            notifier=notifier,
             channels=channels,
         )
         self._due = Due(self._context)
@@ -199,7 +200,8 @@ class Capture:
         done += SnapshotSummary(failed=tuple(left_out(tables or (), away)))
         self._through.update(done.tables)
         if tables is None and not done.tables and not done.failed:
-            self._context.notify("Initial Snapshot", "SKIPPED")
+            self._context.notifier.send(self._context.notice("Initial Snapshot", "SKIPPED"))
+        self._context.manifest.settle(self._context.clock.now())
         return done
 
     def _recover(self, captured: Sequence[TableId], away: Collection[str], on_progress: OnProgress) -> SnapshotSummary:
@@ -295,6 +297,7 @@ class Capture:
             for directory in self._context.tables.generations(topic_name(table, events))
         ]
         Upkeep(self._context.tables, self._context.config.lake).tidy(touched)
+        self._context.manifest.settle(self._context.clock.now())
         return StreamSummary(ended, loop.windows, dict(loop.rows), tuple(troubled), waiting)
 
     def _repair(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from cdc_assets.config.filters import Names
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.notification import Aggregate, Notification
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
@@ -14,7 +15,7 @@ from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.notifications import Aggregate, Notification, Notifier
+from cdc_assets.notifications import Notifier
 from cdc_assets.signals.channels import SignalChannel
 
 
@@ -70,9 +71,9 @@ class Context:
             known = self._plans[key] = (plan, directory)
         return known
 
-    def notify(self, aggregate: Aggregate, kind: str, signal: str = "", **data: str) -> None:
-        """Tell the notification channels; `signal` is the id of the signal that asked for it."""
-        self.notifier.send(Notification(aggregate, kind, data, self.clock.now(), signal))
+    def notice(self, aggregate: Aggregate, kind: str, signal: str = "", **data: str) -> Notification:
+        """A notification, to be recorded with what it tells; `signal` is the id of the signal that asked for it."""
+        return Notification(aggregate, kind, data, self.clock.now(), signal)
 
     def instances(self, database: str, *, anew: bool = True) -> dict[TableId, list[CaptureInstance]]:
         """Capture instances by table, without those that the settings leave out.

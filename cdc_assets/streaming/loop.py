@@ -124,6 +124,7 @@ class StreamLoop:
             quiet_for = clock.now() - quiet_since
             if until_idle and streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
                 return "idle"
+            self._context.manifest.settle(clock.now())
             clock.sleep(streaming.poll_interval_s)
 
     def _turn(self, database: str) -> bool:

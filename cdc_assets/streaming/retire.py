@@ -82,11 +82,9 @@ def _leave_for_good(context: Context, database: str, reason: str) -> None:
     if state.log(database).restored:
         return
     run = state.snapshots.get(database)
-    context.manifest.record_log(
-        context.clock.now(), database, dataclasses.replace(state.log(database), restored=reason)
-    )
-    if run is not None:
-        context.notify("Initial Snapshot", "ABORTED", run.signal)
+    told = [context.notice("Initial Snapshot", "ABORTED", run.signal)] if run is not None else []
+    restored = dataclasses.replace(state.log(database), restored=reason)
+    context.manifest.record_log(context.clock.now(), database, restored, told)
 
 
 def set_aside(context: Context, database: str) -> None:
@@ -101,9 +99,9 @@ def set_aside(context: Context, database: str) -> None:
         behind = {read.table for read in window.reads} - _through(context, window)
         context.manifest.complete(now, (), behind, {})
     if database in state.snapshots:
-        context.manifest.finish_snapshot(now, database, [])
-        if signal := state.snapshots[database].signal:
-            context.notify("Initial Snapshot", "ABORTED", signal)
+        signal = state.snapshots[database].signal
+        told = [context.notice("Initial Snapshot", "ABORTED", signal)] if signal else []
+        context.manifest.finish_snapshot(now, database, [], told)
 
 
 def _through(context: Context, window: Window) -> set[TableId]:

@@ -13,12 +13,13 @@ everything up to its position, or it is marked.
 
 import dataclasses
 import logging
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.notification import Notification
 from cdc_assets.errors import CdcError
 from cdc_assets.history.drift import changes_between
 from cdc_assets.lake.files import DataFile
@@ -221,7 +222,8 @@ class WindowExecutor:
         for (table, _), written in files.items():
             by_table.setdefault(table, []).extend(written)
         rows = {str(table): rows_of(written) for table, written in by_table.items()}
-        self._context.manifest.complete(self._context.clock.now(), changed, behind, rows)
+        told = self._removable(window, changed, behind)
+        self._context.manifest.complete(self._context.clock.now(), changed, behind, rows, told)
         times, lag = self._times(window, by_table)
         tables = {
             table: TableProgress(
@@ -234,7 +236,6 @@ class WindowExecutor:
             for table, written in by_table.items()
         }
         troubled = tuple(troubled_table(state) for state in changed if state.status != "healthy")
-        self._tell_removable(window, before, changed, behind)
         structures = tuple(
             StructureChange(entry, changes_between(old, entry) if old else ())
             for old, entry in self._context.history.recorded(window.window_id)
@@ -252,20 +253,14 @@ class WindowExecutor:
             structures=structures,
         )
 
-    def _tell_removable(
-        self,
-        window: Window,
-        before: Mapping[TableId, TableState],
-        changed: Sequence[TableState],
-        behind: set[TableId],
-    ) -> None:
+    def _removable(self, window: Window, changed: Sequence[TableState], behind: Set[TableId]) -> Iterator[Notification]:
         """After a hand-over the older capture instance may be dropped (spec debezium-sqlserver §1.5, §10.1)."""
         for state in changed:
-            old = before[state.table].instance
+            old = self._context.manifest.state.tables[state.table].instance
             if state.table in behind or old is None or old == state.instance:
                 continue
             start = next(read.after for read in window.reads if read.instance == state.instance)
-            self._context.notify(
+            yield self._context.notice(
                 "Capture Instance",
                 "COMPLETED",
                 server=self._context.config.events.topic_prefix,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cdc_assets.notifications import Aggregate, Notification
+from cdc_assets.core.notification import Aggregate, Notification
 
 AT = datetime(2026, 10, 1, 8, tzinfo=UTC)
 

@@ -35,6 +35,8 @@ KILLS = [
 ]
 """Steps at which one run after the other dies, and what is true then."""
 
+DONE = [("TABLE_SCAN_COMPLETED", "SUCCEEDED"), ("COMPLETED", "")]
+
 
 def capture(config: Path, step: str = "") -> int:
     command = [sys.executable, "-m", "cdc_assets.cli.main", "capture", "--local", "--config", str(config)]
@@ -98,3 +100,4 @@ def test_killed_at_each_step_it_goes_on_where_it_stopped(tmp_path: Path) -> None
         check_law(world, table, expected)
         assert not list((tmp_path / "lake" / "shop.__staging").iterdir())
         assert not world.state().signals[DATABASE].queue
+        assert world.notes() == [("STARTED", ""), *[("IN_PROGRESS", "")] * 3, *DONE]

@@ -1,5 +1,6 @@
 """What a snapshot tells, in order and with which data (spec debezium-sqlserver §10.1)."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 from cdc_assets.config.settings import CaptureConfig, NotificationSettings
+from cdc_assets.core.notification import Notification
 from cdc_assets.errors import QueryError
+from cdc_assets.lake.steps import listening
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 
@@ -102,3 +105,65 @@ def test_snapshot_that_is_given_up_is_told(tmp_path: Path) -> None:
     kinds = [kind for kind, _ in told(config)]
     assert kinds.index("ABORTED") < len(kinds) - 1
     assert (kinds[-1], kinds.count("STARTED")) == ("COMPLETED", 2)
+
+
+class PowerCutError(BaseException):
+    """Ends a run as a dying process would: nothing handles it."""
+
+
+def cut_after(left: int) -> Callable[[object], None]:
+    """Ends the run at the n-th call; 0 never does."""
+
+    def count(_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise PowerCutError
+
+    return count
+
+
+def lasting(kinds: list[str]) -> list[str]:
+    """What is told of work that is done."""
+    return [kind for kind in kinds if not kind.endswith("IN_PROGRESS") and kind != "SKIPPED"]
+
+
+@pytest.mark.parametrize("dies_at", ["step", "notification"])
+def test_each_is_told_wherever_a_run_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_at: str) -> None:
+    """At least once to a listener, exactly once and in order in the topic."""
+    monkeypatch.setattr("cdc_assets.snapshot.plan.MIN_SLICE", 20)
+    whole: list[str] = []
+    for number in range(100):
+        server, config = world(tmp_path / str(number), partitions=2, threads=1)
+        heard: list[str] = []
+        steps = cut_after(number if dies_at == "step" else 0)
+        notifications = cut_after(number if dies_at == "notification" else 0)
+
+        def listen(
+            notification: Notification,
+            heard: list[str] = heard,
+            notifications: Callable[[object], None] = notifications,
+        ) -> None:
+            notifications(notification)
+            heard.append(notification.kind)
+
+        died = False
+        with listening(steps):
+            try:
+                make_capture(server, config, listener=listen).snapshot()
+            except PowerCutError:
+                died = True
+        server.now -= timedelta(days=1)  # the next run is on a machine whose clock is behind
+        make_capture(
+            server, config, listener=lambda notification, heard=heard: heard.append(notification.kind)
+        ).snapshot()
+        found = lasting([kind for kind, _ in told(config)])
+        whole = whole or found
+        assert found == whole, f"died at {dies_at} {number}"
+        assert set(whole) <= set(heard)
+        assert all(heard.count(kind) >= whole.count(kind) for kind in set(whole))
+        if number and not died:
+            break
+    assert number > 5
+    assert (whole[0], whole.count("TABLE_SCAN_COMPLETED"), whole[-1]) == ("STARTED", 2, "COMPLETED")
+    assert lasting(heard) == whole, "a run that ends well leaves nothing to tell again"

@@ -27,6 +27,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import HeldLocks, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.errors import CdcError, QueryError
+from cdc_assets.notifications import Listener
 from cdc_assets.streaming.capture import Capture
 
 Row = dict[str, object]
@@ -360,6 +361,12 @@ def make_config(path: str, **changes: object) -> CaptureConfig:
     )
 
 
-def make_capture(server: SimulatedServer, config: CaptureConfig, runner: LoopRunner | None = None) -> Capture:
+def make_capture(
+    server: SimulatedServer,
+    config: CaptureConfig,
+    runner: LoopRunner | None = None,
+    listener: Listener | None = None,
+) -> Capture:
     """A capture as a new process would open it."""
-    return Capture(config, server, server.bulk, runner or LoopRunner(), SimulatedClock(server), run_id="run")
+    clock = SimulatedClock(server)
+    return Capture(config, server, server.bulk, runner or LoopRunner(), clock, run_id="run", listener=listener)
