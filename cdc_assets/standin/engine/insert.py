@@ -26,13 +26,13 @@ from cdc_assets.standin.engine.targets import (
     resolve,
 )
 from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.sql.convert import assign, implicit
+from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sql.expressions import compile_scalar
+from cdc_assets.standin.sql.limits import compile_row_count
 from cdc_assets.standin.sql.literals import text_literal
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
 from cdc_assets.standin.sql.query import compile_query
 from cdc_assets.standin.sql.scope import Scope
-from cdc_assets.standin.sqltypes import BIGINT
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
@@ -231,8 +231,7 @@ class InsertCompiler:
     def _limit(self) -> str:
         if not self.text.top:
             return ""
-        typed = compile_scalar(parse_expression_tree(self.text.top), self.names, self.scope)
-        return f" LIMIT {implicit(typed, BIGINT).sql}"
+        return f" LIMIT {compile_row_count(parse_expression_tree(self.text.top), self.names, self.scope)}"
 
     def from_query(self, sql: str, columns: Sequence[ResultColumn]) -> str:
         """SELECT text that converts a query's columns and fills in the rest."""

@@ -34,14 +34,14 @@ from cdc_assets.standin.engine.targets import (
     resolve,
 )
 from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.sql.convert import assign, implicit
+from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sql.expressions import compile_condition, compile_scalar
+from cdc_assets.standin.sql.limits import compile_row_count
 from cdc_assets.standin.sql.literals import text_literal
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
 from cdc_assets.standin.sql.query import compile_query
 from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.sql.sources import table_parts
-from cdc_assets.standin.sqltypes import BIGINT
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
@@ -236,8 +236,7 @@ class UpdateCompiler:
     def _top(self) -> str:
         if not self.text.top:
             return ""
-        typed = compile_scalar(parse_expression_tree(self.text.top), self.names, Scope(used=self.scope.used))
-        return implicit(typed, BIGINT).sql
+        return compile_row_count(parse_expression_tree(self.text.top), self.names, Scope(used=self.scope.used))
 
     def settings(self, values: list[tuple[Column, str]]) -> str:
         """The SET list: what the statement names, and new row versions."""

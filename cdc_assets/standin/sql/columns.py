@@ -7,9 +7,10 @@ from typing import Any
 from sqlglot import exp
 
 from cdc_assets.standin.catalog import fold
-from cdc_assets.standin.contract import RelationColumn
+from cdc_assets.standin.contract import RelationColumn, Typed
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql.expressions import column_name
+from cdc_assets.standin.sql.literals import Constant
 from cdc_assets.standin.sql.scope import Scope
 
 
@@ -57,6 +58,23 @@ def position(node: Any, names: Sequence[str], explicit: Sequence[bool]) -> int |
     if len(found) > 1 and any(explicit[place] for place in found):
         raise SqlError(209, f"Ambiguous column name '{node.name}'.")
     return found[0] if found else None
+
+
+def check_varies(typed: Typed, number: int) -> None:
+    """Refuse a constant or a bare variable in ORDER BY; SQLite would take a number for a position.
+
+    Raises:
+        SqlError: 408 and 1008.
+    """
+    if isinstance(typed, Constant):
+        raise SqlError(408, f"A constant expression was encountered in the ORDER BY list, position {number}.", 15)
+    if typed.sql.startswith(":"):
+        raise SqlError(
+            1008,
+            f"The SELECT item identified by the ORDER BY number {number} contains a variable as part of the expression "
+            "identifying a column position. Variables are only allowed when ordering by an expression referencing a column name.",
+            15,
+        )
 
 
 def origin(entry: Any, scope: Scope) -> RelationColumn | None:

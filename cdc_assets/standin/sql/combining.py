@@ -38,7 +38,7 @@ class Combining(Limits):
             if operation != "UNION":
                 raise syntax_error("ALL")
             operation += " ALL"
-        columns = []
+        columns: list[RelationColumn] = []
         keys: list[list[str]] = [[] for _ in blocks]
         for place, column in enumerate(first.columns):
             values, target = self.unified([block.typed(place) for block in blocks])
@@ -47,8 +47,21 @@ class Combining(Limits):
             for listed, value in zip(keys, values, strict=True):
                 text = value.sql if operation == "UNION ALL" else self.sortable(Typed(value.sql, target))
                 listed.append(f"{text} AS k{place + 1}")
+        grouped = operation == "UNION" and any(map(self.needs_grouping, columns))
+        operation = "UNION ALL" if grouped else operation
         sql = _joined([_projected(*operand) for operand in zip(blocks, keys, strict=True)], operation)
+        sql = "".join(self.distinct_rows(sql, columns)) if grouped else sql
         return Block(self._set_order(node, sql, columns, scope, top), tuple(columns))
+
+    @staticmethod
+    def needs_grouping(column: RelationColumn) -> bool:
+        """Whether values of a column can be equal though their stored forms differ: SQLite's DISTINCT compares those."""
+        return column.type.name in ("datetimeoffset", "varbinary")
+
+    def distinct_rows(self, sql: str, columns: Sequence[RelationColumn]) -> tuple[str, str]:
+        """The select list and the rest of a query for the distinct rows of a query with these columns."""
+        keys = ", ".join(self.ordering(Typed(column.sql, column.type)) for column in columns)
+        return f"SELECT {', '.join(column.sql for column in columns)}", f" FROM ({sql}) GROUP BY {keys}"
 
     def _set_order(self, node: Any, sql: str, columns: Sequence[RelationColumn], scope: Scope, top: bool) -> str:
         order, limit, offset = (node.args.get(key) for key in ("order", "limit", "offset"))
@@ -75,8 +88,9 @@ class Combining(Limits):
                 )
             return text
         count = limit.args.get("count") if isinstance(limit, exp.Fetch) else None
-        rows = self.row_count(count, scope.inner()) if count is not None else "-1"
-        return f"{text} LIMIT {rows} OFFSET {self.row_count(offset.expression, scope.inner()) if offset is not None else '0'}"
+        rows = self.row_count(count, scope.inner(), "FETCH") if count is not None else "-1"
+        skip = self.row_count(offset.expression, scope.inner(), "OFFSET") if offset is not None else "0"
+        return f"{text} LIMIT {rows} OFFSET {skip}"
 
     def values(self, node: Any, scope: Scope) -> Block:
         """VALUES (…), (…) as a query."""

@@ -70,13 +70,15 @@ class Conditions(ABC):
     def _quantified(self, sign: str, left: Any, right: Any, scope: Scope) -> str:
         value = self.scalar(left, scope)
         block = self.query(right.this, scope)
+        if len(block.columns) != 1:
+            raise one_column()
         column = block.columns[0]
-        element = Typed(column.sql, column.type)
-        if isinstance(right, exp.Any):
-            test = comparison.compare(sign, value, element, self.names.collation)
-            return f"EXISTS (SELECT 1 FROM ({block.sql}) WHERE {test})"
-        test = comparison.compare(sign, value, element, self.names.collation)
-        return f"NOT EXISTS (SELECT 1 FROM ({block.sql}) WHERE ({test}) IS NOT TRUE)"
+        test = comparison.compare(sign, value, Typed(column.sql, column.type), self.names.collation)
+        decisive, otherwise = (1, 0) if isinstance(right, exp.Any) else (0, 1)
+        return (
+            f"(SELECT CASE WHEN count(CASE WHEN test = {decisive} THEN 1 END) > 0 THEN {decisive} "
+            f"WHEN count(test) = count(*) THEN {otherwise} END FROM (SELECT {test} AS test FROM ({block.sql})))"
+        )
 
     def _and(self, node: Any, scope: Scope) -> str:
         return _balanced([self.condition(one, scope) for one in _chained(node)], " AND ")
@@ -130,10 +132,7 @@ class Conditions(ABC):
         value = self.scalar(subject, scope)
         block = self.query(query, scope)
         if len(block.columns) != 1:
-            raise SqlError(
-                116,
-                "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS.",
-            )
+            raise one_column()
         column = block.columns[0]
         left, right = comparison.aligned(value, Typed(column.sql, column.type))
         collate = f" COLLATE {self.collation([left, right])}" if convert.family(left.type) == "text" else ""
@@ -169,6 +168,13 @@ def _balanced(members: Sequence[str], word: str) -> str:
         return word.join(members)
     half = len(members) // 2
     return f"({_balanced(members[:half], word)}){word}({_balanced(members[half:], word)})"
+
+
+def one_column() -> SqlError:
+    """116."""
+    return SqlError(
+        116, "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS."
+    )
 
 
 def _last_word(node: Any) -> str:

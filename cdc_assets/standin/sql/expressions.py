@@ -17,7 +17,7 @@ from cdc_assets.standin.contract import Names, Typed
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql import comparison, convert, operators, registry, textforms
 from cdc_assets.standin.sql.coercion import Collated, common, is_null
-from cdc_assets.standin.sql.conditions import COMPARISONS, CONDITIONS, Conditions
+from cdc_assets.standin.sql.conditions import COMPARISONS, CONDITIONS, Conditions, one_column
 from cdc_assets.standin.sql.forms import FORMS, check_count
 from cdc_assets.standin.sql.literals import Constant, Invariant, constant, is_fixed
 from cdc_assets.standin.sql.runtime import apply, call, specification
@@ -54,15 +54,30 @@ class Compiler(Conditions):
     def scalar(self, node: Any, scope: Scope) -> Typed:
         """Compile an expression that has a value."""
         if scope.groups and not scope.in_aggregate and not isinstance(node, exp.Column):
-            for tree, typed in scope.groups:
-                if tree == node:
-                    return typed
+            found = self._grouped_value(node, scope)
+            if found is not None:
+                return found
         method = _SCALARS.get(type(node))
         if method is None:
             if type(node) in CONDITIONS or type(node) in COMPARISONS:
                 raise syntax_error(COMPARISONS.get(type(node), type(node).__name__.upper()))
             raise unsupported(f"{type(node).__name__} in an expression")
         return method(self, node, scope)
+
+    def _grouped_value(self, node: Any, scope: Scope) -> Typed | None:
+        """The expression of GROUP BY that a node repeats, if it does: by its tree, or by what its names mean."""
+        alike = [(tree, typed) for tree, typed in scope.groups or () if type(tree) is type(node)]
+        for tree, typed in alike:
+            if tree == node:
+                return typed
+        if not alike or any(isinstance(one, (exp.Anonymous, exp.Query, exp.Window)) for one in node.walk()):
+            return None
+        scope.in_aggregate = True  # columns need not be grouped
+        try:
+            meant = self.scalar(node, scope)
+        finally:
+            scope.in_aggregate = False
+        return next((typed for _, typed in alike if typed.sql == meant.sql), None)
 
     def scalars(self, nodes: Sequence[Any], scope: Scope) -> list[Typed]:
         """Compile several expressions."""
@@ -240,10 +255,7 @@ class Compiler(Conditions):
     def _subquery(self, node: Any, scope: Scope) -> Typed:
         block = self.query(node, scope)
         if len(block.columns) != 1:
-            raise SqlError(
-                116,
-                "Only one expression can be specified in the select list when the subquery is not introduced with EXISTS.",
-            )
+            raise one_column()
         column = block.columns[0]
         if block.single_row:
             return Typed(f"({block.sql})", column.type)

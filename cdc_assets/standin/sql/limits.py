@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from sqlglot import exp
 
-from cdc_assets.standin.contract import RelationColumn
+from cdc_assets.standin.contract import Names, RelationColumn, SessionContext
 from cdc_assets.standin.errors import SqlError, syntax_error
 from cdc_assets.standin.sql import convert
 from cdc_assets.standin.sql.expressions import Compiler
-from cdc_assets.standin.sql.literals import Constant
+from cdc_assets.standin.sql.runtime import Kernel, apply, builder, specification
 from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.sqltypes import BIGINT, FLOAT
 
@@ -65,17 +65,24 @@ class Limits(Compiler):
         if offset is not None or isinstance(limit, exp.Fetch):
             if not order:
                 raise syntax_error("OFFSET")
-            rows = self.row_count(count, outside) if count is not None else "-1"
-            skip = self.row_count(offset.expression, outside) if offset is not None else "0"
+            rows = self.row_count(count, outside, "FETCH") if count is not None else "-1"
+            skip = self.row_count(offset.expression, outside, "OFFSET") if offset is not None else "0"
             return f"{sorted_} LIMIT {rows} OFFSET {skip}"
         options = limit.args.get("limit_options")
         percent, ties = (bool(options and options.args.get(key)) for key in ("percent", "with_ties"))
         rows = self._share(count, plain, outside) if percent else self.row_count(count, outside)
         return _with_ties(parts, order, columns, rows) if ties else f"{sorted_} LIMIT {rows}"
 
-    def row_count(self, node: Any, scope: Scope) -> str:
-        """A number of rows as SQLite text; 1060 when a constant is none."""
-        typed = convert.implicit(self.scalar(node, scope), BIGINT)
+    def row_count(self, node: Any, scope: Scope, clause: str = "TOP") -> str:
+        """A number of rows as SQLite text.
+
+        Args:
+            clause: TOP, OFFSET or FETCH.
+
+        Raises:
+            SqlError: 1060 or 10743 when it is no integer, 4115 for a column; the text raises 1014, 127, 10742 and 10744.
+        """
+        typed = self.scalar(node, scope)
         if scope.correlated:
             raise SqlError(
                 4115,
@@ -83,16 +90,56 @@ class Limits(Compiler):
                 "references to columns at an outer scope or standalone expressions and subqueries are allowed here.",
                 15,
             )
-        if isinstance(typed, Constant):
-            if not isinstance(typed.value, int) or typed.value < 0:
-                raise SqlError(
-                    1060,
-                    "The number of rows provided for a TOP or FETCH clauses row count parameter must be an integer.",
-                    15,
-                )
-            return typed.sql
-        return f"max(0, {typed.sql})"
+        if convert.family(typed.type) != "integer":
+            raise _no_integer(clause)
+        return apply(specification("rows", clause), [convert.implicit(typed, BIGINT)], BIGINT).sql
 
     def _share(self, node: Any, head: str, scope: Scope) -> str:
         typed = convert.implicit(self.scalar(node, scope), FLOAT)
-        return f"(SELECT ceil(count(*) * {typed.sql} / 100.0) FROM ({head}))"
+        share = apply(specification("percent"), [typed], FLOAT)
+        return f"(SELECT CAST(ceil(count(*) * {share.sql} / 100.0) AS integer) FROM ({head}))"
+
+
+def _no_integer(clause: str) -> SqlError:
+    if clause == "OFFSET":
+        return SqlError(10743, "The number of rows provided for a OFFSET clause must be an integer.", 15)
+    return SqlError(
+        1060, "The number of rows provided for a TOP or FETCH clauses row count parameter must be an integer.", 15
+    )
+
+
+_TOO_LOW: Final = {
+    "TOP": (127, "A TOP N or FETCH rowcount value may not be negative."),
+    "FETCH": (10744, "The number of rows provided for a FETCH clause must be greater then zero."),
+    "OFFSET": (10742, "The offset specified in a OFFSET clause may not be negative."),
+}
+
+
+@builder("rows")
+def _build_rows(arguments: Sequence[str]) -> Kernel:
+    clause = arguments[0]
+    least = 1 if clause == "FETCH" else 0
+
+    def run(_: SessionContext, count: Any) -> int:
+        if count is None:
+            raise SqlError(1014, "A TOP or FETCH clause contains an invalid value.", 15)
+        if count < least:
+            raise SqlError(*_TOO_LOW[clause], 15)
+        return int(count)
+
+    return run
+
+
+@builder("percent")
+def _build_percent(_: Sequence[str]) -> Kernel:
+    def run(_: SessionContext, share: Any) -> float:
+        if share is None or not 0 <= share <= 100:
+            raise SqlError(1031, "Percent values must be between 0 and 100.", 15)
+        return float(share)
+
+    return run
+
+
+def compile_row_count(tree: Any, names: Names, scope: Scope) -> str:
+    """The row count of a change's `TOP (n)` as SQLite text; raises as `Limits.row_count`."""
+    return Limits(names).row_count(tree, scope)

@@ -123,11 +123,11 @@ def float_to_scaled(number: float, scale: int, target: SqlType) -> int:
 _INTEGER: Final = re.compile(r"\s*([+-]?)\s*(\d*)\s*\Z", re.ASCII)
 _EXACT: Final = re.compile(r"\s*([+-]?)\s*(\d*)(?:\.(\d*))?\s*\Z", re.ASCII)
 _MONEY: Final = re.compile(r"\s*([+-]?)\s*[$€£¥]?\s*([+-]?)([\d,]*)(?:\.(\d*))?\s*\Z", re.ASCII)
-_FLOAT: Final = re.compile(r"\s*[+-]?\s*(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*\Z", re.ASCII)
+_FLOAT: Final = re.compile(r"\s*[+-]?\s*(?:\d+\.?\d*|\.\d+)(?:[eEdD][+-]?\d+)?\s*\Z", re.ASCII)
 
 
 def parse_integer(text: str, target: SqlType, source: SqlType) -> int:
-    """Read an integer.
+    """Read an integer; a sign alone is 0.
 
     Raises:
         SqlError: 245 (8114 for bigint) when it is none, 244, 248 or 8115 when it does not fit.
@@ -135,7 +135,7 @@ def parse_integer(text: str, target: SqlType, source: SqlType) -> int:
     if target.name == "bit" and text.strip().lower() in ("true", "false"):
         return int(text.strip().lower() == "true")
     found = _INTEGER.match(text)
-    if not found or (found[1] and not found[2]):
+    if not found:
         if target.name == "bigint":
             raise SqlError(8114, f"Error converting data type {source.name} to bigint.")
         raise SqlError(
@@ -190,7 +190,7 @@ def parse_money(text: str, source: SqlType) -> tuple[int, int]:
 
 
 def parse_float(text: str, source: SqlType, target: SqlType) -> float:
-    """Read an approximate number.
+    """Read an approximate number; the exponent may begin with e or d.
 
     Raises:
         SqlError: 8114 when it is none, 8115 when it does not fit.
@@ -199,7 +199,7 @@ def parse_float(text: str, source: SqlType, target: SqlType) -> float:
         return 0.0
     if not _FLOAT.match(text):
         raise SqlError(8114, f"Error converting data type {source.name} to {target.name}.")
-    number = float(text.replace(" ", ""))
+    number = float(text.replace(" ", "").lower().replace("d", "e"))
     if math.isinf(number):
         raise overflow(source.name, target)
     return number

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cdc_assets.standin.contract import Typed
 from cdc_assets.standin.errors import SqlError
-from cdc_assets.standin.sql import numbers, temporal
+from cdc_assets.standin.sql import numbers, temporal, textforms
 from cdc_assets.standin.sql.coercion import (
     as_decimal,
     collation_of,
@@ -21,7 +21,6 @@ from cdc_assets.standin.sqltypes import (
     APPROXIMATE,
     DECIMAL,
     FLOAT,
-    INT,
     LEGACY_LOB,
     MAX,
     MONEY,
@@ -55,14 +54,16 @@ def arithmetic(sign: str, left: Typed, right: Typed) -> Typed:
         raise _invalid(left.type, sign)
     left, right = _numbers(left, right)
     if family(left.type) not in _NUMERIC:
-        raise SqlError(
-            402,
-            f"The data types {left.type.name} and {right.type.name} are incompatible in the {_WORDS[sign]} operator.",
-        )
+        raise incompatible(left.type, right.type, _WORDS[sign])
     result = _numeric_type(sign, left, right)
     return apply(
         specification("op", sign, left.type, right.type, result), [left, right], result, left.nullable or right.nullable
     )
+
+
+def incompatible(left: SqlType, right: SqlType, operation: str) -> SqlError:
+    """402."""
+    return SqlError(402, f"The data types {left.name} and {right.name} are incompatible in the {operation} operator.")
 
 
 def _invalid(sql_type: SqlType, sign: str) -> SqlError:
@@ -84,7 +85,7 @@ def _numeric_type(sign: str, left: Typed, right: Typed) -> SqlType:
         raise _invalid(high, sign)
     if high.name in APPROXIMATE:
         if sign == "%":
-            raise _invalid(high, sign)
+            raise incompatible(left.type, right.type, _WORDS[sign])
         return FLOAT if high.name == "float" else REAL
     if high.name in DECIMAL:
         return decimal_result(sign, as_decimal(left.type, left), as_decimal(right.type, right))
@@ -93,13 +94,12 @@ def _numeric_type(sign: str, left: Typed, right: Typed) -> SqlType:
 
 def _concatenate(left: Typed, right: Typed) -> Typed:
     if left.type.name in LEGACY_LOB or right.type.name in LEGACY_LOB:
-        raise SqlError(
-            402, f"The data types {left.type.name} and {right.type.name} are incompatible in the add operator."
-        )
+        raise incompatible(left.type, right.type, "add")
     nullable = left.nullable or right.nullable
     if family(left.type) == "binary":
         length = _sum_length(left.type, right.type, 8000)
-        return apply(specification("concat"), [left, right], SqlType("varbinary", length), nullable)
+        result = SqlType("varbinary", length)
+        return apply(specification("concat", result), [left, right], result, nullable)
     unicode = left.type.name in UNICODE or right.type.name in UNICODE
     limit = 4000 if unicode else 8000
     length = _sum_length(left.type, right.type, limit)
@@ -107,12 +107,24 @@ def _concatenate(left: Typed, right: Typed) -> Typed:
     result = SqlType(
         ("n" if unicode else "") + ("char" if fixed else "varchar"), length, collation=collation_of([left, right])
     )
+    joined = Typed(f"({left.sql} || {right.sql})", result, nullable)
     if isinstance(left, Constant) and isinstance(right, Constant):
         known = isinstance(left.value, str) and isinstance(right.value, str)
-        return constant(str(left.value) + str(right.value) if known else None, result)
-    sql = f"({left.sql} || {right.sql})"
-    overlong = length != MAX and left.type.length + right.type.length > limit
-    return Typed(f"substr({sql}, 1, {limit})" if overlong else sql, result, nullable)
+        joined = constant(str(left.value) + str(right.value) if known else None, result)
+    return fitted(joined, left.type.length + right.type.length)
+
+
+def fitted(text: Typed, length: int) -> Typed:
+    """A text of up to so many characters, cut where its type ends."""
+    if text.type.length == MAX or length <= text.type.length:
+        return text
+    return apply(specification("cut", text.type), [text], text.type, text.nullable)
+
+
+@builder("cut")
+def _build_cut(arguments: Sequence[str]) -> Kernel:
+    length = read_type(arguments[0]).length
+    return strict(lambda value: textforms.cut(value, length))
 
 
 def _sum_length(left: SqlType, right: SqlType, limit: int) -> int:
@@ -138,8 +150,9 @@ def _temporal_arithmetic(sign: str, left: Typed, right: Typed) -> Typed:
 
 
 @builder("concat")
-def _build_concat(_: Sequence[str]) -> Kernel:
-    return strict(lambda left, right: left + right)
+def _build_concat(arguments: Sequence[str]) -> Kernel:
+    length = read_type(arguments[0]).length
+    return strict(lambda left, right: left + right if length == MAX else (left + right)[:length])
 
 
 @builder("op")
@@ -266,10 +279,7 @@ def bitwise(sign: str, left: Typed, right: Typed) -> Typed:
         right = implicit(right, left.type)
     for operand in (left, right):
         if family(operand.type) != "integer" and not is_null(operand):
-            raise SqlError(
-                402,
-                f"The data types {left.type.name} and {right.type.name} are incompatible in the '{sign}' operator.",
-            )
+            raise incompatible(left.type, right.type, f"'{sign}'")
     result = left.type if left.type.precedence >= right.type.precedence else right.type
     if sign == "^":
         sql = f"(({left.sql} | {right.sql}) - ({left.sql} & {right.sql}))"
@@ -303,4 +313,11 @@ def _build_negate(arguments: Sequence[str]) -> Kernel:
         return strict(lambda value: -value)
     if source.name in DECIMAL:
         return strict(lambda value: decimal_to_stored(-numbers.scaled_of(value, source)[0], result))
-    return strict(lambda value: numbers.to_integer(-value, result, INT))
+
+    def negated(value: int) -> int:
+        low, high = numbers.RANGES[result.name]
+        if low <= -value <= high:
+            return -value
+        raise numbers.overflow("expression", result)
+
+    return strict(negated)

@@ -104,6 +104,10 @@ class _Parser(TSQLParser):
                 return this
         return this
 
+    def _negate_range(self, this: Any = None) -> Any:
+        """NOT LIKE, NOT IN and NOT BETWEEN are negations; sqlglot would hide that of LIKE in an argument."""
+        return this and exp.Not(this=this)
+
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:
         return self._parse_atom() or self._parse_column()
 

@@ -1,6 +1,6 @@
 """LIKE and PATINDEX: T-SQL patterns as regular expressions.
 
-`%`, `_`, `[a-z]`, `[^a-z]` and an escape character. Under collations that ignore case or accents both
+`%`, `_`, `[a-z]`, `[^a-z]` and an escape character; `_` is one UTF-16 code unit. Under collations that ignore case or accents both
 sides are folded first. Trailing blanks of the pattern count, those of the subject may be left over
 for varchar, as SQL Server compares.
 """
@@ -18,10 +18,12 @@ from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sql.convert import cast, family
 from cdc_assets.standin.sql.literals import Constant
 from cdc_assets.standin.sql.runtime import Kernel, builder, call, specification
+from cdc_assets.standin.sql.textforms import unit_text
 from cdc_assets.standin.sqltypes import NVARCHAR_MAX, UNICODE, SqlType
 
 
-def _bare(text: str) -> str:
+def bare(text: str) -> str:
+    """A text without its accents."""
     return "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
 
 
@@ -54,8 +56,7 @@ def _set(pattern: str, start: int, escape: str) -> tuple[str, int]:
     negated = pattern[at : at + 1] == "^"
     at += negated
     members: list[str] = []
-    first = at
-    while at < len(pattern) and (pattern[at] != "]" or (at == first and "]" in pattern[at + 1 :] and False)):
+    while at < len(pattern) and pattern[at] != "]":
         if escape and pattern[at] == escape and at + 1 < len(pattern):
             at += 1
             members.append(re.escape(pattern[at]))
@@ -64,10 +65,8 @@ def _set(pattern: str, start: int, escape: str) -> tuple[str, int]:
         else:
             members.append(re.escape(pattern[at]))
         at += 1
-    if at >= len(pattern):
-        return r"(?!)", at  # an open bracket matches nothing
-    if not members:
-        return r"(?!)", at
+    if at >= len(pattern) or not members:
+        return r"(?!)", at  # an open or an empty bracket matches nothing
     body = "".join(members)
     try:
         re.compile(f"[{body}]")
@@ -86,8 +85,8 @@ def matcher(collation: str, escape: str, anchored: bool = True) -> Any:
 
     def match(subject: str, pattern: str) -> "re.Match[str] | None":
         if ignore_accent:
-            subject, pattern = _bare(subject), _bare(pattern)
-        return _pattern(pattern, escape, ignore_case, anchored).match(subject)
+            subject, pattern = bare(subject), bare(pattern)
+        return _pattern(unit_text(pattern), escape, ignore_case, anchored).match(unit_text(subject))
 
     return match
 

@@ -6,7 +6,7 @@ collide with a word of SQLite or with another scope, and references to scopes ar
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from sqlglot import exp
 
@@ -16,14 +16,13 @@ from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql import convert
 from cdc_assets.standin.sql.block import Block
 from cdc_assets.standin.sql.coercion import is_null
-from cdc_assets.standin.sql.columns import named, origin, position
+from cdc_assets.standin.sql.columns import check_varies, named, origin, position
 from cdc_assets.standin.sql.combining import Combining, unequal_lists
 from cdc_assets.standin.sql.expressions import column_name, identifier
-from cdc_assets.standin.sql.functions.aggregates import contains_aggregate
+from cdc_assets.standin.sql.functions.aggregates import contains_aggregate, is_aggregate
 from cdc_assets.standin.sql.limits import SortKey
-from cdc_assets.standin.sql.literals import Constant
 from cdc_assets.standin.sql.scope import Scope, Source, Used
-from cdc_assets.standin.sql.sources import Sources
+from cdc_assets.standin.sql.sources import Sources, refers
 
 
 @dataclass(slots=True)
@@ -50,6 +49,25 @@ class _Selected:
             )
             for place, item in enumerate(self.items, start=1)
         )  # fmt: skip
+
+
+_CLAUSES: Final = frozenset(
+    {
+        "with_",
+        "expressions",
+        "distinct",
+        "limit",
+        "into",
+        "from_",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "order",
+        "offset",
+    }
+)
+"""What `_select` knows of a SELECT; a grammar that reads more must not have it ignored."""
 
 
 class Queries(Combining):
@@ -125,6 +143,9 @@ class Queries(Combining):
     # ---- SELECT -------------------------------------------------------------------------------------------------
 
     def _select(self, node: Any, outer: Scope, top: bool) -> Block:
+        unknown = next((clause for clause, value in node.args.items() if value and clause not in _CLAUSES), None)
+        if unknown:
+            raise unsupported(f"{unknown.strip('_').upper()} in a query")
         scope = outer.inner()
         text = self.sources.compile(node.args.get("from_"), node.args.get("joins") or (), scope)
         where = node.args.get("where")
@@ -143,6 +164,8 @@ class Queries(Combining):
         ]
         order = self._order(node, scope, selected, bool(distinct))
         head = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(keys)}"
+        if distinct and any(map(self.needs_grouping, columns)):
+            head, text = self.distinct_rows(f"SELECT {', '.join(keys)}{text}", columns)
         if order and not top and not node.args.get("limit") and not node.args.get("offset"):
             raise SqlError(
                 1033,
@@ -165,10 +188,24 @@ class Queries(Combining):
             if group.args.get(unknown):
                 raise unsupported(f"GROUP BY {unknown.upper().replace('_', ' ')}")
         trees = [tree for tree in group.expressions if not isinstance(tree, exp.Tuple) or tree.expressions]
-        typed = self.scalars(trees, scope)
+        typed = [self._group_key(tree, scope) for tree in trees]
         scope.groups = list(zip(trees, typed, strict=True))
-        variable = [self.ordering(one) for one in typed if not isinstance(one, Constant)]
-        return f" GROUP BY {', '.join(variable)}" if variable else ""
+        return f" GROUP BY {', '.join(map(self.ordering, typed))}" if typed else ""
+
+    def _group_key(self, tree: Any, scope: Scope) -> Typed:
+        """An expression of GROUP BY; SQLite would take a bare number for a position."""
+        if any(isinstance(node, exp.Query) or is_aggregate(node) for node in tree.walk()):
+            raise SqlError(
+                144,
+                "Cannot use an aggregate or a subquery in an expression used for the group by list of a GROUP BY clause.",
+                15,
+            )
+        typed = self.scalar(tree, scope)
+        if not refers(typed.sql, scope):
+            raise SqlError(
+                164, "Each GROUP BY expression must contain at least one column that is not an outer reference.", 15
+            )
+        return typed
 
     def _having(self, node: Any, scope: Scope) -> str:
         having = node.args.get("having")
@@ -254,12 +291,12 @@ class Queries(Combining):
             return []
         scope.clause = "ORDER BY clause"
         return [
-            self._sort_key(ordered.this, bool(ordered.args.get("desc")), scope, selected, distinct)
-            for ordered in order.expressions
+            self._sort_key(number, ordered, scope, selected, distinct)
+            for number, ordered in enumerate(order.expressions, start=1)
         ]
 
-    def _sort_key(self, node: Any, descending: bool, scope: Scope, selected: _Selected, distinct: bool) -> SortKey:
-        items = selected.items
+    def _sort_key(self, number: int, ordered: Any, scope: Scope, selected: _Selected, distinct: bool) -> SortKey:
+        node, descending, items = ordered.this, bool(ordered.args.get("desc")), selected.items
         place = position(node, [item.name for item in items], [item.explicit for item in items])
         if place is not None:
             return SortKey(self.ordering(Typed(f"k{place + 1}", items[place].typed.type)), descending)
@@ -267,6 +304,7 @@ class Queries(Combining):
         for place, item in enumerate(items):
             if item.typed.sql == typed.sql:
                 return SortKey(self.ordering(Typed(f"k{place + 1}", typed.type)), descending)
+        check_varies(typed, number)
         if distinct:
             raise SqlError(145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", 15)
         return SortKey(self.ordering(typed), descending, hidden=True)

@@ -67,6 +67,7 @@ class Scope:
     groups: list[tuple[Any, Typed]] | None = None
     """(tree, typed) of GROUP BY when only those and aggregates may be used."""
     in_aggregate: bool = False
+    in_window: bool = False
     clause: str = "select list"
     aggregates_allowed: bool = False
     windows_allowed: bool = False

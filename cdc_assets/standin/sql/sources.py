@@ -180,7 +180,7 @@ class Sources:
         relation = self._lateral_relation(lateral.this, around, alias, labels)
         name = scope.used.name("s")
         join = "LEFT JOIN" if outer else "JOIN"
-        if not _refers(relation.sql, scope):
+        if not refers(relation.sql, scope):
             self._add(scope, Source(alias, relation, name, (), outer))
             return f" {join} {relation.sql} AS {name} ON 1"
         keys = ", ".join(column.sql for column in relation.columns)
@@ -211,7 +211,7 @@ class Sources:
         return _relabelled(relation, labels, alias) if labels else relation
 
 
-def _refers(sql: str, scope: Scope) -> bool:
+def refers(sql: str, scope: Scope) -> bool:
     """Whether SQLite text mentions a source of the scope."""
     return any(
         (source.qualifier and f"{source.qualifier}." in sql)

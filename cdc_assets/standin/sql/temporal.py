@@ -278,7 +278,7 @@ def format_moment(moment: Moment, source: SqlType, style: int | None) -> str:
     Raises:
         SqlError: 281 for a style that does not fit the type.
     """
-    if style is None or (style == 0 and source.name not in ("datetime", "smalldatetime")):
+    if style is None:
         style = 0 if source.name in ("datetime", "smalldatetime") else 121
     form = _STYLES.get(style)
     if form is None:

@@ -1,9 +1,10 @@
 """Characters and bytes: code page 1252 as SQL Server reads it, UTF-16 lengths, binary forms of every type."""
 
 import struct
+from array import array
 from typing import Any, Final
 
-from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.sql import numbers, temporal
 from cdc_assets.standin.sqltypes import (
     APPROXIMATE,
@@ -66,6 +67,20 @@ def slice_units(text: str, start: int, length: int) -> str:
     return text.encode("utf-16-le", "surrogatepass")[start * 2 : (start + length) * 2].decode("utf-16-le", "replace")
 
 
+def unit_text(text: str) -> str:
+    """A text in which every UTF-16 code unit is one character, so that positions count as SQL Server counts them."""
+    if text.isascii() or max(text) < "\U00010000":
+        return text
+    return "".join(map(chr, array("H", text.encode("utf-16-le", "surrogatepass"))))
+
+
+def from_units(text: str) -> str:
+    """The text whose code units are the characters of `unit_text`; half a surrogate pair becomes U+FFFD."""
+    if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def to_page(text: str, target: SqlType) -> str:
     """What is left of a text in the character set of the target type."""
     if target.name in UNICODE or text.isascii():
@@ -79,9 +94,12 @@ def text_bytes(text: str, source: SqlType) -> bytes:
 
 
 def bytes_text(data: bytes, target: SqlType) -> str:
-    """The characters that the bytes mean in a character type."""
+    """The characters that the bytes mean in a character type; 40510 for half a surrogate pair, which SQLite cannot hold."""
     if target.name in UNICODE:
-        return (data + b"\0" if len(data) % 2 else data).decode("utf-16-le", "surrogatepass")
+        try:
+            return (data + b"\0" if len(data) % 2 else data).decode("utf-16-le")
+        except UnicodeDecodeError as error:
+            raise unsupported("text with half of a surrogate pair") from error
     return decode_1252(data)
 
 

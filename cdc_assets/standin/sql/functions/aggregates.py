@@ -4,6 +4,7 @@ Sums of narrow exact numbers add high and low parts apart (`sum(x / 10^9)`, `sum
 overflow where decimal(38) does not, and its float sum would lose digits.
 """
 
+import logging
 import math
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlglot import exp
 
 from cdc_assets.standin.contract import SessionContext, Typed
-from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.sql import numbers
+from cdc_assets.standin.errors import BUGS, SqlError, internal, unsupported
+from cdc_assets.standin.sql import numbers, textforms
+from cdc_assets.standin.sql.coercion import is_null
 from cdc_assets.standin.sql.collation import sort_key
 from cdc_assets.standin.sql.convert import cast, family, implicit
 from cdc_assets.standin.sql.forms import check_count
@@ -41,6 +43,7 @@ AGGREGATES: Final = frozenset(
     {"COUNT", "COUNT_BIG", "SUM", "AVG", "MIN", "MAX", "STDEV", "STDEVP", "VAR", "VARP", "STRING_AGG", "CHECKSUM_AGG", "APPROX_COUNT_DISTINCT"}
 )  # fmt: skip
 _SPLIT: Final = 10**9
+_LOG = logging.getLogger(__name__)
 
 
 def function_name(node: Any) -> str:
@@ -67,6 +70,9 @@ def contains_aggregate(node: Any) -> bool:
         children = [*inner.iter_expressions(), *(child for child in node.iter_expressions() if child is not node.this)]
     return any(contains_aggregate(child) for child in children)
 
+
+_MOST_BYTES: Final = 8000
+"""Of STRING_AGG over other than (max) types."""
 
 Wrap = Callable[[str], str]
 """Adds ` OVER (…)` to an aggregate call; gives it back unchanged outside windows."""
@@ -98,6 +104,8 @@ def aggregate(compiler: "Compiler", name: str, arguments: Sequence[Any], scope: 
     scope.in_aggregate = wrap is _plain  # a windowed aggregate computes on the groups' results
     try:
         value = compiler.scalar(subject, scope)
+        if is_null(value):
+            raise SqlError(8117, f"Operand data type NULL is invalid for {name.lower()} operator.")
         rest = compiler.scalars(arguments[1:], scope)
     finally:
         scope.in_aggregate = False
@@ -108,7 +116,7 @@ def _compile(compiler: "Compiler", name: str, value: Typed, rest: Sequence[Typed
     mark = "DISTINCT " if distinct else ""
     if name in ("COUNT", "COUNT_BIG", "APPROX_COUNT_DISTINCT"):
         mark = "DISTINCT " if name.startswith("APPROX") else mark
-        subject = compiler.sortable(value) if mark else value.sql
+        subject = compiler.ordering(value) if mark else value.sql
         return Typed(wrap(f"count({mark}{subject})"), INT if name == "COUNT" else BIGINT, nullable=False)
     if name in ("MIN", "MAX"):
         if value.type.name == "bit":
@@ -244,7 +252,13 @@ def _join_texts(rows: list[tuple[Any, ...]], directions: str, types: Sequence[Sq
             return row[at] is not None, 0 if row[at] is None else key(row[at])
 
         rows.sort(key=order, reverse=directions[place] == "-")
-    return (rows[0][1] or "").join(row[0] for row in rows)
+    joined = (rows[0][1] or "").join(row[0] for row in rows)
+    if types[0].length != MAX and textforms.units(joined) * (2 if types[0].name in UNICODE else 1) > _MOST_BYTES:
+        raise SqlError(
+            9829,
+            "STRING_AGG aggregation result exceeded the limit of 8000 bytes. Use LOB types to avoid result truncation.",
+        )
+    return joined
 
 
 class PythonAggregate:
@@ -316,6 +330,10 @@ def _parking(kind: type[Any], context: SessionContext) -> type[Any]:
                 return inner(self, *values)
             except SqlError as error:
                 context.failure = error
+                raise
+            except BUGS as error:
+                _LOG.exception("internal error in %s", kind.__name__)
+                context.failure = internal(error, kind.__name__)
                 raise
 
         return run

@@ -11,6 +11,9 @@ from cdc_assets.standin.sql import comparison, convert
 from cdc_assets.standin.sql.coercion import collation_of, is_null
 from cdc_assets.standin.sql.forms import form
 from cdc_assets.standin.sql.literals import Constant, constant
+from cdc_assets.standin.sql.numbers import DIGITS
+from cdc_assets.standin.sql.operators import fitted
+from cdc_assets.standin.sql.runtime import Kernel, apply, builder, specification
 from cdc_assets.standin.sqltypes import INT, MAX, UNICODE, SqlType
 
 if TYPE_CHECKING:
@@ -103,8 +106,6 @@ def _parse_as(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope", tr
     if convert.family(target) not in ("integer", "exact", "float", "temporal"):
         raise SqlError(10761, f"Invalid data type {target.name} in function PARSE.")
     value = convert.implicit(compiler.scalar(arguments[0], scope), SqlType("nvarchar", 4000))
-    from cdc_assets.standin.sql.runtime import apply, specification
-
     spec = specification("parse", target, "try" if try_ else "")
     return apply(spec, [value], target)
 
@@ -128,8 +129,6 @@ def _as_text(value: Typed) -> Typed:
 
 
 def _text_length(source: SqlType) -> SqlType:
-    from cdc_assets.standin.sql.numbers import DIGITS
-
     name = source.name
     if name in DIGITS:
         return SqlType("varchar", DIGITS[name] + 2)
@@ -138,18 +137,20 @@ def _text_length(source: SqlType) -> SqlType:
     return SqlType("varchar", 8000 if convert.family(source) == "binary" else 48)
 
 
-def _joined(values: Sequence[Typed]) -> SqlType:
+def _joined(values: Sequence[Typed], length: int) -> SqlType:
+    """The type of texts put together that have so many characters at the most."""
     unicode = any(value.type.name in UNICODE for value in values)
-    lengths = [value.type.length for value in values]
-    limit = 4000 if unicode else 8000
-    length = MAX if any(n <= 0 for n in lengths) else min(max(sum(lengths), 1), limit)
-    return SqlType("nvarchar" if unicode else "varchar", length, collation=collation_of(values))
+    if any(value.type.length <= 0 for value in values):
+        length = MAX
+    longest = 4000 if unicode else 8000
+    return SqlType("nvarchar" if unicode else "varchar", min(length, longest), collation=collation_of(values))
 
 
 @form("CONCAT", 2, 254)
 def _concat(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
     values = [_as_text(value) for value in compiler.scalars(arguments, scope)]
-    return Typed(f"({' || '.join(value.sql for value in values)})", _joined(values), False)
+    length = sum(value.type.length for value in values)
+    return fitted(Typed(f"({' || '.join(value.sql for value in values)})", _joined(values, length), False), length)
 
 
 @form("CONCAT_WS", 3, 254)
@@ -157,23 +158,23 @@ def _concat_ws(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -
     """NULL arguments are left out together with their separator."""
     separator, *operands = compiler.scalars(arguments, scope)
     glue = _as_text(separator)
-    parts = []
-    texts = [glue]
-    for operand in operands:
-        if is_null(operand):
-            continue
-        text = operand if convert.family(operand.type) == "text" else convert.cast(operand, _text_length(operand.type))
-        texts.append(text)
-        parts.append(f"ifnull({glue.sql} || {text.sql}, '')")
-    result = _joined(texts)
-    body = " || ".join(parts) or "''"
-    return Typed(f"substr({body}, length({glue.sql}) + 1)", result, False)
+    texts = [
+        operand if convert.family(operand.type) == "text" else convert.cast(operand, _text_length(operand.type))
+        for operand in operands
+        if not is_null(operand)
+    ]
+    length = sum(text.type.length for text in texts) + glue.type.length * max(len(texts) - 1, 0)
+    result = _joined([glue, *texts], length)
+    return fitted(apply(specification("join"), [glue, *texts], result, False), length)
+
+
+@builder("join")
+def _build_join(_: Sequence[str]) -> Kernel:
+    return lambda _, glue, *texts: glue.join(text for text in texts if text is not None)
 
 
 @form("CHECKSUM", 1, -1)
 def _checksum(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    from cdc_assets.standin.sql.runtime import apply, specification
-
     values: list[Typed] = []
     for argument in arguments:
         if isinstance(argument, exp.Star):

@@ -10,7 +10,7 @@ from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql import numbers, textforms
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sql.convert import convert_value, family
-from cdc_assets.standin.sql.patterns import matcher
+from cdc_assets.standin.sql.patterns import bare, matcher
 from cdc_assets.standin.sql.registry import Call, define
 from cdc_assets.standin.sqltypes import (
     BIGINT,
@@ -118,36 +118,36 @@ def _substring_type(types: Sequence[SqlType]) -> SqlType:
     return _varying(types[0])
 
 
+@lru_cache(maxsize=4096)
+def _bare_char(char: str, ignore_case: bool, ignore_accent: bool) -> str:
+    folded = bare(char) if ignore_accent else char
+    folded = folded.lower() if ignore_case else folded
+    return folded if len(folded) == 1 else char
+
+
 def _folded(text: str, collation: str) -> str:
-    return text.lower() if collation.startswith("ts_ci") and len(text.lower()) == len(text) else text
+    """One character for each code unit, equal where the collation takes them for equal."""
+    ignore_case, ignore_accent = collation.startswith("ts_ci"), collation.endswith("_ai")
+    if text.isascii():
+        return text.lower() if ignore_case else text
+    return "".join(_bare_char(char, ignore_case, ignore_accent) for char in textforms.unit_text(text))
 
 
 def _charindex(call: Call, wanted: Any, subject: Any, start: int = 1) -> int:
     collation = sqlite_collation(call.types[1].collation or call.types[0].collation)
     needle = _folded(_text(wanted, call.types[0]), collation)
-    hay = _folded(_text(subject, call.types[1]), collation)
     if not needle:
         return 0
-    at = hay.find(needle, max(start - 1, 0))
-    return 0 if at < 0 else textforms.units(hay[:at]) + 1
+    return _folded(_text(subject, call.types[1]), collation).find(needle, max(start - 1, 0)) + 1
 
 
 def _patindex(call: Call, pattern: Any, subject: Any) -> int:
-    collation = sqlite_collation(call.types[1].collation)
-    text, wanted = _text(subject, call.types[1]), str(pattern)
-    if not wanted.startswith("%"):
-        return int(matcher(collation, "")(text, wanted) is not None)
+    match = matcher(sqlite_collation(call.types[1].collation), "")
+    text, wanted = textforms.unit_text(_text(subject, call.types[1])), str(pattern)
     rest = wanted.lstrip("%")
-    match = matcher(collation, "")
-    for at in range(len(text) + 1):
-        if match(text[at:], rest):
-            return textforms.units(text[:at]) + (1 if rest or text else 0)
-    return 0
-
-
-@lru_cache(maxsize=1024)
-def _finder(wanted: str, ignore_case: bool) -> "re.Pattern[str]":
-    return re.compile(re.escape(wanted), re.IGNORECASE if ignore_case else 0)
+    if rest == wanted or not rest:
+        return int(match(text, wanted) is not None)
+    return next((at + 1 for at in range(len(text) + 1) if match(text[at:], rest)), 0)
 
 
 def _replace(call: Call, subject: Any, wanted: Any, replacement: Any) -> str:
@@ -156,8 +156,18 @@ def _replace(call: Call, subject: Any, wanted: Any, replacement: Any) -> str:
     )
     if not old:
         return text
-    ignore_case = sqlite_collation(call.types[0].collation).startswith("ts_ci")
-    return _finder(old, ignore_case).sub(lambda _: new, text)
+    collation = sqlite_collation(call.types[0].collation)
+    units, folded, needle = textforms.unit_text(text), _folded(text, collation), _folded(old, collation)
+    pieces, at = [], 0
+    while (found := folded.find(needle, at)) >= 0:
+        pieces += [units[at:found], new]
+        at = found + len(needle)
+    return _fitting(textforms.from_units("".join((*pieces, units[at:]))), call.returns)
+
+
+def _fitting(text: str, sql_type: SqlType) -> str:
+    """At most 8000 bytes, unless the type is a (max) one."""
+    return text if sql_type.length == MAX else textforms.cut(text, sql_type.length)
 
 
 def _stuff(call: Call, subject: Any, start: int, length: int, replacement: Any) -> Value:
@@ -169,7 +179,7 @@ def _stuff(call: Call, subject: Any, start: int, length: int, replacement: Any) 
         textforms.slice_units(text, 0, start - 1),
         textforms.slice_units(text, start - 1 + length, len(text) * 2),
     )
-    return head + new + tail
+    return _fitting(head + new + tail, call.returns)
 
 
 def _replicate(call: Call, value: Any, count: int) -> Value:
@@ -177,8 +187,7 @@ def _replicate(call: Call, value: Any, count: int) -> Value:
         return None
     text = _text(value, call.types[0])
     limit = call.returns.length
-    repeated = text * (count if limit == MAX else min(count, limit // max(len(text), 1) + 1))
-    return repeated if limit == MAX else textforms.cut(repeated, limit)
+    return _fitting(text * (count if limit == MAX else min(count, limit // max(len(text), 1) + 1)), call.returns)
 
 
 def _trim(side: str) -> Callable[..., str]:

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from cdc_assets.standin.contract import Typed
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql import temporal
+from cdc_assets.standin.sql.coercion import is_null
 from cdc_assets.standin.sql.convert import family, implicit
 from cdc_assets.standin.sql.forms import form
 from cdc_assets.standin.sql.functions.dates import temporal_argument, utc_ticks
@@ -105,6 +106,8 @@ def _zone(name: str) -> ZoneInfo:
 @form("AT TIME ZONE", 2)
 def _at_time_zone(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
     value, zone = compiler.scalars(arguments, scope)
+    if family(zone.type) != "text" and not is_null(zone):
+        raise SqlError(8116, f"Argument data type {zone.type.name} is invalid for argument 2 of AT TIME ZONE function.")
     value = temporal_argument(value, _DATETIME2)
     if value.type.name in ("date", "time"):
         raise SqlError(
