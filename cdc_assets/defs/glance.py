@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,6 +20,7 @@ from cdc_assets.signals.channels import SignalChannel
 from cdc_assets.signals.watch import channels_of, reached
 from cdc_assets.snapshot.modes import rule_of
 from cdc_assets.streaming.forks import finding
+from cdc_assets.streaming.instances import by_table
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +52,14 @@ class Glance:
 
     Args:
         config: the capture.
-        source: asked only by `fresh`.
+        source: of its server.
         adapters: channels of signals that need one; asked only by `asked`.
     """
 
     def __init__(self, config: CaptureConfig, source: Source, adapters: Iterable[SignalChannel] = ()) -> None:
         tables = TopicTables(Location.of(config.lake), config.name)
         self.state: CaptureState = Manifest(tables, config.events.topic_prefix).read()
-        self._source, self._rule = source, rule_of(config.snapshot)
+        self._source, self._rule, self._streaming = source, rule_of(config.snapshot), config.streaming
         self._channels = channels_of(config, adapters)
 
     @property
@@ -71,6 +73,9 @@ class Glance:
         Args:
             tables: of the capture.
             first_look: whether nobody has looked since the start.
+
+        Raises:
+            RetryableError: the server is away or busy.
         """
         rule = self._rule
         tables = [table for table in tables if not self.state.log(table.database).restored]
@@ -78,8 +83,22 @@ class Glance:
             return list(tables)
         unfinished = {entry.table for run in self.state.snapshots.values() for entry in run.tables}
         again = {"needed", "position lost"} & {rule.schema, rule.data}
-        lost = {state.table for state in self.state.tables.values() if again and state.status != "healthy"}
-        return [table for table in tables if table not in self.state.tables or table in unfinished | lost]
+        lost = {
+            state.table
+            for state in self.state.tables.values()
+            if (again and state.status != "healthy") or state.is_to_be_repaired(self._streaming.gap_policy)
+        }
+        due = unfinished | lost | self._enabled(tables)
+        return [table for table in tables if table not in self.state.tables or table in due]
+
+    def _enabled(self, tables: Sequence[TableId]) -> set[TableId]:
+        """Tables that were snapshotted when they had no capture instance, and have one now; asked only if there are any."""
+        uncaptured = {table for table in tables if table in self.state.tables and not self.state.has_position(table)}
+        found: set[TableId] = set()
+        for database in sorted({table.database for table in uncaptured if self.streams}):
+            with suppress(CdcDisabledError, DatabaseAwayError):
+                found |= uncaptured & by_table(self._source.capture_instances(database), self._streaming).keys()
+        return found
 
     def fresh(self) -> Mapping[str, Lsn]:
         """Databases with something to do, and their newest captured transaction, or else how far they were read.

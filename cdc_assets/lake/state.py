@@ -52,6 +52,10 @@ class TableState:
         """Whether windows take this table along."""
         return self.status == "healthy" and self.position is not None
 
+    def is_to_be_repaired(self, gap_policy: str) -> bool:
+        """Whether changes are missing and `gap.policy` wants the table to be read again for that."""
+        return self.status == "gap" and gap_policy == "resnapshot"
+
     @property
     def gap_after(self) -> Lsn | None:
         """Exclusive start of the newest gap."""
@@ -275,6 +279,11 @@ class CaptureState:
         log = self.log(database)
         read = until if log.read is None else max(log.read, until)
         return dataclasses.replace(self, logs={**self.logs, database: dataclasses.replace(log, read=read)})
+
+    def has_position(self, table: TableId) -> bool:
+        """Whether it is known from where on a table's changes are read; not of one that was snapshotted without CDC."""
+        own = self.tables.get(table)
+        return own is not None and own.position is not None
 
     def watermark(self, database: str) -> Lsn | None:
         """Every healthy table of the database is complete to here; None if none streams."""

@@ -63,7 +63,10 @@ class Due:
         requests = []
         for table in captured:
             decision = self._decision(table, states.get(table), instances, done)
-            if decision.schema:
+            if table in states and states[table].is_to_be_repaired(self._context.config.streaming.gap_policy):
+                log.info("%s: changes are missing, and gap.policy=resnapshot", table)
+                requests += self.whole([table])
+            elif decision.schema:
                 log.info("%s: %s", table, decision.reason)
                 requests.append(self._request(table, decision, known=table in states))
         return requests

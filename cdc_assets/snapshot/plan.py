@@ -153,7 +153,7 @@ class SnapshotPlanner:
 
     def _joins(self, database: str, request: Request) -> bool:
         """Whether a table without data joins a capture that streams: nothing since its enabling may be left out."""
-        return not request.data and request.table not in self._state.tables and self.streams(database)
+        return not request.data and not self._state.has_position(request.table) and self.streams(database)
 
     def _low_watermark(self, database: str, *, captured: bool) -> Lsn:
         if not captured:

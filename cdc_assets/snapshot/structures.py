@@ -84,7 +84,7 @@ class Structures:
 
     def _joined(self, table: SnapshotTable) -> bool:
         """Whether a table without rows joins a capture that streams; the same until the snapshot is complete."""
-        new = table.table not in self._context.manifest.state.tables
+        new = not self._context.manifest.state.has_position(table.table)
         return new and table.instance is not None and not table.ranges and self._planner.streams(table.table.database)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cdc_assets.config.filters import Names
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Aggregate, Notification
@@ -17,6 +16,7 @@ from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Notifier
 from cdc_assets.signals.channels import SignalChannel
+from cdc_assets.streaming.instances import by_table
 
 
 @dataclass
@@ -82,17 +82,6 @@ class Context:
             database: whose.
             anew: ask the server; otherwise the last answer will do.
         """
-        if not anew and database in self._instances:
-            return self._instances[database]
-        found: dict[TableId, list[CaptureInstance]] = {}
-        for instance in self.source.capture_instances(database):
-            if self._instance_wanted(instance.name):
-                found.setdefault(instance.table, []).append(instance)
-        self._instances[database] = found
-        return found
-
-    def _instance_wanted(self, name: str) -> bool:
-        settings = self.config.streaming
-        include = Names("internal.capture.instance.include.list", settings.instance_include)
-        exclude = Names("internal.capture.instance.exclude.list", settings.instance_exclude)
-        return include.match(name) if include else not exclude.match(name)
+        if anew or database not in self._instances:
+            self._instances[database] = by_table(self.source.capture_instances(database), self.config.streaming)
+        return self._instances[database]

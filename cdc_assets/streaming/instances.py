@@ -16,10 +16,12 @@ lower end, so the first change wanted is `position + 1`, and a mark at or below
 that is no gap.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from cdc_assets.config.filters import Names
+from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance
@@ -33,6 +35,17 @@ class Gap:
     table: TableId
     after: Lsn
     until: Lsn
+
+
+def by_table(found: Iterable[CaptureInstance], settings: StreamingSettings) -> dict[TableId, list[CaptureInstance]]:
+    """Capture instances by table, without those that the settings leave out."""
+    include = Names("internal.capture.instance.include.list", settings.instance_include)
+    exclude = Names("internal.capture.instance.exclude.list", settings.instance_exclude)
+    chosen: dict[TableId, list[CaptureInstance]] = {}
+    for instance in found:
+        if include.match(instance.name) if include else not exclude.match(instance.name):
+            chosen.setdefault(instance.table, []).append(instance)
+    return chosen
 
 
 def before(lsn: Lsn) -> Lsn:

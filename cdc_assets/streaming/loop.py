@@ -19,6 +19,7 @@ from typing import Literal
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, DatabaseRestoredError, RetryableError
+from cdc_assets.lake.state import TableState
 from cdc_assets.signals.structures import GivenStructures
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.blocking import BlockingSnapshots
@@ -164,9 +165,10 @@ class StreamLoop:
         self._told(progress)
 
     def _streams(self) -> bool:
-        """Whether there is a table to stream in a database that is there."""
+        """Whether there is a table to stream, or to read again so that it streams, in a database that is there."""
         states = self._context.manifest.state.tables.values()
-        return any(state.streams for state in states if state.table.database not in self.away)
+        databases = {state.table.database for state in states if state.streams or self._is_mendable(state)}
+        return not databases <= self.away.keys()
 
     def _part(self, database: str, error: CdcError) -> bool:
         """Leave a database out; if no other is left and it may come back, wait for it."""
@@ -210,14 +212,20 @@ class StreamLoop:
         return None if window is None else self._executor.execute(window, repeated=False)
 
     def _mend(self, database: str) -> None:
-        if self._context.config.streaming.gap_policy != "resnapshot":
-            return
-        states = self._context.manifest.state.tables.values()
-        lost = {state.table for state in states if state.table.database == database and state.status == "gap"}
-        if tables := sorted(lost - self._beyond_repair):
+        if self._mendable(database):
+            self._planner.take_leave(database)  # a table that is gone cannot be read again
+        if tables := self._mendable(database):
             self._repair(database, tables, self._on_progress)
             after = self._context.manifest.state.tables
             self._beyond_repair |= {table for table in tables if after[table].status == "gap"}
+
+    def _mendable(self, database: str) -> list[TableId]:
+        states = self._context.manifest.state.tables.values()
+        return sorted(state.table for state in states if state.table.database == database and self._is_mendable(state))
+
+    def _is_mendable(self, state: TableState) -> bool:
+        policy = self._context.config.streaming.gap_policy
+        return state.is_to_be_repaired(policy) and state.table not in self._beyond_repair
 
     def _take_leave(self, databases: Sequence[str]) -> None:
         """Tell the end of tables that failed before it was known that they are gone."""

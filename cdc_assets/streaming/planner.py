@@ -50,7 +50,7 @@ class Planner:
         self._context = context
         self._checked: dict[str, datetime] = {}
         self.strangers: frozenset[TableId] = frozenset()
-        """Tables with a capture instance that the last look found and the capture does not know."""
+        """Tables with a capture instance, by the last look, of which it is not known from where on they are read."""
 
     @property
     def _state(self) -> CaptureState:
@@ -113,7 +113,7 @@ class Planner:
     def _guarded(self, database: str, until: Lsn) -> dict[TableId, list[TableRead]]:
         """What each streaming table would read up to `until`; tables that cannot go on are marked."""
         instances = self._context.instances(database)
-        self.strangers = frozenset(instances.keys() - self._state.tables.keys())
+        self.strangers = frozenset(table for table in instances if not self._state.has_position(table))
         self._retire(database, instances)
         changed: list[TableState] = []
         reads: dict[TableId, list[TableRead]] = {}

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.defs.glance import Glance
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from resources.sqlserver_source import SqlServerSource
 
 
 class Starts:
@@ -32,14 +35,15 @@ class Starts:
         self.next += 1
         self.world.sql(f"INSERT INTO dbo.orders VALUES ({self.next}, 'new')")
 
-    def lose(self) -> None:
+    def lose(self, *others: str) -> None:
         """Changes that nobody read are cleaned up."""
         self.insert()
         self.insert()
-        self.world.sql(
-            "DECLARE @l binary(10) = sys.fn_cdc_get_max_lsn(); "
-            "EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_orders', @low_water_mark = @l"
-        )
+        for table in ("orders", *others):
+            self.world.sql(
+                "DECLARE @l binary(10) = sys.fn_cdc_get_max_lsn(); "
+                f"EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_{table}', @low_water_mark = @l"
+            )
 
     def start(self) -> list[str]:
         """Snapshot and stream by one capture, as the command line does; the operations that arrived."""
@@ -65,6 +69,11 @@ class Starts:
     def structures(self) -> int:
         rows = rows_of_topic(self.world.config, "shop.__schema_history")
         return sum(row["table"] == "orders" for row in rows)
+
+    def due(self) -> list[TableId]:
+        """Tables for which the sensor would start a snapshot."""
+        with SqlServerSource.of(self.world.config) as source:
+            return Glance(self.world.config, source).waiting(self.world.tables)
 
     def position(self) -> object:
         return self.world.position(self.orders)
@@ -184,6 +193,57 @@ def test_recovery_heals_no_gap(server: StandIn, tmp_path: Path) -> None:
     starts.start()
     with starts.world.capture() as capture:
         assert capture.state().tables[starts.orders].status == "gap"
+
+
+@pytest.mark.parametrize("what", ["snapshot", "stream"])
+def test_policy_that_is_set_after_the_only_table_lost_changes_mends_it(
+    server: StandIn, tmp_path: Path, what: str
+) -> None:
+    starts = Starts(server, tmp_path, "initial")
+    starts.start()
+    starts.lose()
+    assert starts.world.stream().ended == "nothing"
+    assert starts.due() == []
+    starts.world.properties["gap.policy"] = "resnapshot"
+    assert starts.due() == [starts.orders]
+    getattr(starts.world, what)()
+    starts.insert()
+    assert starts.start() == ["r"] * 5 + ["c"]
+    assert starts.due() == []
+
+
+def test_gap_of_a_dropped_table_is_not_mended(server: StandIn, tmp_path: Path) -> None:
+    starts = Starts(server, tmp_path, "initial")
+    lines = starts.world.make("lines", 1)
+    starts.start()
+    starts.lose("lines")
+    starts.world.stream()
+    starts.world.sql("DROP TABLE dbo.orders")
+    starts.world.properties["gap.policy"] = "resnapshot"
+    [trouble] = starts.world.stream().troubled
+    assert (trouble.table, trouble.status) == (starts.orders, "failed")
+    assert starts.world.reads(lines) == [1, 1]
+
+
+@pytest.mark.parametrize(("mode", "reads"), [("initial", 5), ("no_data", 0)])
+def test_table_that_is_enabled_after_its_first_start_joins(
+    server: StandIn, tmp_path: Path, mode: str, reads: int
+) -> None:
+    starts = Starts(server, tmp_path, mode)
+    lines = starts.world.make("lines", 3, captured=False)
+    starts.start()
+    assert starts.due() == []
+    starts.world.enable("lines")
+    starts.world.sql("INSERT INTO dbo.lines VALUES (7, 'x')", "INSERT INTO dbo.lines VALUES (8, 'x')")
+    assert starts.due() == [lines]
+    starts.world.stream()
+    starts.world.sql("INSERT INTO dbo.lines VALUES (9, 'x')")
+    starts.world.stream()
+    assert starts.due() == []
+    events = [(event["op"], event["after"]["id"]) for event in starts.world.events(lines)]
+    created = [key for op, key in events if op == "c"]
+    assert len([op for op, _ in events if op == "r"]) == (3 + reads if reads else 0)
+    assert created == ([9] if reads else [7, 8, 9])
 
 
 def test_configuration_based(server: StandIn, tmp_path: Path) -> None:
