@@ -76,6 +76,8 @@ _CHECKPOINT_EVERY = 100
 """Commits after which the rows are folded; bounds the time to read the manifest."""
 _KEEP_ROWS = 1000
 """Folded rows that are kept for people to look at."""
+_PROPERTIES = {"delta.logRetentionDuration": "interval 1 day"}
+"""Two commits per window: Delta's own 30 days would be millions of log files, and nobody asks for old versions."""
 
 
 class Manifest:
@@ -95,6 +97,8 @@ class Manifest:
         self._sequence = 0
         self._since_checkpoint = 0
         self._claimed = False
+        self.folded = False
+        """Whether this writer has replaced files, so that a vacuum finds some."""
         self.state = CaptureState()
 
     def read(self) -> CaptureState:
@@ -115,7 +119,7 @@ class Manifest:
             LakeError: it cannot be read or written.
         """
         self._tables.forget(self.directory)
-        handle = self._tables.ensure(self.directory, SCHEMA)
+        handle = self._tables.ensure(self.directory, SCHEMA, _PROPERTIES)
         rows = self._rows(handle)
         self.state, self._sequence = fold(rows)
         self._since_checkpoint = len(rows)
@@ -318,6 +322,7 @@ class Manifest:
         }
         self._write([*rows, {name: row.get(name) for name in SCHEMA.names}], "overwrite")
         self._since_checkpoint = 0
+        self.folded = True
         step("checkpoint-written")
 
     def _rows(self, handle: DeltaTable) -> list[dict[str, Any]]:

@@ -270,6 +270,11 @@ class CaptureState:
             and state.position < until  # type: ignore[operator]
         )
 
+    @property
+    def files_wait(self) -> bool:
+        """Whether written files may wait for their commit."""
+        return self.pending is not None or any(signals.reads is not None for signals in self.signals.values())
+
     def log(self, database: str) -> LogHistory:
         """What is known of a database's log."""
         return self.logs.get(database, LogHistory())

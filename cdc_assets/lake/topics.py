@@ -93,8 +93,13 @@ class TopicTables:
                 return directory
         return generation(topic, len(existing) + 1)
 
-    def ensure(self, directory: str, schema: pa.Schema) -> DeltaTable:
+    def ensure(self, directory: str, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> DeltaTable:
         """Make the table, or add what it lacks for events of this structure.
+
+        Args:
+            directory: of the topic table's generation.
+            schema: of the events.
+            properties: Delta's table properties, for a table that is made.
 
         Raises:
             LakeError: the store refuses.
@@ -103,7 +108,7 @@ class TopicTables:
         try:
             handle = self.open(directory)
             if handle is None:
-                handle = self._create(directory, wanted)
+                handle = self._create(directory, wanted, properties)
             missing = fields_to_add(_arrow(handle), wanted)
             if missing:
                 handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
@@ -112,13 +117,14 @@ class TopicTables:
             raise _unreadable(self.location.uri(directory), error) from error
         return handle
 
-    def _create(self, directory: str, schema: pa.Schema) -> DeltaTable:
+    def _create(self, directory: str, schema: pa.Schema, properties: Mapping[str, str] | None) -> DeltaTable:
         if self.location.is_local:
             self.location.filesystem(directory)
         handle = DeltaTable.create(
             self.location.uri(directory),
             schema=Schema.from_arrow(schema),
             mode="ignore",
+            configuration=properties,
             storage_options=self.location.storage_options,
         )
         handle.update_incremental()

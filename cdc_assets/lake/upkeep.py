@@ -7,14 +7,14 @@ log sees nothing new. It runs at the end of a loop, in the process that is the
 only writer; a commit that it loses against is repeated by `TopicTables.commit`.
 
 Vacuum removes files that no version within the retention names: those that
-compaction replaced, and those of attempts that never committed. It must never
-run while a window is pending, for the files of a recorded snapshot round wait
-for their commit; the retention (days) makes sure of that too.
+compaction or the manifest's folding replaced, and those of attempts that never
+committed. It never runs while recorded files wait for their commit, which may
+be older than the retention when a run begins long after the last one ended.
+Files that another run is writing at this moment are younger than it.
 """
 
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import timedelta
 
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -96,11 +96,10 @@ class Upkeep:
         handle = self._tables.open(directory)
         if handle is None:
             return []
-        hours = timedelta(hours=self._settings.retention_hours)
         try:
             return list(
                 handle.vacuum(
-                    retention_hours=int(hours.total_seconds() // 3600),
+                    retention_hours=self._settings.retention_hours,
                     dry_run=False,
                     enforce_retention_duration=False,
                     full=True,

@@ -27,7 +27,6 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.state import CaptureState
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.notifications import Listener, Notifier
 from cdc_assets.signals.channels import SignalChannel
 from cdc_assets.signals.structures import GivenStructures
@@ -51,6 +50,7 @@ from cdc_assets.streaming.progress import (
 from cdc_assets.streaming.retire import part_with
 from cdc_assets.streaming.selection import left_out, remembered, select
 from cdc_assets.streaming.status import statuses
+from cdc_assets.streaming.tidy import tidy
 from cdc_assets.streaming.windows import WindowExecutor, troubled_table
 
 log = logging.getLogger(__name__)
@@ -290,14 +290,8 @@ class Capture:
         told = {trouble.table for trouble in troubled}
         troubled += [trouble for trouble in left_out(state.tables, loop.away) if trouble.table not in told]
         waiting = tuple(table for table in _flat(selected) if table not in state.tables)
-        events = self._context.config.events
-        touched = [
-            directory
-            for table in loop.rows
-            for directory in self._context.tables.generations(topic_name(table, events))
-        ]
-        Upkeep(self._context.tables, self._context.config.lake).tidy(touched)
         self._context.manifest.settle(self._context.clock.now())
+        tidy(self._context, loop.rows)
         return StreamSummary(ended, loop.windows, dict(loop.rows), tuple(troubled), waiting)
 
     def _repair(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:
