@@ -13,10 +13,8 @@ Topic table layout (design §3): `position`, `key`, `value`, `headers`,
 always null, because neither Parquet nor Delta can hold a struct without fields.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import pyarrow as pa
 
@@ -30,8 +28,6 @@ from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.typemap.connect import struct
 from cdc_assets.typemap.mapping import MappedColumn
-
-log = logging.getLogger(__name__)
 
 POSITION = pa.field("position", pa.string())
 HEADERS = pa.field("headers", pa.map_(pa.string(), pa.string()))
@@ -67,7 +63,7 @@ class EventPlan:
         topic_schema: of the batches that are built.
         settings: what the plan was made from.
         connector: who writes.
-        warnings: what the operator should know; logged once per process.
+        warnings: what the operator should know; worth a line when the structure is recorded.
     """
 
     table: TableId
@@ -123,15 +119,7 @@ def plan_events(
     columns = event_columns(schema.table, mapped, bits, key, settings, warnings)
     topic = topic_name(schema.table, settings)
     layout = _topic_schema(topic, columns, key, settings)
-    for text in warnings:
-        _tell_once(text)
     return EventPlan(schema.table, topic, columns, key, layout, settings, connector, tuple(warnings))
-
-
-@lru_cache(maxsize=4096)
-def _tell_once(text: str) -> None:
-    """Plans are made anew for every window; what they warn of is worth one line per process."""
-    log.warning(text)
 
 
 def _unknown(schema: TableSchema, bits: Mapping[str, int]) -> list[str]:

@@ -149,16 +149,20 @@ class SchemaHistory:
         found = [entry for entry in self._entries.get(table, []) if entry.lsn <= lsn]
         return found[-1] if found and found[-1].kind != "DROP" else None
 
-    def commit(self, window_id: int, entries: Sequence[HistoryEntry]) -> None:
+    def commit(self, window_id: int, entries: Sequence[HistoryEntry]) -> bool:
         """Write a window's entries and their public events, once each.
+
+        Returns:
+            Whether there were any, and they were not there.
 
         Raises:
             LakeError: the lake cannot be written.
             LakeConflictError: other writers won too often.
         """
         if not entries:
-            return
-        if self._tables.reached(self.directory) < window_id:
+            return False
+        new = self._tables.reached(self.directory) < window_id
+        if new:
             table = pa.Table.from_pylist(
                 [self._row(entry, place, window_id) for place, entry in enumerate(entries)], SCHEMA
             )
@@ -168,6 +172,7 @@ class SchemaHistory:
         if not self.written(window_id):
             for entry in entries:
                 self._remember(entry, window_id)
+        return new
 
     def _publish(self, window_id: int, entries: Sequence[HistoryEntry]) -> None:
         topic = self._events.topic_prefix

@@ -84,7 +84,7 @@ class GivenStructures:
         numbered = dataclasses.replace(request, window_id=window.window_id)
         self._watch.record(database, dataclasses.replace(state, structures=(numbered, *state.structures[1:])))
         context.manifest.plan(now, window)
-        context.history.commit(window.window_id, entries)
+        context.record(window.window_id, entries)
         step("history-written")
         context.manifest.complete(now, (), (), {})
         log.info(

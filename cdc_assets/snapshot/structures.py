@@ -45,7 +45,7 @@ class Structures:
                     recorded.append(entry)
             if recorded and not run.slices and recorded[-1].snapshot:
                 recorded[-1] = dataclasses.replace(recorded[-1], last=True)
-            history.commit(run.snapshot_id, recorded)
+            self._context.record(run.snapshot_id, recorded)
         step("history-written")
         entries = {table.table: history.of_instance(table.table, table.instance) for table in run.tables}
         missing = [table for table, entry in entries.items() if entry is None]

@@ -1,5 +1,6 @@
 """What snapshot and stream of one capture share."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Notifier
 from cdc_assets.signals.channels import SignalChannel
 from cdc_assets.streaming.instances import by_table
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -51,6 +54,8 @@ class Context:
     notifier: Notifier
     channels: Sequence[SignalChannel] = ()
     _plans: dict[tuple[object, ...], tuple[EventPlan, str]] = field(default_factory=dict)
+    _recorded: set[tuple[object, ...]] = field(default_factory=set)
+    """Structures recorded now whose plan was not made yet."""
     _instances: dict[str, dict[TableId, list[CaptureInstance]]] = field(default_factory=dict)
 
     def destination(self, entry: HistoryEntry) -> tuple[EventPlan, str]:
@@ -69,7 +74,23 @@ class Context:
             directory = self.tables.directory_for(plan.topic, plan.topic_schema)
             self.tables.ensure(directory, plan.topic_schema)
             known = self._plans[key] = (plan, directory)
+            if key in self._recorded:
+                _warn(plan)
         return known
+
+    def record(self, window_id: int, entries: Sequence[HistoryEntry]) -> None:
+        """Write structures into the schema history, once for each window, and say once what events lack of them.
+
+        Raises:
+            LakeError: the lake cannot be written.
+        """
+        if not self.history.commit(window_id, entries):
+            return
+        for entry in entries:
+            key = (entry.schema, entry.captured)
+            if entry.kind != "DROP" and key in self._plans:
+                _warn(self._plans[key][0])
+            self._recorded.add(key)
 
     def notice(self, aggregate: Aggregate, kind: str, signal: str = "", **data: str) -> Notification:
         """A notification, to be recorded with what it tells; `signal` is the id of the signal that asked for it."""
@@ -85,3 +106,8 @@ class Context:
         if anew or database not in self._instances:
             self._instances[database] = by_table(self.source.capture_instances(database), self.config.streaming)
         return self._instances[database]
+
+
+def _warn(plan: EventPlan) -> None:
+    for text in plan.warnings:
+        log.warning("%s", text)

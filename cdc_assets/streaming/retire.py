@@ -53,7 +53,7 @@ def retire(context: Context, database: str, gone: Sequence[TableState]) -> None:
         return
     window = empty_window(context, database)
     context.manifest.plan(now, window)
-    context.history.commit(window.window_id, drops)
+    context.record(window.window_id, drops)
     step("history-written")
     context.manifest.complete(now, gone, (), {})
 

@@ -74,7 +74,7 @@ class WindowExecutor:
         structures = self._structures.of(window, repeated)
         if structures.recorded:
             look(self._context, window.database)
-        self._context.history.commit(window.window_id, structures.recorded)
+        self._context.record(window.window_id, structures.recorded)
         step("history-written")
         planned = self._planned(window, structures, repeated)
         results = self._context.runner.run(run_slice, self._tasks(window, planned))

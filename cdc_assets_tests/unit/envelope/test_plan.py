@@ -229,12 +229,6 @@ def test_a_propagated_type_does_not_switch_a_hash_off() -> None:
     ]
 
 
-def test_warnings_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    for _ in range(2):
-        plan_of("strange", [ID, column("shape", "geometry")])
-    assert caplog.text.count("type geometry") == 1
-
-
 def test_headers_can_be_left_out() -> None:
     plan = plan_of("t", [ID, NOTE], settings=replace(SHOP, extended_headers=False))
     (event,) = changed(plan, change_batch(plan, [(change(*AT, 2), [1, "a"])])).to_pylist()

@@ -1,5 +1,6 @@
 """Snapshot and stream of a simulated server into a real lake."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,33 @@ def test_second_run_reads_only_what_is_new(tmp_path: Path) -> None:
     summary = make_capture(server, config).stream()
     assert summary.rows[orders] == {"c": 1}
     assert len(events_of(config, orders)) == before + 1
+
+
+def test_what_events_lack_is_said_once_for_each_structure(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    server = SimulatedServer()
+    orders = server.create("orders", rows=1)
+    schema = server.schemas[orders]
+    noted = replace(schema.columns[1], default="(newid())")
+    server.schemas[orders] = replace(schema, columns=(schema.columns[0], noted))
+    server.idle_tick()
+    config = make_config(str(tmp_path))
+
+    def said() -> int:
+        make_capture(server, config).snapshot()
+        make_capture(server, config).stream()
+        times = caplog.text.count("Default (newid()) of SalesDb.dbo.orders.note")
+        caplog.clear()
+        return times
+
+    assert said() == 1
+    server.commit((orders, "insert", 2, "a"))
+    assert said() == 0
+    server.add_column(orders, "extra")
+    server.enable(orders)
+    server.commit((orders, "insert", 3, "a"))
+    assert said() == 1
+    server.commit((orders, "insert", 4, "a"))
+    assert said() == 0
 
 
 @pytest.mark.parametrize(("limit", "waits"), [(1, False), (0, True)])
