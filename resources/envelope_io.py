@@ -43,6 +43,7 @@ from cdc_assets.lake.files import DataFile, operations_of
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.streaming.topics import system_topics
 from resources.generations import together
 from resources.key_range_filter import of_partitions
 from resources.lake_source import read_files, write_files
@@ -237,7 +238,9 @@ class EnvelopeIOManager(LakeIOManager):
         return of_partitions(reads, state.ranges, numbers, len(order))
 
     def topic(self, key: dg.AssetKey) -> str:
-        """The topic of an asset key."""
+        """The topic of an asset key; of one of the assets of a capture as a whole, if the configuration is known."""
+        if self._config and len(key.path) == 2 and (own := system_topics(self._config).get(key.path[1])):
+            return own
         parts = key.path[:-1] if key.path[-1] in (SNAPSHOT, CHANGES) else key.path
         return sanitized(self.topic_delimiter.join(parts), EventSettings(parts[0], self.topic_delimiter))
 

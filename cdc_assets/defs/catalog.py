@@ -23,6 +23,17 @@ from cdc_assets.envelope.naming import topic_name
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.signals.table import signal_table
+from cdc_assets.streaming.topics import WINDOWS, system_topics
+
+_SYSTEM = {
+    WINDOWS: "Which LSN intervals were planned and completed, and the state of each table.",
+    "schema_history": "Every structure that a captured table has had, recorded before the data that needs it.",
+    "schema_changes": "Events that tell consumers of each structure: CREATE, ALTER and DROP.",
+    "transactions": "BEGIN and END of each transaction, with its number of events by table.",
+    "heartbeat": "Signs of life: every table is complete to the position of the last one.",
+    "notifications": "What happened to snapshots and capture instances, and which signal asked for it.",
+}
+"""What the tables of a capture as a whole hold, by short name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +124,8 @@ class CaptureCatalog:
         self.prefix = config.events.topic_prefix
         self.names = Names(config.name)
         self.partitions = range_partitions(config.snapshot.partitions)
-        self.windows_key = dg.AssetKey([self.prefix, "windows"])
-        self.history_key = dg.AssetKey([self.prefix, "schema_history"])
+        self.system = system_topics(config)
+        self.windows_key = self.system_key(WINDOWS)
 
     def key(self, table: TableId, role: Role) -> dg.AssetKey:
         """An asset's key."""
@@ -159,24 +170,25 @@ class CaptureCatalog:
             "The captured tables could not be asked for when this page was loaded, so the last known ones are shown: "
         )
         trouble = f"\n\n**{about}{self.problem}**" if self.problem else ""
-        texts = {
-            self.windows_key: "Which LSN intervals were planned and completed, and the state of each table." + trouble,
-            self.history_key: "Every structure that a captured table has had, recorded before the data that needs it.",
-        }
         return [
             dg.AssetSpec(
-                key,
-                description=text,
+                self.system_key(name),
+                description=_SYSTEM[name] + (trouble if name == WINDOWS else ""),
                 group_name=f"{word(self.prefix)}_system",
                 kinds={"delta"},
                 owners=["team:cdc"],
                 tags={"cdc/capture": word(self.prefix)},
+                metadata={"dagster/uri": f"{self.config.lake.path.rstrip('/')}/{directory}"},
                 skippable=True,
             )
-            for key, text in texts.items()
+            for name, directory in self.system.items()
         ]
+
+    def system_key(self, name: str) -> dg.AssetKey:
+        """Key of one of these assets by its short name, see `streaming.topics`."""
+        return dg.AssetKey([self.prefix, name])
 
     def runs(self) -> CaptureRuns:
         """How runs of this capture are recognised."""
-        own = {*self.keys("snapshot"), *self.keys("changes"), self.windows_key, self.history_key}
+        own = {*self.keys("snapshot"), *self.keys("changes"), *map(self.system_key, self.system)}
         return CaptureRuns(frozenset({self.names.snapshot, self.names.changes}), frozenset(own))

@@ -17,6 +17,7 @@ from cdc_assets.defs.failures import RETRY, as_failures
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session
+from cdc_assets.defs.system import SystemReport
 
 _LOOK_EVERY_S = 1.0
 """Seconds between two looks for a waiting snapshot."""
@@ -47,6 +48,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     )
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
+        system = SystemReport(catalog, context)
         session = Session(catalog, "changes", context, config.report_every_s)
         speak()
         notices = Notices(catalog, context)
@@ -62,7 +64,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             states = {state.table: state for state in capture.state().tables.values()}
         for trouble in summary.troubled:
             states[trouble.table] = replace(states[trouble.table], status=trouble.status, reason=trouble.reason)
-        yield from _system_results(catalog, context, session.windows)
+        yield from system.results(session.windows)
         for check in context.selected_asset_check_keys:
             table = catalog.keys("changes")[check.asset_key]
             if table in states:
@@ -76,18 +78,6 @@ def _deadline(catalog: CaptureCatalog, config: StreamConfig) -> datetime | None:
     configured = catalog.config.streaming.max_duration_s
     seconds = configured if config.max_duration_s is None else config.max_duration_s
     return datetime.now(UTC) + timedelta(seconds=seconds) if seconds else None
-
-
-def _system_results(
-    catalog: CaptureCatalog, context: dg.AssetExecutionContext, windows: int
-) -> Iterator[dg.MaterializeResult[None]]:
-    """The capture's own tables grow with every window."""
-    metadata = {"windows": windows}
-    for spec in catalog.system_specs() if windows else ():
-        if spec.key in context.selected_asset_keys:
-            yield dg.MaterializeResult(asset_key=spec.key, metadata=metadata)
-        else:
-            context.log_event(dg.AssetMaterialization(spec.key, metadata=metadata))
 
 
 def _snapshot_waits(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> Callable[[], bool]:

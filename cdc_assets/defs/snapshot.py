@@ -13,6 +13,7 @@ from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session
+from cdc_assets.defs.system import SystemReport
 
 
 class SnapshotConfig(dg.Config):
@@ -39,6 +40,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     )
     def snapshot(context: dg.AssetExecutionContext, config: SnapshotConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
+        system = SystemReport(catalog, context)
         session = Session(catalog, "snapshot", context, every_s=float("inf"))
         with as_failures(), resource.open(context.run.run_id, listener=Notices(catalog, context).send) as capture:
             if config.due_only:
@@ -46,6 +48,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             else:
                 summary = capture.snapshot(session.chosen(), _ranges(catalog, context), session.on_progress)
         yield from session.results(capture.structures())
+        yield from system.results(session.windows)
         context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(len(summary.tables))})
         if summary.failed:
             raise dg.Failure(

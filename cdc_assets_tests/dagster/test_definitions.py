@@ -39,7 +39,7 @@ def test_everything_can_be_loaded(shop: Shop) -> None:
 
 
 def test_keys_and_dependencies(graph: AssetGraph) -> None:
-    system = {dg.AssetKey(["shop", "windows"]), dg.AssetKey(["shop", "schema_history"])}
+    system = {dg.AssetKey(["shop", name]) for name in ("windows", "schema_history", "schema_changes")}
     roles = ("source", "snapshot", "changes")
     assert graph.get_all_asset_keys() == {key(table, role) for table in TABLES for role in roles} | system
     for table in TABLES:
@@ -140,7 +140,7 @@ def test_server_away_and_nothing_known_still_loads(shop: Shop, tmp_path: Path) -
         with patch.dict(os.environ, shop.environment | {"CDC_STATE_DIR": str(tmp_path)}):
             definitions = build_definitions([shop.file], SparkResource(), CdcTranslator())
         dg.Definitions.validate_loadable(definitions)
-        assert len(definitions.resolve_asset_graph().get_all_asset_keys()) == 2
+        assert len(definitions.resolve_asset_graph().get_all_asset_keys()) == 3
     finally:
         shop.write({})
 

@@ -1,0 +1,43 @@
+"""Materializations of the assets of a capture as a whole: those of its tables that grew during a run, at its end."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.streaming.topics import WINDOWS
+
+
+class SystemReport:
+    """Looks at the tables when a run begins, and again when it ends.
+
+    Args:
+        catalog: of the capture.
+        context: of the step.
+    """
+
+    def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> None:
+        self._catalog, self._context, self._topics = catalog, context, catalog.topics()
+        self._before = self._reached()
+
+    def _reached(self) -> dict[str, int]:
+        """Number of the last commit of this capture to each table."""
+        return {name: self._topics.reached(directory) for name, directory in self._catalog.system.items()}
+
+    def results(self, windows: int) -> Iterator[dg.MaterializeResult[None]]:
+        """What grew.
+
+        Args:
+            windows: windows and rounds of the run; without any, the window manifest has nothing to tell.
+        """
+        for name, number in self._reached().items():
+            if number == self._before[name] or (name == WINDOWS and not windows):
+                continue
+            key = self._catalog.system_key(name)
+            metadata: dict[str, Any] = {"dagster/row_count": self._topics.row_count(self._catalog.system[name])}
+            metadata |= {"windows": windows} if name == WINDOWS else {}
+            if key in self._context.selected_asset_keys:
+                yield dg.MaterializeResult(asset_key=key, metadata=metadata)
+            else:
+                self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))

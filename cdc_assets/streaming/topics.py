@@ -1,0 +1,25 @@
+"""The lake's tables of a capture as a whole, beside the topics of its captured tables."""
+
+from collections.abc import Mapping
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.heartbeat import heartbeat_topic
+from cdc_assets.transactions import transaction_topic
+
+WINDOWS = "windows"
+"""The window manifest's short name, under which all else can be found too."""
+
+
+def system_topics(config: CaptureConfig) -> Mapping[str, str]:
+    """Directories of the tables that these settings have written, by a short name for people."""
+    events, notifications = config.events, config.notifications
+    topics = {WINDOWS: f"{events.topic_prefix}.__windows", "schema_history": f"{events.topic_prefix}.__schema_history"}
+    if config.history.publish:
+        topics["schema_changes"] = events.topic_prefix
+    if events.transaction_metadata:
+        topics["transactions"] = transaction_topic(events)
+    if config.heartbeat.interval_s:
+        topics["heartbeat"] = heartbeat_topic(config.heartbeat, events)
+    if "sink" in notifications.channels:
+        topics["notifications"] = notifications.sink_topic
+    return topics
