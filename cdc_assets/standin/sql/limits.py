@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from cdc_assets.standin.contract import Names, RelationColumn, SessionContext
+from cdc_assets.standin.contract import Names, RelationColumn, SessionContext, Typed
 from cdc_assets.standin.errors import SqlError, syntax_error
 from cdc_assets.standin.sql import convert
 from cdc_assets.standin.sql.expressions import Compiler
@@ -28,15 +28,19 @@ class SortKey:
         return f"{self.sql} DESC" if self.descending else self.sql
 
 
-def _with_ties(parts: tuple[str, str], order: Sequence[SortKey], columns: Sequence[RelationColumn], rows: str) -> str:
-    """The first rows and those that sort equal to the last of them: ranked outside, where sort keys are columns."""
-    if not order:
-        raise SqlError(1062, "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.", 15)
+def _ranked(
+    parts: tuple[str, str], order: Sequence[SortKey], columns: Sequence[RelationColumn], rank: str, wanted: str
+) -> str:
+    """The rows whose `place` under a ranking function is wanted; ranked outside, where sort keys are columns.
+
+    SQLite's own LIMIT knows no ties, cannot see columns of queries around, and would need a second run to count the rows.
+    """
     names = ", ".join(column.sql for column in columns)
     hidden = "".join(f", {key.sql} AS o{place}" for place, key in enumerate(order) if key.hidden)
-    ranks = ", ".join(str(replace(key, sql=f"o{place}") if key.hidden else key) for place, key in enumerate(order))
-    ranked = f"SELECT {names}, rank() OVER (ORDER BY {ranks}) AS tie FROM ({parts[0]}{hidden}{parts[1]})"
-    return f"SELECT {names} FROM ({ranked}) WHERE tie <= {rows} ORDER BY tie"
+    keys = ", ".join(str(replace(key, sql=f"o{place}") if key.hidden else key) for place, key in enumerate(order))
+    over = f"ORDER BY {keys}" if order else ""
+    places = f"{rank} OVER ({over}) AS place, count(*) OVER () AS total"
+    return f"SELECT {names} FROM (SELECT {names}, {places} FROM ({parts[0]}{hidden}{parts[1]})) WHERE {wanted} ORDER BY place"
 
 
 class Limits(Compiler):
@@ -56,22 +60,40 @@ class Limits(Compiler):
             parts: the select list and the rest of the query, from FROM on.
         """
         limit, offset = node.args.get("limit"), node.args.get("offset")
-        outside = scope.inner()
-        plain = "".join(parts)
-        sorted_ = plain + (f" ORDER BY {', '.join(map(str, order))}" if order else "")
+        around = scope.inner()
+        plain = "".join(parts) + (f" ORDER BY {', '.join(map(str, order))}" if order else "")
         if limit is None and offset is None:
-            return sorted_
-        count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit and limit.expression
+            return plain
         if offset is not None or isinstance(limit, exp.Fetch):
             if not order:
                 raise syntax_error("OFFSET")
-            rows = self.row_count(count, outside, "FETCH") if count is not None else "-1"
-            skip = self.row_count(offset.expression, outside, "OFFSET") if offset is not None else "0"
-            return f"{sorted_} LIMIT {rows} OFFSET {skip}"
+            count = limit and limit.args.get("count")
+            rows = self.row_count(count, around, "FETCH") if count is not None else "-1"
+            skip = self.row_count(offset.expression, around, "OFFSET") if offset is not None else "0"
+            if not around.correlated:
+                return f"{plain} LIMIT {rows} OFFSET {skip}"
+            wanted = f"place > {skip}" + (f" AND place <= {skip} + {rows}" if count is not None else "")
+            return _ranked(parts, order, columns, "row_number()", wanted)
+        return self._top(limit, (parts, plain), order, columns, around)
+
+    def _top(
+        self,
+        limit: Any,
+        texts: tuple[tuple[str, str], str],
+        order: Sequence[SortKey],
+        columns: Sequence[RelationColumn],
+        around: Scope,
+    ) -> str:
         options = limit.args.get("limit_options")
         percent, ties = (bool(options and options.args.get(key)) for key in ("percent", "with_ties"))
-        rows = self._share(count, plain, outside) if percent else self.row_count(count, outside)
-        return _with_ties(parts, order, columns, rows) if ties else f"{sorted_} LIMIT {rows}"
+        if ties and not order:
+            raise SqlError(
+                1062, "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.", 15
+            )
+        rows = self._share(limit.expression, around) if percent else self.row_count(limit.expression, around)
+        if not (percent or ties or around.correlated):
+            return f"{texts[1]} LIMIT {rows}"
+        return _ranked(texts[0], order, columns, "rank()" if ties else "row_number()", f"place <= {rows}")
 
     def row_count(self, node: Any, scope: Scope, clause: str = "TOP") -> str:
         """A number of rows as SQLite text.
@@ -82,22 +104,26 @@ class Limits(Compiler):
         Raises:
             SqlError: 1060 or 10743 when it is no integer, 4115 for a column; the text raises 1014, 127, 10742 and 10744.
         """
+        typed = self._outside(node, scope)
+        if convert.family(typed.type) != "integer":
+            raise _no_integer(clause)
+        return apply(specification("rows", clause), [convert.implicit(typed, BIGINT)], BIGINT).sql
+
+    def _share(self, node: Any, scope: Scope) -> str:
+        typed = convert.implicit(self._outside(node, scope), FLOAT)
+        return f"ceil(total * {apply(specification('percent'), [typed], FLOAT).sql} / 100.0)"
+
+    def _outside(self, node: Any, scope: Scope) -> Typed:
+        """A value that may use columns of queries around, not those of the query itself."""
         typed = self.scalar(node, scope)
-        if scope.correlated:
+        if scope.outer is not None and scope.outer.referred(typed.sql):
             raise SqlError(
                 4115,
                 f'The reference to column "{node.name}" is not allowed in an argument to a TOP, OFFSET, or FETCH clause. Only '
                 "references to columns at an outer scope or standalone expressions and subqueries are allowed here.",
                 15,
             )
-        if convert.family(typed.type) != "integer":
-            raise _no_integer(clause)
-        return apply(specification("rows", clause), [convert.implicit(typed, BIGINT)], BIGINT).sql
-
-    def _share(self, node: Any, head: str, scope: Scope) -> str:
-        typed = convert.implicit(self.scalar(node, scope), FLOAT)
-        share = apply(specification("percent"), [typed], FLOAT)
-        return f"(SELECT CAST(ceil(count(*) * {share.sql} / 100.0) AS integer) FROM ({head}))"
+        return typed
 
 
 def _no_integer(clause: str) -> SqlError:

@@ -118,7 +118,7 @@ def like(subject: Typed, pattern: Typed, escape: Typed | None, database_collatio
     unicode = any(operand.type.name in UNICODE for operand in operands)
     arguments = [operand.sql for operand in operands]
     if escape is not None:
-        arguments.append(escape.sql)
+        arguments.append(_text(escape).sql)
     test = call(specification("like", collation, "" if unicode else "blanks"), arguments)
     bounds = _prefix_bounds(operands[0], operands[1], escape, collation)
     return f"({bounds}{test})" if bounds else test

@@ -22,7 +22,7 @@ from cdc_assets.standin.sql.expressions import column_name, identifier
 from cdc_assets.standin.sql.functions.aggregates import contains_aggregate, is_aggregate
 from cdc_assets.standin.sql.limits import SortKey
 from cdc_assets.standin.sql.scope import Scope, Source, Used
-from cdc_assets.standin.sql.sources import Sources, refers
+from cdc_assets.standin.sql.sources import Sources
 
 
 @dataclass(slots=True)
@@ -201,7 +201,7 @@ class Queries(Combining):
                 15,
             )
         typed = self.scalar(tree, scope)
-        if not refers(typed.sql, scope):
+        if not scope.referred(typed.sql):
             raise SqlError(
                 164, "Each GROUP BY expression must contain at least one column that is not an outer reference.", 15
             )

@@ -110,6 +110,13 @@ class Scope:
             ):
                 yield source
 
+    def referred(self, sql: str) -> bool:
+        """Whether SQLite text mentions a source of this scope."""
+        return any(
+            (f"{source.qualifier}." if source.qualifier else f"{source.relation.sql}.value") in sql
+            for source in self.sources
+        )
+
     def column(self, name: str, qualifier: Sequence[str] = ()) -> tuple["Scope", Typed]:
         """Resolve a column here or in the scopes around.
 

@@ -180,7 +180,7 @@ class Sources:
         relation = self._lateral_relation(lateral.this, around, alias, labels)
         name = scope.used.name("s")
         join = "LEFT JOIN" if outer else "JOIN"
-        if not refers(relation.sql, scope):
+        if not scope.referred(relation.sql):
             self._add(scope, Source(alias, relation, name, (), outer))
             return f" {join} {relation.sql} AS {name} ON 1"
         keys = ", ".join(column.sql for column in relation.columns)
@@ -209,15 +209,6 @@ class Sources:
         inside = around.inner()
         relation = self._function(names, call_node.expressions, inside)
         return _relabelled(relation, labels, alias) if labels else relation
-
-
-def refers(sql: str, scope: Scope) -> bool:
-    """Whether SQLite text mentions a source of the scope."""
-    return any(
-        (source.qualifier and f"{source.qualifier}." in sql)
-        or (not source.qualifier and f"{source.relation.sql}.value" in sql)
-        for source in scope.sources
-    )
 
 
 def _relabelled(relation: Relation, labels: Sequence[str], alias: str) -> Relation:

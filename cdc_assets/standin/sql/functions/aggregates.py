@@ -142,8 +142,8 @@ def _sum(name: str, value: Typed, mark: str, wrap: Wrap) -> Typed:
         raise SqlError(8117, f"Operand data type {value.type.name} is invalid for {name.lower()} operator.")
     result = _sum_type(name, value.type)
     if group == "float":
-        text = f"{'sum' if name == 'SUM' else 'avg'}({mark}{value.sql})"
-        return Typed(wrap(text), FLOAT)
+        text = wrap(f"{'sum' if name == 'SUM' else 'avg'}({mark}{value.sql})")
+        return Typed(call(specification("finite"), [text]), FLOAT)
     if value.type.is_wide_decimal or mark:
         return Typed(wrap(_python(name.lower(), [value], bool(mark))), result)
     high, low = wrap(f"sum({value.sql} / {_SPLIT})"), wrap(f"sum({value.sql} % {_SPLIT})")
@@ -186,6 +186,16 @@ def _build_total(arguments: Sequence[str]) -> Kernel:
     return run
 
 
+@builder("finite")
+def _build_finite(_: Sequence[str]) -> Kernel:
+    def run(_: SessionContext, value: Any) -> Value:
+        if value is None or math.isfinite(value):
+            return value
+        raise numbers.overflow("expression", FLOAT)
+
+    return run
+
+
 def _string_agg(value: Typed, rest: Sequence[Typed], keys: Sequence[tuple[Typed, bool]], wrap: Wrap) -> Typed:
     if any(family(one.type) != "text" for one in rest):
         raise SqlError(8733, "Separator parameter for STRING_AGG must be a string literal or variable.")
@@ -223,8 +233,11 @@ def _statistics(kind: str, numbers_: list[float]) -> float | None:
     count = len(numbers_)
     if count < (2 if sample else 1):
         return None
-    mean = math.fsum(numbers_) / count
-    variance = math.fsum((number - mean) ** 2 for number in numbers_) / (count - 1 if sample else count)
+    try:
+        mean = math.fsum(numbers_) / count
+        variance = math.fsum((number - mean) ** 2 for number in numbers_) / (count - 1 if sample else count)
+    except OverflowError as error:
+        raise numbers.overflow("expression", FLOAT) from error
     return math.sqrt(variance) if kind.startswith("stdev") else variance
 
 
