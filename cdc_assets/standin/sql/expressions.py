@@ -295,6 +295,7 @@ class Compiler(Conditions):
             SqlError: 195 for an unknown built-in, 4121 for an unknown dotted name, 174 or 189 for the number of arguments.
         """
         from cdc_assets.standin.sql.functions.aggregates import AGGREGATES, aggregate
+        from cdc_assets.standin.sql.windows import ONLY_WINDOWED
 
         if name.upper() in AGGREGATES:
             return aggregate(self, name.upper(), arguments, scope)
@@ -303,6 +304,8 @@ class Compiler(Conditions):
             return special(self, arguments, scope)
         found = registry.find(name)
         if found is None:
+            if name.upper() in ONLY_WINDOWED:
+                raise SqlError(10753, f"The function '{name}' must have an OVER clause.", 15)
             if "." in name:
                 schema = name.split(".")[0]
                 raise SqlError(

@@ -9,6 +9,7 @@ from sqlglot import exp
 from cdc_assets.standin.contract import Names, RelationColumn, SessionContext, Typed
 from cdc_assets.standin.errors import SqlError, syntax_error
 from cdc_assets.standin.sql import convert
+from cdc_assets.standin.sql.coercion import is_null
 from cdc_assets.standin.sql.expressions import Compiler
 from cdc_assets.standin.sql.runtime import Kernel, apply, builder, specification
 from cdc_assets.standin.sql.scope import Scope
@@ -105,7 +106,7 @@ class Limits(Compiler):
             SqlError: 1060 or 10743 when it is no integer, 4115 for a column; the text raises 1014, 127, 10742 and 10744.
         """
         typed = self._outside(node, scope)
-        if convert.family(typed.type) != "integer":
+        if convert.family(typed.type) != "integer" or is_null(typed):
             raise _no_integer(clause)
         return apply(specification("rows", clause), [convert.implicit(typed, BIGINT)], BIGINT).sql
 
@@ -141,6 +142,10 @@ _TOO_LOW: Final = {
 }
 
 
+def _invalid_count() -> SqlError:
+    return SqlError(1014, "A TOP or FETCH clause contains an invalid value.", 15)
+
+
 @builder("rows")
 def _build_rows(arguments: Sequence[str]) -> Kernel:
     clause = arguments[0]
@@ -148,7 +153,7 @@ def _build_rows(arguments: Sequence[str]) -> Kernel:
 
     def run(_: SessionContext, count: Any) -> int:
         if count is None:
-            raise SqlError(1014, "A TOP or FETCH clause contains an invalid value.", 15)
+            raise _invalid_count()
         if count < least:
             raise SqlError(*_TOO_LOW[clause], 15)
         return int(count)
@@ -160,7 +165,7 @@ def _build_rows(arguments: Sequence[str]) -> Kernel:
 def _build_percent(_: Sequence[str]) -> Kernel:
     def run(_: SessionContext, share: Any) -> float:
         if share is None or not 0 <= share <= 100:
-            raise SqlError(1031, "Percent values must be between 0 and 100.", 15)
+            raise _invalid_count() if share is None else SqlError(1031, "Percent values must be between 0 and 100.", 15)
         return float(share)
 
     return run

@@ -8,7 +8,6 @@ from sqlglot import exp
 from cdc_assets.standin.contract import SessionContext, Typed
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql.convert import family, implicit
-from cdc_assets.standin.sql.forms import check_count
 from cdc_assets.standin.sql.functions.aggregates import AGGREGATES, aggregate, function_name
 from cdc_assets.standin.sql.literals import Constant, constant
 from cdc_assets.standin.sql.runtime import Kernel, apply, builder, specification
@@ -22,7 +21,11 @@ _RANKING: Final = {"ROW_NUMBER": "row_number", "RANK": "rank", "DENSE_RANK": "de
 _SHARES: Final = {"PERCENT_RANK": "percent_rank", "CUME_DIST": "cume_dist"}
 _VALUES: Final = {"FIRST_VALUE": "first_value", "LAST_VALUE": "last_value"}
 _OFFSETS: Final = {"LAG": "lag", "LEAD": "lead"}
+_ARGUMENTS: Final = {"LAG": (1, 3), "LEAD": (1, 3)}
 _NOT_WINDOWED: Final = frozenset({"STRING_AGG", "APPROX_COUNT_DISTINCT"})
+
+
+ONLY_WINDOWED: Final = frozenset({*_RANKING, *_SHARES, *_VALUES, *_OFFSETS, "NTILE"})
 
 
 def window(compiler: "Compiler", node: Any, scope: "Scope") -> Typed:
@@ -55,30 +58,29 @@ def _windowed(compiler: "Compiler", node: Any, scope: "Scope") -> Typed:
         if isinstance(node.this.expressions[0] if node.this.expressions else None, exp.Distinct):
             raise SqlError(10759, "Use of DISTINCT is not allowed with the OVER clause.", 15)
         return aggregate(compiler, name, node.this.expressions, scope, lambda text: f"{text} OVER ({over})")
-    needs_order = name in _RANKING or name in _SHARES or name in _VALUES or name in _OFFSETS or name == "NTILE"
-    if not needs_order:
+    if name not in ONLY_WINDOWED:
         raise unsupported(f"{name or type(node.this).__name__} OVER")
+    least, most = _ARGUMENTS.get(name, (0, 0) if name in (*_RANKING, *_SHARES) else (1, 1))
+    if not least <= len(node.this.expressions) <= most:
+        if least != most:
+            raise SqlError(10755, f"The function '{name}' takes between {least} and {most} arguments.", 15)
+        raise SqlError(4114, f"The function '{name}' takes exactly {least} argument(s).", 15)
     if not node.args.get("order"):
         raise SqlError(4112, f"The function '{name}' must have an OVER clause with ORDER BY.", 15)
     arguments = node.this.expressions
     if name in _RANKING:
-        check_count(name, len(arguments), 0, 0)
         return Typed(f"{_RANKING[name]}() OVER ({over})", BIGINT, nullable=False)
     if name in _SHARES:
-        check_count(name, len(arguments), 0, 0)
         return Typed(f"{_SHARES[name]}() OVER ({over})", FLOAT, nullable=False)
     if name == "NTILE":
-        check_count(name, len(arguments), 1, 1)
         return Typed(f"ntile({_tiles(compiler, arguments[0], scope)}) OVER ({over})", BIGINT, nullable=False)
     if name in _VALUES:
-        check_count(name, len(arguments), 1, 1)
         value = compiler.scalar(arguments[0], scope)
         return Typed(f"{_VALUES[name]}({value.sql}) OVER ({over})", value.type)
     return _offset(compiler, name, arguments, scope, over)
 
 
 def _offset(compiler: "Compiler", name: str, arguments: Any, scope: "Scope", over: str) -> Typed:
-    check_count(name, len(arguments), 1, 3)
     value = compiler.scalar(arguments[0], scope)
     distance = compiler.scalar(arguments[1], scope) if len(arguments) > 1 else constant(1, INT)
     default = implicit(compiler.scalar(arguments[2], scope), value.type) if len(arguments) > 2 else None

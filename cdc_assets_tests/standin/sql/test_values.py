@@ -258,6 +258,13 @@ VALUES = [
     ("FLOOR(-1.5)", "-2", "numeric(2,0)"),
     ("CEILING(1.2)", "2", "numeric(2,0)"),
     ("POWER(2, 10)", "1024", "int"),
+    ("POWER(2.0, 10)", "1024.0", "numeric(38,1)"),
+    ("SIGN(-0.5)", "-1.0", "numeric(38,1)"),
+    ("RADIANS(180)", "3", "int"),
+    ("RADIANS(180.0)", "3.141592653589793116", "numeric(38,18)"),
+    ("DEGREES(PI())", "180", "float"),
+    ("ISDATE('') + ISDATE('10:00')", "1", "int"),
+    ("CONCAT_WS('-', NULL, NULL)", "", "varchar(1)"),
     ("SIGN(-3)", "-1", "int"),
     ("SQRT(9)", "3", "float"),
     # conversions that may fail, PARSE

@@ -143,7 +143,7 @@ def _joined(values: Sequence[Typed], length: int) -> SqlType:
     if any(value.type.length <= 0 for value in values):
         length = MAX
     longest = 4000 if unicode else 8000
-    return SqlType("nvarchar" if unicode else "varchar", min(length, longest), collation=collation_of(values))
+    return SqlType("nvarchar" if unicode else "varchar", min(max(length, 1), longest), collation=collation_of(values))
 
 
 @form("CONCAT", 2, 254)

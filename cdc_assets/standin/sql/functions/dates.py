@@ -446,7 +446,7 @@ _define_now("SYSDATETIMEOFFSET", _OFFSET7, False)
 
 
 def _is_date(_: Call, text: str | None) -> Value:
-    if text is None:
+    if text is None or not text.strip():
         return 0
     try:
         convert_value(text, SqlType("varchar", 8000), DATETIME)

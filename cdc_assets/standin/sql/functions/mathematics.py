@@ -28,6 +28,18 @@ def _whole(types: Sequence[SqlType]) -> SqlType:
     return SqlType(kept.name, precision=kept.precision) if kept.name in DECIMAL else kept
 
 
+def _roomy(types: Sequence[SqlType]) -> SqlType:
+    """Type of SIGN and POWER: decimals get all digits."""
+    kept = _kept(types)
+    return SqlType(kept.name, precision=38, scale=kept.scale) if kept.name in DECIMAL else kept
+
+
+def _angle(types: Sequence[SqlType]) -> SqlType:
+    """Type of DEGREES and RADIANS: decimals get 18 digits behind the point."""
+    kept = _kept(types)
+    return SqlType(kept.name, precision=38, scale=max(kept.scale, 18)) if kept.name in DECIMAL else kept
+
+
 def _float(value: Any, source: SqlType) -> float:
     if family(source) in ("integer", "exact"):
         return numbers.to_float(*numbers.scaled_of(value, source))
@@ -76,7 +88,7 @@ def _sign(number: float) -> float:
 _unary("ABS", _kept, lambda s, k: (abs(s), k), abs)
 _unary("FLOOR", _whole, _floor, lambda x: float(math.floor(x)))
 _unary("CEILING", _whole, _ceiling, lambda x: float(math.ceil(x)))
-_unary("SIGN", _kept, lambda s, k: ((s > 0) - (s < 0), 0), _sign)
+_unary("SIGN", _roomy, lambda s, k: ((s > 0) - (s < 0), 0), _sign)
 
 
 def _round(call: Call, value: Any, places: int, cut: int = 0) -> Value:
@@ -108,8 +120,8 @@ def _round(call: Call, value: Any, places: int, cut: int = 0) -> Value:
 define("ROUND", _kept, 2, 3, _round, arguments=(None, INT, INT), accepts=(NUMBERS,))
 
 
-def _finite(compute: Callable[..., float]) -> Callable[..., Value]:
-    def run(call: Call, *values: Any) -> Value:
+def _finite(compute: Callable[..., float]) -> Callable[..., float]:
+    def run(call: Call, *values: Any) -> float:
         try:
             result = compute(*(_float(value, source) for value, source in zip(values, call.types, strict=True)))
         except (ValueError, ZeroDivisionError) as error:
@@ -126,7 +138,6 @@ def _finite(compute: Callable[..., float]) -> Callable[..., Value]:
 _FLOATS: Final[dict[str, Callable[[float], float]]] = {
     "SQRT": math.sqrt, "EXP": math.exp, "LOG10": math.log10, "SIN": math.sin, "COS": math.cos, "TAN": math.tan,
     "ASIN": math.asin, "ACOS": math.acos, "ATAN": math.atan, "SQUARE": lambda x: x * x, "COT": lambda x: 1 / math.tan(x),
-    "DEGREES": math.degrees, "RADIANS": math.radians,
 }  # fmt: skip
 for _name, _function in _FLOATS.items():
     define(_name, FLOAT, 1, 1, _finite(_function), accepts=(NUMBERS,))
@@ -139,20 +150,34 @@ def _power(call: Call, base: Any, exponent: Any) -> Value:
     source, result = call.types[0], call.returns
     power = _float(exponent, call.types[1])
     if family(source) in ("integer", "exact") and power == int(power) and power >= 0:
-        scaled, scale = numbers.scaled_of(base, source)
+        scaled, _ = numbers.scaled_of(base, source)
         count = int(power)
         if scaled not in (0, 1, -1) and count > 200:
             raise numbers.overflow("expression", result)
         return _exact(call, lambda s, k: (s**count, k * count), float)(base)
-    value = _finite(math.pow)(Call((FLOAT, FLOAT), FLOAT), _float(base, source), power)
-    if result.name == "float" or not isinstance(value, float):
+    return _typed(_finite(math.pow)(Call((FLOAT, FLOAT), FLOAT), _float(base, source), power), result)
+
+
+def _typed(value: float, result: SqlType) -> Value:
+    """A computed float as the type of the result; integers cut what is behind the point."""
+    if result.name == "float":
         return value
-    scale = result.scale if result.name in DECIMAL else 4 if result.name in MONEY else 0
-    scaled = numbers.float_to_scaled(value, scale, result) if scale else int(value)
-    return decimal_to_stored(scaled, result) if result.name in DECIMAL else numbers.to_integer(scaled, result, result)
+    if result.name in DECIMAL:
+        return numbers.to_decimal(numbers.float_to_scaled(value, result.scale, result), result.scale, result, FLOAT)
+    scaled = numbers.float_to_scaled(value, 4, result) if result.name in MONEY else int(value)
+    return numbers.to_integer(scaled, result, result)
 
 
-define("POWER", _kept, 2, 2, _power, accepts=(NUMBERS,))
+define("POWER", _roomy, 2, 2, _power, accepts=(NUMBERS,))
+
+
+def _define_angle(name: str, compute: Callable[[float], float]) -> None:
+    finite = _finite(compute)
+    define(name, _angle, 1, 1, lambda call, value: _typed(finite(call, value), call.returns), accepts=(NUMBERS,))
+
+
+_define_angle("DEGREES", math.degrees)
+_define_angle("RADIANS", math.radians)
 
 
 def _rand(_: Any, __: Call, seed: int | None = None) -> Value:
