@@ -188,7 +188,7 @@ def _build_total(arguments: Sequence[str]) -> Kernel:
 
 @builder("finite")
 def _build_finite(_: Sequence[str]) -> Kernel:
-    def run(_: SessionContext, value: Any) -> Value:
+    def run(_: SessionContext, value: float | None) -> Value:
         if value is None or math.isfinite(value):
             return value
         raise numbers.overflow("expression", FLOAT)
