@@ -14,7 +14,8 @@ run that failed for a reason would fail again: the pause doubles with each
 failure in a row, up to `LONGEST_PAUSE`. A run that committed all it found and
 then failed by the check of one troubled table, or because one table could not be
 read, counts as a good one: the other tables must not wait for it. Tables that
-could not be read wait by such a pause of their own, while the others are streamed.
+could not be read wait by such a pause of their own, while the others are streamed;
+so do tables of the loaded code location that are not on the server now.
 
 *Starts.* With a snapshot mode that reads tables at each start, the first look of
 a loaded code location is one. The cursor remembers which start that was.
@@ -52,6 +53,21 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
     """The sensor of one capture."""
     names, runs, capture_jobs = catalog.names, catalog.runs(), CaptureJobWatch(catalog)
 
+    def answer_of(context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
+        if active := runs.active(context.instance):
+            return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is at work.")
+        records = runs.finished(context.instance, _LOOK_BACK)
+        ends = pause_ends(records)
+        if ends and ends > datetime.now(UTC):
+            return dg.SkipReason(f"The last run failed; the next starts after {ends:%H:%M:%S} UTC.")
+        snapshots = runs.finished_of(context.instance, names.snapshot, _LOOK_BACK)
+        if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
+            return dg.SkipReason(f"Streaming begins after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
+        unread = pause_ends(snapshots, of_any_kind=True)
+        request = _request(catalog, resource, records, unread, first_look=context.cursor != _START)
+        context.update_cursor(_START)
+        return request
+
     @dg.sensor(
         name=names.sensor,
         jobs=list(jobs),
@@ -64,27 +80,18 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         ),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
-        if active := runs.active(context.instance):
-            return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is at work.")
-        records = runs.finished(context.instance, _LOOK_BACK)
-        ends = pause_ends(records)
-        if ends and ends > datetime.now(UTC):
-            return dg.SkipReason(f"The last run failed; the next starts after {ends:%H:%M:%S} UTC.")
         resource: CaptureResource = getattr(context.resources, names.resource)
-        snapshots = runs.finished_of(context.instance, names.snapshot, _LOOK_BACK)
-        if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
-            return dg.SkipReason(f"Streaming begins after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
-        unread = pause_ends(snapshots, of_any_kind=True)
         try:
-            request = _request(catalog, resource, records, unread, first_look=context.cursor != _START)
+            answer = answer_of(context, resource)
         except CdcError as error:
             if error.retryable:
                 return dg.SkipReason(f"{type(error).__name__}: {error}")
             raise
-        context.update_cursor(_START)
-        if isinstance(request, dg.SkipReason) and (events := capture_jobs.look(resource)):
-            return dg.SensorResult(skip_reason=request, asset_events=events)
-        return request
+        if not (events := capture_jobs.look(resource)):
+            return answer
+        if isinstance(answer, dg.SkipReason):
+            return dg.SensorResult(skip_reason=answer, asset_events=events)
+        return dg.SensorResult(run_requests=[answer], asset_events=events)
 
     return sensor
 
@@ -156,7 +163,7 @@ def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) ->
 
     Args:
         records: newest first.
-        of_any_kind: count runs too that failed for some of their tables only.
+        of_any_kind: count runs too that failed for some of their tables only, or found none of them to read.
     """
     failures = failures_in_a_row(records, of_any_kind=of_any_kind)
     ended = records[0].end_time if failures else None
@@ -184,9 +191,12 @@ def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = Fa
     count = 0
     for record in records:
         run = record.dagster_run
-        if run.status is not DagsterRunStatus.FAILURE or (COMMITTED_TAG in run.tags and not of_any_kind):
+        if run.status is DagsterRunStatus.FAILURE and (COMMITTED_TAG not in run.tags or of_any_kind):
+            count += run.tags.get(FAILURE_REASON_TAG) in _OWN_FAILURES
+        elif run.status is DagsterRunStatus.SUCCESS and run.tags.get(COMMITTED_TAG) == "0" and of_any_kind:
+            count += 1
+        else:
             break
-        count += run.tags.get(FAILURE_REASON_TAG) in _OWN_FAILURES
     return count
 
 

@@ -14,6 +14,8 @@ from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
+from cdc_assets.lake.state import CaptureState
+from cdc_assets.streaming.progress import SnapshotSummary
 
 
 class SnapshotConfig(dg.Config):
@@ -45,6 +47,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         with as_failures(), resource.open(context.run.run_id, listener=Notices(catalog, context).send) as capture:
             if config.due_only:
                 summary = capture.snapshot(on_progress=session.on_progress)
+                _tell_missing(context, session, capture.state(), summary)
             else:
                 summary = capture.snapshot(session.chosen(), _ranges(catalog, context), session.on_progress)
         yield from session.results(capture.structures())
@@ -58,6 +61,19 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             )
 
     return snapshot
+
+
+def _tell_missing(
+    context: dg.AssetExecutionContext, session: Session, state: CaptureState, summary: SnapshotSummary
+) -> None:
+    """Tables that the sensor waits for and that nobody can read, because the server does not have them."""
+    told = {trouble.table for trouble in summary.failed}
+    missing = [str(table) for table in session.chosen() if table not in state.tables and table not in told]
+    if missing:
+        context.log.warning(
+            f"{', '.join(missing)}: not among the captured tables of the server now. "
+            "Next: reload the code location, if they are gone for good."
+        )
 
 
 def _ranges(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> tuple[int, ...] | None:

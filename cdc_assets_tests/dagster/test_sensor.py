@@ -186,6 +186,13 @@ def test_failures_count_back_to_the_last_good_run(records: list[Any], expected: 
     assert failures_in_a_row(records) == expected
 
 
+def test_a_snapshot_run_that_found_nothing_to_read_counts_for_snapshots() -> None:
+    empty = record(DagsterRunStatus.SUCCESS, ended=1000.0)
+    empty.dagster_run.tags[COMMITTED_TAG] = "0"
+    assert failures_in_a_row([empty, empty, FAILED, GOOD, empty], of_any_kind=True) == 3
+    assert failures_in_a_row([empty, FAILED]) == 0
+
+
 def test_streaming_waits_after_a_snapshot() -> None:
     now = datetime.now(UTC).timestamp()
     ended = record(DagsterRunStatus.SUCCESS, ended=now)

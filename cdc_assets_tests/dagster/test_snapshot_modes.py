@@ -15,9 +15,11 @@ from resources.spark import SparkResource
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 
 
-def tick(shop: Shop, instance: dg.DagsterInstance, cursor: str | None = None) -> Any:
-    """Evaluate the sensor once: its request or what it says, and its cursor."""
-    definitions = shop.definitions()
+def tick(
+    shop: Shop, instance: dg.DagsterInstance, cursor: str | None = None, loaded: dg.Definitions | None = None
+) -> Any:
+    """Evaluate the sensor once, of a code location that is loaded now or was before: its request or what it says, and its cursor."""
+    definitions = loaded or shop.definitions()
     (sensor,) = definitions.get_repository_def().sensor_defs
     resources = {"cdc_shop": CaptureResource(config_file=str(shop.file), spark=SparkResource())}
     context = dg.build_sensor_context(
@@ -73,3 +75,26 @@ def test_unreadable_table_stops_no_other(tmp_path: Path, monkeypatch: pytest.Mon
         shop.write({})
         assert shop.snapshot(instance).success
         assert tick(shop, instance, cursor)[0].skip_message == "Nothing new."
+
+
+def test_table_that_is_gone_since_the_code_location_was_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_shop(tmp_path) as shop, dg.DagsterInstance.ephemeral() as instance:
+        shop.execute("CREATE TABLE dbo.extra (id int PRIMARY KEY)")
+        loaded = shop.definitions()
+        shop.execute("DROP TABLE dbo.extra")
+        assert shop.snapshot(instance).success
+        request, cursor = tick(shop, instance, loaded=loaded)
+        assert (request.job_name, request.asset_selection) == ("shop_snapshot", [key("extra", "snapshot")])
+        with shop.in_environment():
+            job = loaded.resolve_job_def(request.job_name)
+            options = {"run_config": request.run_config, "tags": request.tags}
+            result = job.execute_in_process(instance=instance, asset_selection=request.asset_selection, **options)
+        assert result.success
+        told = [entry.user_message for entry in instance.all_logs(result.run_id)]
+        assert any("dbo.extra: not among the captured tables" in message for message in told)
+
+        assert "the next attempt is after" in tick(shop, instance, cursor, loaded)[0].skip_message
+        shop.add_customers(1)
+        assert tick(shop, instance, cursor, loaded)[0].job_name == "shop_changes", "the others are streamed"
+        monkeypatch.setattr(sensors, "FIRST_PAUSE", timedelta(0))
+        assert tick(shop, instance, cursor, loaded)[0].job_name == "shop_snapshot"
