@@ -146,7 +146,7 @@ class StreamLoop:
         except DatabaseRestoredError as error:
             return self._part(database, error)
         except (DatabaseAwayError, CdcDisabledError) as error:
-            return self._part(database, self._trouble(database, error))
+            return self._find_out(database, error)
         except RetryableError as error:
             self._wait_out(error)
             return True
@@ -169,6 +169,15 @@ class StreamLoop:
         states = self._context.manifest.state.tables.values()
         databases = {state.table.database for state in states if state.streams or self._is_mendable(state)}
         return not databases <= self.away.keys()
+
+    def _find_out(self, database: str, error: CdcError) -> bool:
+        """Leave a database out, unless it is the whole server that went away: that is waited for."""
+        try:
+            trouble = self._trouble(database, error)
+        except RetryableError as lost:
+            self._wait_out(lost)
+            return True
+        return self._part(database, trouble)
 
     def _part(self, database: str, error: CdcError) -> bool:
         """Leave a database out; if no other is left and it may come back, wait for it."""
@@ -198,7 +207,10 @@ class StreamLoop:
         if now - self._looked[database] < IDLE_CHECK or self._context.manifest.state.log(database).restored:
             return False
         self._looked[database] = now
-        if self._context.source.trouble(database) is not None:
+        try:
+            if self._context.source.trouble(database) is not None:
+                return False
+        except RetryableError:  # the server is away; whoever reads from it waits
             return False
         log.info("Database %s is back.", database)
         del self.away[database]

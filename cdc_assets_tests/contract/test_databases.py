@@ -21,6 +21,7 @@ from cdc_assets_tests.unit.streaming.law import state_of
 from resources.bulk import MssqlBulkSource
 from resources.clock import SystemClock
 from resources.sqlserver_preflight import inspect
+from resources.sqlserver_retry import ATTEMPTS
 from resources.sqlserver_source import SqlServerSource
 
 HERE, THERE = TableId("Here", "dbo", "orders"), TableId("There", "dbo", "orders")
@@ -169,6 +170,39 @@ def test_database_that_comes_back_while_the_loop_runs(two: Two, monkeypatch: pyt
     assert reasons(two.run()) == {}
     assert len(two.server.faults.struck) == 6
     assert (two.keys(HERE), two.keys(THERE)) == ([1, 4], [2, 3])
+
+
+def broken_while_asked(two: Two) -> StreamSummary | None:
+    """A run during which the server breaks off, once a window is planned, whenever it is asked about a database."""
+    asking = "cdc-assets: database */"
+    armed: list[str] = []
+
+    def arm(step: str) -> None:
+        if step == "window-planned" and not armed:
+            armed.append(step)
+            two.server.faults.error(596, "The session is in the kill state.", matching=asking, times=ATTEMPTS)
+
+    with listening(arm):
+        summary = two.run()
+    assert len([statement for statement in two.server.faults.struck if asking in str(statement)]) == ATTEMPTS
+    return summary
+
+
+def test_server_that_breaks_off_when_asked_why_a_database_cannot_be_read(two: Two) -> None:
+    two.insert(HERE, THERE)
+    two.offline("[There].cdc.[dbo_orders_CT] AS [ct]")
+    assert "offline" in reasons(broken_while_asked(two))[THERE]
+    assert two.keys(HERE) == [1, 3]
+
+
+def test_server_that_breaks_off_when_asked_whether_a_database_is_back(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "IDLE_CHECK", loop.IDLE_CHECK * 0)
+    two.insert(HERE, THERE)
+    two.offline(times=2)
+    assert reasons(broken_while_asked(two)) == {}
+    assert (two.keys(HERE), two.keys(THERE)) == ([1, 3], [2, 4])
 
 
 def test_database_that_is_gone_leaves_the_other_alone(two: Two) -> None:
