@@ -172,11 +172,6 @@ class LakeIOManager(dg.ConfigurableIOManager):
         own = LakeSettings(self.lake, tuple(sorted(self.storage_options.items())))
         return TopicTables(Location.of(self._config.lake if self._config else own), application)
 
-    @property
-    def topic_delimiter(self) -> str:
-        """Between the parts of a topic's name."""
-        return self._config.events.topic_delimiter if self._config else self.delimiter
-
     @cached_property
     def _config(self) -> CaptureConfig | None:
         return load_config(self.config_file) if self.config_file else None
@@ -242,7 +237,8 @@ class EnvelopeIOManager(LakeIOManager):
         if self._config and len(key.path) == 2 and (own := system_topics(self._config).get(key.path[1])):
             return own
         parts = key.path[:-1] if key.path[-1] in (SNAPSHOT, CHANGES) else key.path
-        return sanitized(self.topic_delimiter.join(parts), EventSettings(parts[0], self.topic_delimiter))
+        events = self._config.events if self._config else EventSettings(parts[0], self.delimiter)
+        return sanitized(events.topic_delimiter.join(parts), events)
 
     def _directories(self, topic: str, generation: int | None) -> list[str]:
         """The chosen generation, or all of them, oldest first."""

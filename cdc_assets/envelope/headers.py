@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.config.settings import EventSettings
 from cdc_assets.envelope.constants import constant_headers
 from cdc_assets.envelope.json_text import joined, struct_pieces
 from cdc_assets.envelope.layout import Layout
-from cdc_assets.envelope.plan import EventPlan
+from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan
 from cdc_assets.typemap.kernels import Numbers
 
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
@@ -22,21 +23,21 @@ NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 _CONTEXT = "__debezium.context."
 
 
-def context_pairs(plan: EventPlan) -> tuple[tuple[str, str], ...]:
-    """The context headers of data events (measured: in this order, all four)."""
-    if not plan.settings.extended_headers or plan.settings.event_version != "3":
+def context_pairs(settings: EventSettings, connector: ConnectorIdentity) -> tuple[tuple[str, str], ...]:
+    """The context headers (measured: in this order, all four); none in the 2.3 form."""
+    if not settings.extended_headers or settings.event_version != "3":
         return ()
     return (
-        (_CONTEXT + "connectorLogicalName", plan.settings.topic_prefix),
-        (_CONTEXT + "taskId", plan.connector.task_id),
-        (_CONTEXT + "connectorName", plan.connector.name),
-        (_CONTEXT + "runId", plan.connector.run_id),
+        (_CONTEXT + "connectorLogicalName", settings.topic_prefix),
+        (_CONTEXT + "taskId", connector.task_id),
+        (_CONTEXT + "connectorName", connector.name),
+        (_CONTEXT + "runId", connector.run_id),
     )
 
 
 def context_headers(plan: EventPlan, rows: int) -> pa.Array:
     """The headers column of events that carry the context headers alone."""
-    return constant_headers(context_pairs(plan), rows)
+    return constant_headers(context_pairs(plan.settings, plan.connector), rows)
 
 
 def key_change_headers(plan: EventPlan, key: pa.Array, layout: Layout) -> pa.Array | None:
@@ -48,7 +49,7 @@ def key_change_headers(plan: EventPlan, key: pa.Array, layout: Layout) -> pa.Arr
     fields = list(plan.topic_schema.field("key").type)
     texts = joined(struct_pieces(fields, key.take(pa.array(other)), defaults=True), len(other))
     first = pc.if_else(pa.array(created[layout.key_change]), OLD_KEY, NEW_KEY)
-    return _interleaved(layout.key_change, first, texts, context_pairs(plan))
+    return _interleaved(layout.key_change, first, texts, context_pairs(plan.settings, plan.connector))
 
 
 def _interleaved(chosen: Numbers, first: pa.Array, texts: pa.Array, pairs: tuple[tuple[str, str], ...]) -> pa.Array:

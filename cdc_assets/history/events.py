@@ -9,10 +9,11 @@ from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.lsn import ZERO_LSN, Position
 from cdc_assets.core.schema import Column
 from cdc_assets.envelope.blocks import source_type
+from cdc_assets.envelope.headers import context_pairs
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW, ConnectorIdentity
-from cdc_assets.history.catalog import jdbc_type
 from cdc_assets.history.records import HistoryEntry, key_columns, quoted_id
 from cdc_assets.typemap.connect import ConnectType, array, struct
+from cdc_assets.typemap.jdbc import jdbc_type
 
 _TEXT, _INT, _BOOL = ConnectType("string"), ConnectType("int32"), ConnectType("boolean")
 
@@ -96,12 +97,6 @@ def build_events(
 def _event(
     entry: HistoryEntry, window_id: int, settings: EventSettings, connector: ConnectorIdentity
 ) -> dict[str, Any]:
-    headers = [
-        ("__debezium.context.connectorLogicalName", settings.topic_prefix),
-        ("__debezium.context.taskId", connector.task_id),
-        ("__debezium.context.connectorName", connector.name),
-        ("__debezium.context.runId", connector.run_id),
-    ]
     return {
         "key": {"databaseName": entry.table.database},
         "value": {
@@ -112,7 +107,7 @@ def _event(
             "ddl": None if entry.snapshot else "N/A",
             "tableChanges": [_change(entry)],
         },
-        "headers": headers if settings.extended_headers else None,
+        "headers": context_pairs(settings, connector),
         "window_id": window_id,
     }
 

@@ -17,8 +17,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import Column
 from cdc_assets.errors import InvalidValueError
-from cdc_assets.history.catalog import jdbc_type
 from cdc_assets.history.records import HistoryEntry
+from cdc_assets.typemap.jdbc import jdbc_type
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|\[((?:[^\]]|\]\])*)\]|([^."\[\]]+)')
 
@@ -82,7 +82,7 @@ def _column(column: Column, given: Mapping[str, Any] | None) -> Column:
         return column
     stored = jdbc_type(column)
     told = str(given.get("typeName", "")).removesuffix(" identity")
-    if told != column.type_name or any(
+    if told not in (stored.name.removesuffix(" identity"), column.type_name) or any(
         given.get(name) not in (None, own) for name, own in (("length", stored.length), ("scale", stored.scale))
     ):
         size = {name: given[name] for name in ("length", "scale") if given.get(name) is not None}

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import Column, TableSchema
-from cdc_assets.history.catalog import jdbc_type
+from cdc_assets.typemap.jdbc import jdbc_type
 
 ChangeType = Literal["CREATE", "ALTER", "DROP"]
 
@@ -127,8 +127,9 @@ def key_columns(entry: HistoryEntry) -> list[str]:
 
 
 def quoted_id(table: TableId) -> str:
-    """`"db"."schema"."table"`."""
-    return f'"{table.database}"."{table.schema}"."{table.table}"'
+    """`"db"."schema"."table"`; a quote in a name is doubled."""
+    parts = (table.database, table.schema, table.table)
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
 def structure_text(entry: HistoryEntry) -> str:

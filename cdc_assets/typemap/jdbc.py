@@ -1,8 +1,11 @@
-"""What the JDBC driver reports of a column: type name, length and scale.
+"""What the JDBC driver reports of a column: type number and name, length and scale.
 
 Debezium's schema parameters (`__debezium.source.column.*`), truncation rule and
-schema history are in these terms (measured: `debezium-events/schema-history-types.json`).
+schema history are in these terms (measured with mssql-jdbc 12.4:
+`debezium-events/schema-history-types.json`).
 """
+
+from dataclasses import dataclass
 
 from cdc_assets.core.schema import Column
 
@@ -29,6 +32,9 @@ _LENGTH = {
     "image": _NARROW_MAX,
     "ntext": _WIDE_MAX,
     "hierarchyid": 892,
+    "sql_variant": 8000,
+    "geometry": _NARROW_MAX,
+    "geography": _NARROW_MAX,
 }
 _SCALE = {
     "tinyint": 0,
@@ -40,13 +46,70 @@ _SCALE = {
     "datetime": 3,
     "smalldatetime": 0,
 }
+_NUMBER = {
+    "bit": -7,
+    "tinyint": -6,
+    "smallint": 5,
+    "int": 4,
+    "bigint": -5,
+    "real": 7,
+    "float": 8,
+    **dict.fromkeys(("decimal", "numeric", "money", "smallmoney"), 3),
+    "date": 91,
+    "time": 92,
+    **dict.fromkeys(("smalldatetime", "datetime", "datetime2"), 93),
+    "datetimeoffset": -155,
+    "char": 1,
+    "varchar": 12,
+    "nchar": -15,
+    "nvarchar": -9,
+    "text": -1,
+    **dict.fromkeys(("ntext", "xml"), -16),
+    "uniqueidentifier": 1,
+    "binary": -2,
+    **dict.fromkeys(("rowversion", "timestamp"), -2),
+    **dict.fromkeys(("varbinary", "hierarchyid"), -3),
+    "image": -4,
+    "sql_variant": -156,
+    "geometry": -157,
+    "geography": -158,
+}
+"""Of `java.sql.Types`, or Microsoft's own."""
+_OTHER = 1111
 _TEXT_BEFORE_FRACTION = {"time": 8, "datetime2": 19, "datetimeoffset": 26}
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcType:
+    """What the driver's catalogue says about a column's type.
+
+    Args:
+        number: of the base type; 1111 (OTHER) for one that this release does not know.
+        name: see `reported_type`.
+        length: see `reported_length`.
+        scale: see `reported_scale`.
+    """
+
+    number: int
+    name: str
+    length: int
+    scale: int | None
+
+
+def jdbc_type(column: Column) -> JdbcType:
+    """The driver's view of a column."""
+    number = _NUMBER.get("real" if _is_real(column) else column.type_name, _OTHER)
+    return JdbcType(number, reported_type(column), reported_length(column), reported_scale(column))
+
+
+def _is_real(column: Column) -> bool:
+    return column.type_name == "float" and column.precision is not None and column.precision <= 24
 
 
 def reported_type(column: Column) -> str:
     """Type name in lower case: the alias if there is one, with ` identity` for an identity column."""
     name = column.alias or ("timestamp" if column.type_name == "rowversion" else column.type_name)
-    if column.type_name == "float" and column.precision is not None and column.precision <= 24:
+    if _is_real(column):
         name = "real"
     return f"{name} identity" if column.identity else name
 
@@ -59,7 +122,7 @@ def reported_length(column: Column) -> int:
     if name in _TEXT_BEFORE_FRACTION:
         scale = 7 if column.scale is None else column.scale
         return _TEXT_BEFORE_FRACTION[name] + (scale + 1 if scale else 0)
-    if name == "float" and column.precision is not None and column.precision <= 24:
+    if _is_real(column):
         return _LENGTH["real"]
     if column.length == -1:
         return _WIDE_MAX if name in ("nvarchar", "sysname") else _NARROW_MAX

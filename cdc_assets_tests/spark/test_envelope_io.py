@@ -1,5 +1,6 @@
 """Topic tables through the IO managers: what Spark loads, what it appends, once."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +67,17 @@ def test_returned_frame_is_appended_and_any_reader_sees_it(
     for rows in (2, 4):
         assert dg.materialize([copy], resources={"envelope_io": manager}).success
         assert DeltaTable(str(tmp_path / "copy.customers")).to_pyarrow_table().num_rows == rows
+
+
+def test_topics_are_named_as_the_capture_names_them(tmp_path: Path) -> None:
+    facts = {"database.hostname": "h", "database.user": "u", "database.names": "D", "topic.prefix": "shop"}
+    path = tmp_path / "shop.json"
+    path.write_text(json.dumps(facts | {"topic.delimiter": "-", "custom.sanitize.pattern": "[^A-Za-z0-9-]"}))
+    manager = EnvelopeIOManager(config_file=str(path), spark=SparkResource())
+    assert manager.topic(dg.AssetKey(["shop", "D", "dbo", "a.b c", "changes"])) == "shop-D-dbo-a_b_c"
+    assert EnvelopeIOManager(lake="lake", spark=SparkResource()).topic(dg.AssetKey(["shop", "D", "dbo", "a.b c"])) == (
+        "shop.D.dbo.a.b_c"
+    )
 
 
 def test_schema_history_of_one_table(shop: Shop, spark_resource: SparkResource) -> None:

@@ -12,9 +12,10 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.history.catalog import jdbc_type
 from cdc_assets.history.events import build_events
-from cdc_assets.history.records import HistoryEntry, debezium_record, parse_structure, structure_text
+from cdc_assets.history.given import table_of
+from cdc_assets.history.records import HistoryEntry, debezium_record, parse_structure, quoted_id, structure_text
+from cdc_assets.typemap.jdbc import JdbcType, jdbc_type
 
 SAMPLES: dict[str, Any] = json.loads((Path(__file__).parent / "samples.json").read_text(encoding="utf-8"))
 AT = datetime.fromtimestamp(1795252153.811, UTC)
@@ -55,6 +56,34 @@ def test_column_types_equal_the_drivers() -> None:
         kind = jdbc_type(column)
         found = {"jdbcType": kind.number, "typeName": kind.name, "length": kind.length, "scale": kind.scale}
         assert found == {name: wanted.get(name) for name in found}, column.name
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted"),
+    [
+        (Column("c", "nvarchar", 1, length=20, alias="Phone"), JdbcType(-9, "Phone", 20, None)),
+        (Column("c", "int", 1, identity=True, alias="Number"), JdbcType(4, "Number identity", 10, 0)),
+        (Column("c", "float", 1, precision=24), JdbcType(7, "real", 24, None)),
+        (Column("c", "timestamp", 1), JdbcType(-2, "timestamp", 8, None)),
+        (Column("c", "vector", 1, length=8), JdbcType(1111, "vector", 8, None)),
+    ],
+)
+def test_types_by_other_names(column: Column, wanted: JdbcType) -> None:
+    assert jdbc_type(column) == wanted
+
+
+@pytest.mark.parametrize("name", ["orders", 'say "hi"', "a.b", "x]y", '"'])
+def test_ids_of_odd_names_are_read_back(name: str) -> None:
+    table = TableId("Test.Db", "dbo", name)
+    assert table_of({"id": quoted_id(table)}) == table
+
+
+@pytest.mark.parametrize(
+    "settings", [EventSettings("shop", event_version="2.3"), EventSettings("shop", extended_headers=False)]
+)
+def test_context_headers_can_be_left_out(settings: EventSettings) -> None:
+    [row] = build_events([snapshot_entry()], 1, settings, ConnectorIdentity(run_id="r")).to_pylist()
+    assert row["headers"] == []
 
 
 def test_only_captured_columns_are_told() -> None:
