@@ -5,20 +5,17 @@ sent as bytes afterwards. Nothing is assumed about the query's condition or orde
 
 - *Contiguous*: the condition selects `n` rows between the lowest rowid `a` and the highest `b`. If the table holds
   exactly `n` rows from `a` to `b`, the result is that range. Else the ordinary way is taken.
-- *In order*: when a block is built for an ORDER BY, SQLite proves that its rows, and the row before it, ascend by the
-  wanted columns in rowid order. One counter-example ends block service for that scan.
+- *In order*: before a block is kept for an ORDER BY, SQLite proves that its rows ascend by the wanted columns in rowid
+  order. How a block joins the row before it is asked at every read, since that row is another block's. One
+  counter-example ends block service for that read.
 - *Joins*: a LEFT JOIN on a unique key keeps rows; a block is used only if each of its rows found its partner, so that a
   later insertion into the joined table cannot change it.
-
-*Fresh*: a trigger raises a version number, stored beside the rows, with every UPDATE and DELETE of a table that blocks
-were built from. Readers look at versions in the same SQLite snapshot as the rows, so they see exactly the blocks of
-their snapshot. Insertions need no trigger: SQLite gives a new row the highest rowid plus one, hence never one inside a
-full block, and only full blocks are kept; reuse of a deleted highest rowid is behind a DELETE. A rebuilt table has lost
-its trigger and is treated as unknown. Versions never repeat in a process, and blocks do not outlive it. A session
-with uncommitted changes gets no blocks: its versions may be taken back.
+- *Fresh*: a kept block carries the version of its rows (see `versions`), which every change of one of them raises. A reader
+  looks at versions in the SQLite snapshot in which it reads rows, so it gets exactly the blocks of its snapshot, and
+  only blocks that a change touched are encoded anew. A session with uncommitted changes gets no blocks: its versions may
+  be taken back and come again for other rows.
 """
 
-import itertools
 import sqlite3
 import threading
 from collections import OrderedDict
@@ -27,14 +24,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdc_assets.standin.contract import Query, ResultSink
-from cdc_assets.standin.engine.locks import WRITER, Mode
 from cdc_assets.standin.engine.plans import FIRST_TEMPORARY
 from cdc_assets.standin.engine.storage import Storage
-from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import Value
+from cdc_assets.standin.wire import versions
 from cdc_assets.standin.wire.response import Response
 from cdc_assets.standin.wire.rowenc import Encoder, encoder_of
-from cdc_assets.standin.wire.scans import Scan, names, recognise
+from cdc_assets.standin.wire.scans import Scan, recognise
+from cdc_assets.standin.wire.versions import Version, Versions
 
 BLOCK: Final = 4096
 """Rowids of a block."""
@@ -44,12 +41,10 @@ LIMIT_BYTES: Final = 512 * 1024 * 1024
 _PATIENCE: Final = 3
 """Fruitless looks at a statement before the next ones are skipped."""
 
-Versions = tuple[int, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Rowids of a result, both ends included."""
+    """Rowids, both ends included."""
 
     first: int
     last: int
@@ -57,7 +52,7 @@ class _Range:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    versions: Versions
+    version: Version
     count: int
     rows: bytes
 
@@ -74,11 +69,11 @@ class RowBlocks:
         self._lock = threading.Lock()
         self._blocks: OrderedDict[tuple[object, int], _Block] = OrderedDict()
         self._bytes = 0
-        self._epochs = itertools.count(1)
         self._fruitless: dict[str, int] = {}
-        self._hopeless: set[tuple[object, Versions]] = set()
         self.served = 0
         """Rows sent from blocks so far."""
+        self.encoded = 0
+        """Rows among them that had to be encoded first."""
 
     def send(
         self, connection: sqlite3.Connection, query: Query, values: Mapping[str, Value], sink: ResultSink
@@ -87,7 +82,7 @@ class RowBlocks:
         if not isinstance(sink, Response) or sink.fault is not None or self._skip(query.sql):
             return None
         scan = recognise(query) if self._large(connection, query) else None
-        if scan is None or not self._watched(connection, scan):
+        if scan is None or not versions.watched(self._storage, connection, scan.tables, BLOCK):
             self._fruitless[query.sql] = self._fruitless.get(query.sql, 0) + 1
             return None
         with _Snapshot(connection):
@@ -99,6 +94,7 @@ class RowBlocks:
             sink.columns(query.columns)
             count = sink.blocks(job.blocks())
             self.served += count
+            self.encoded += job.encoded
             return count
 
     # ---- is it worth the trouble -----------------------------------------------------------------------------
@@ -125,78 +121,25 @@ class RowBlocks:
     def _job(
         self, connection: sqlite3.Connection, scan: Scan, query: Query, values: Mapping[str, Value]
     ) -> "_Job | None":
-        versions = self._versions(connection, scan)
-        key = (scan.selected, scan.source, scan.order, tuple(query.columns))
-        if versions is None or (key, versions) in self._hopeless:
-            return None
         found = _contiguous(connection, scan, values)
-        if found is None:
+        present = versions.of(connection, scan.tables, BLOCK) if found is not None else None
+        if found is None or present is None:
             return None
-        job = _Job(self, connection, scan, encoder_of(query.columns), key, versions, found)
+        key = (scan.selected, scan.source, scan.order, tuple(query.columns))
+        job = _Job(self, connection, scan, encoder_of(query.columns), key, present, found)
         try:
             job.prepare()
         except Unordered:
-            self._hopeless.add((key, versions))
             return None
         return job
 
-    # ---- versions --------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _versions(connection: sqlite3.Connection, scan: Scan) -> Versions | None:
-        """Versions of the scan's tables in the present snapshot; None if one is not watched."""
-        try:
-            rows = connection.execute(
-                f"SELECT id, version FROM row_blocks WHERE id IN ({names(scan.tables)}) AND (SELECT count(*) FROM "
-                "sqlite_master WHERE type = 'trigger' AND name IN ('blocks_update_' || id, 'blocks_delete_' || id)) = 2"
-            )
-            found = dict(rows.fetchall())
-        except sqlite3.OperationalError:
-            return None
-        return tuple(found[table] for table in scan.tables) if len(found) == len(set(scan.tables)) else None
-
-    def _watched(self, connection: sqlite3.Connection, scan: Scan) -> bool:
-        """Whether changes of the tables are watched; begins to watch them if no writer is in the way."""
-        if self._versions(connection, scan) is not None:
-            return True
-        if connection.in_transaction:
-            return False
-        owner = object()
-        try:
-            self._storage.locks.acquire(owner, WRITER, Mode.X, timeout_s=0)
-        except SqlError:
-            return False
-        writer = self._storage.connect()
-        try:
-            self._watch(writer, scan)
-        except sqlite3.Error:  # the table is gone, or its definition changes: the ordinary way will tell
-            return False
-        finally:
-            writer.close()
-            self._storage.locks.release_all(owner)
-        return True
-
-    def _watch(self, writer: sqlite3.Connection, scan: Scan) -> None:
-        writer.execute("BEGIN IMMEDIATE")
-        writer.execute("CREATE TABLE IF NOT EXISTS row_blocks(id INTEGER PRIMARY KEY, version INTEGER NOT NULL)")
-        for table in scan.tables:
-            writer.execute("INSERT OR REPLACE INTO row_blocks VALUES (?, ?)", (table, next(self._epochs) << 40))
-            for event in ("UPDATE", "DELETE"):
-                name = f"blocks_{event.lower()}_{table}"
-                writer.execute(f"DROP TRIGGER IF EXISTS {name}")
-                writer.execute(
-                    f"CREATE TRIGGER {name} AFTER {event} ON t{table} "
-                    f"BEGIN UPDATE row_blocks SET version = version + 1 WHERE id = {table}; END"
-                )
-        writer.execute("COMMIT")
-
     # ---- the store -------------------------------------------------------------------------------------------
 
-    def get(self, key: object, number: int, versions: Versions) -> _Block | None:
-        """A kept block, if it is of these versions."""
+    def get(self, key: object, number: int, version: Version) -> _Block | None:
+        """A kept block, if it is of this version."""
         with self._lock:
             block = self._blocks.get((key, number))
-            if block is None or block.versions != versions:
+            if block is None or block.version != version:
                 return None
             self._blocks.move_to_end((key, number))
             return block
@@ -233,7 +176,7 @@ def _contiguous(connection: sqlite3.Connection, scan: Scan, values: Mapping[str,
     if not scan.condition:
         row = connection.execute(f"SELECT min(rowid) FROM {scan.table}").fetchone()
         last = connection.execute(f"SELECT max(rowid) FROM {scan.table}").fetchone()[0]
-        return _Range(row[0], last) if row[0] is not None else None
+        return _Range(row[0] // BLOCK * BLOCK, last // BLOCK * BLOCK + BLOCK - 1) if row[0] is not None else None
     first, last, count = connection.execute(
         f"SELECT min(s1.rowid), max(s1.rowid), count(*) FROM {scan.driving} WHERE {scan.condition}", values
     ).fetchone()
@@ -254,11 +197,12 @@ class _Job:
         scan: Scan,
         encoder: Encoder,
         key: object,
-        versions: Versions,
+        present: Versions,
         wanted: _Range,
     ) -> None:
         self._store, self._connection, self._scan, self._encoder = store, connection, scan, encoder
-        self._key, self._versions, self._wanted = key, versions, wanted
+        self._key, self._versions, self._wanted = key, present, wanted
+        self.encoded = 0
 
     def _pieces(self) -> Iterator[tuple[int, _Range, bool]]:
         """(block number, its part of the range, whether it is the whole block)."""
@@ -274,20 +218,25 @@ class _Job:
             Unordered: block service is impossible.
         """
         for number, part, whole in self._pieces():
-            if not whole or self._store.get(self._key, number, self._versions) is None:
+            if not whole or self._kept(number) is None:
                 self._prove(part)
+            elif self._scan.order:
+                self._prove_link(part)
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """Encoded rows, piece by piece."""
         for number, part, whole in self._pieces():
-            block = self._store.get(self._key, number, self._versions) if whole else None
+            block = self._kept(number) if whole else None
             if block is None:
-                count, rows = self._encode(part)
-                block = _Block(self._versions, count, rows)
+                block = _Block(self._versions.of(number), *self._encode(part))
+                self.encoded += block.count
                 if whole:
                     self._store.put(self._key, number, block)
             if block.count:
                 yield block.count, block.rows
+
+    def _kept(self, number: int) -> _Block | None:
+        return self._store.get(self._key, number, self._versions.of(number))
 
     def _encode(self, part: _Range) -> tuple[int, bytes]:
         text = f"SELECT {self._scan.selected} FROM {self._scan.source} WHERE s1.rowid BETWEEN ? AND ? ORDER BY s1.rowid"
@@ -304,9 +253,17 @@ class _Job:
         if self._scan.order:
             self._prove_order(part)
 
+    def _prove_link(self, part: _Range) -> None:
+        """The first row of a part that is in order is not below the row before it."""
+        first = self._connection.execute(
+            f"SELECT min(rowid) FROM {self._scan.table} WHERE rowid BETWEEN ? AND ?", (part.first, part.last)
+        ).fetchone()[0]
+        if first is not None:
+            self._prove_order(_Range(part.first, first))
+
     def _prove_order(self, part: _Range) -> None:
-        """No row of the part is below the one before it; the one before the part counts even if it is not wanted, since a
-        kept block also vouches for its link to the block before."""
+        """No row of the part is below the one before it. The first one's predecessor counts even if it is not wanted: a read
+        of more rows would ask for it."""
         before = f"SELECT max(rowid) FROM {self._scan.table} WHERE rowid < ?"
         start = self._connection.execute(before, (part.first,)).fetchone()[0]
         span = _Range(part.first if start is None else start, part.last)

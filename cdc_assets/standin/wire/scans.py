@@ -10,7 +10,6 @@ Only SQLite text of the compiler's own making is read here; what is not recognis
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -139,7 +138,7 @@ def _keeps_rows(join: str, joined: Table) -> bool:
     if found is None or found[1] != joined.sqlite:
         return False
     names = {column.sqlite: fold(column.name) for column in joined.columns}
-    unique = {fold(index.keys[0][0]) for index in joined.indexes if index.unique and len(index.keys) == 1}
+    unique = {fold(i.keys[0][0]) for i in joined.indexes if i.unique and len(i.keys) == 1 and not i.filter}
     return names.get(found[2]) in unique
 
 
@@ -155,8 +154,3 @@ def _order(order: str, selected: str, driving: Table) -> tuple[str, ...] | None:
     comparable = {f"s1.{c.sqlite}" for c in driving.columns if c.type.name not in CHARACTER | {"datetimeoffset"}}
     columns = tuple(aliases.get(term, term) for term in order.split(", "))
     return columns if all(column in comparable for column in columns) else None
-
-
-def names(tables: Sequence[int]) -> str:
-    """A list of object ids for SQLite's IN."""
-    return ", ".join(map(str, tables))

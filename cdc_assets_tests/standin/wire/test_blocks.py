@@ -1,6 +1,5 @@
 """Encoded blocks give exactly what the ordinary way gives, whatever happens to the table in between."""
 
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,6 +96,18 @@ def test_rows_inserted_out_of_order_are_still_sorted(server: StandIn, connection
     assert same(server, connection, "SELECT * FROM dbo.t") == 80
 
 
+def test_a_block_that_moves_away_from_the_next_one_is_noticed(server: StandIn, connection: Any, table: str) -> None:
+    fill(server, 40)
+    everything = "SELECT id, s FROM dbo.t ORDER BY id"
+    assert same(server, connection, everything) == 40
+    server.execute(
+        "UPDATE dbo.t SET id = id + 1000 WHERE id BETWEEN 8 AND 15", database=DATABASE
+    )  # rowids of one block
+    assert same(server, connection, everything) == 0
+    server.execute("UPDATE dbo.t SET id = id - 1000 WHERE id > 1000", database=DATABASE)
+    assert same(server, connection, everything) == 40
+
+
 def test_order_is_proved_over_nulls_and_holes_too(server: StandIn, connection: Any, table: str) -> None:
     """What the quick proof leaves open is told by the slow one: in order, or not."""
     by_number = "SELECT id, n FROM dbo.t ORDER BY n, id"
@@ -131,32 +142,33 @@ def test_a_value_that_does_not_depend_on_the_row_alone_is_not_kept(
     assert {row[1] for row in first}.isdisjoint(row[1] for row in second)
 
 
-def test_any_changes_in_between(server: StandIn, connection: Any, table: str) -> None:
-    chosen, next_id = random.Random(7), 1  # noqa: S311 - a fixed choice of steps
-    fill(server, 60)
-    next_id, served = 61, 0
-    for _ in range(60):
-        kind = chosen.choice(("insert", "insert", "update", "delete", "last", "rolled back", "rename"))
-        place = chosen.randrange(1, next_id)
-        if kind == "insert":
-            fill(server, 5, next_id)
-            next_id += 5
-        elif kind == "update":
-            server.execute("UPDATE dbo.t SET s = s + N'!' WHERE id = ?", place, database=DATABASE)
-        elif kind == "delete":
-            server.execute("DELETE dbo.t WHERE id = ?", place, database=DATABASE)
-        elif kind == "last":
-            server.execute("DELETE dbo.t WHERE id >= ?", next_id - 3, database=DATABASE)
-        elif kind == "rolled back":
-            connection.execute("BEGIN TRAN; UPDATE dbo.t SET n = n + 100")
-            same_in_transaction = connection.execute("SELECT MIN(n) FROM dbo.t").fetchval()
-            assert connection.execute("SELECT id, n FROM dbo.t").fetchall()[0][1] >= same_in_transaction >= 100
-            connection.execute("ROLLBACK")
-        else:
-            server.execute("ALTER TABLE dbo.t ALTER COLUMN s nvarchar(40)", database=DATABASE)
-        served += same(server, connection, "SELECT id, s, n FROM dbo.t")
-        served += same(server, connection, RANGE, place // 2, place + 30)
-    assert served > 1000
+def test_only_blocks_that_a_change_touched_are_encoded_anew(server: StandIn, connection: Any, table: str) -> None:
+    fill(server, 100)
+    everything = "SELECT id, s, n FROM dbo.t ORDER BY id"
+
+    def encoded() -> int:
+        before = engine_blocks.encoded
+        assert same(server, connection, everything) >= 90
+        return engine_blocks.encoded - before
+
+    engine_blocks = server.engine.blocks
+    assert isinstance(engine_blocks, blocks.RowBlocks)
+    assert encoded() == 100
+    assert encoded() == 0
+    server.execute("UPDATE dbo.t SET n = 8 WHERE id IN (20, 60)", database=DATABASE)
+    assert encoded() == 16
+    server.execute("DELETE dbo.t WHERE id = 41", database=DATABASE)
+    assert encoded() == 7
+    fill(server, 1, first=101)  # into the last block, which holds 96 to 100
+    assert encoded() == 6
+    with server.connect(DATABASE, autocommit=False) as writer:
+        writer.execute("UPDATE dbo.t SET n = 9")
+        assert encoded() == 0
+        writer.rollback()
+    assert encoded() == 0
+    server.execute("DELETE dbo.t WHERE id >= 94", database=DATABASE)
+    fill(server, 8, first=94)
+    assert encoded() == 14, "rowids that are taken again lie in both of the last blocks"
 
 
 def test_snapshot_isolation_keeps_its_rows(server: StandIn, connection: Any, table: str) -> None:
@@ -171,6 +183,36 @@ def test_snapshot_isolation_keeps_its_rows(server: StandIn, connection: Any, tab
     reader.close()
     assert connection.execute("SELECT * FROM dbo.t").fetchall() == before
     connection.execute("COMMIT; SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+
+def test_a_join_follows_its_partner(server: StandIn, connection: Any, table: str) -> None:
+    server.execute("CREATE TABLE dbo.u (k int NOT NULL PRIMARY KEY, s nvarchar(20))", database=DATABASE)
+    server.execute("INSERT dbo.u SELECT value, N'u' FROM GENERATE_SERIES(0, 6)", database=DATABASE)
+    fill(server, 40)
+    joined = "SELECT t.id, u.s FROM dbo.t AS t LEFT JOIN dbo.u AS u ON u.k = t.n ORDER BY t.id"
+    for change in (
+        "UPDATE dbo.u SET s = N'w' WHERE k = 3",
+        "INSERT dbo.u VALUES (8, N'new')",
+        "UPDATE dbo.t SET n = 8",
+    ):
+        for _ in range(2):
+            assert same(server, connection, joined) == 40
+        server.execute(change, database=DATABASE)
+    server.execute("DELETE dbo.u WHERE k = 8", database=DATABASE)
+    assert same(server, connection, joined) == 0
+    server.execute("DROP TABLE dbo.u", database=DATABASE)
+
+
+def test_a_key_that_is_unique_among_some_rows_may_find_two(server: StandIn, connection: Any, table: str) -> None:
+    server.execute("CREATE TABLE dbo.u (k int NOT NULL, live bit NOT NULL)", database=DATABASE)
+    server.execute("CREATE UNIQUE INDEX one ON dbo.u (k) WHERE live = 1", database=DATABASE)
+    server.execute("INSERT dbo.u SELECT value, 1 FROM GENERATE_SERIES(0, 6)", database=DATABASE)
+    fill(server, 40)
+    joined = "SELECT t.id, u.live FROM dbo.t AS t LEFT JOIN dbo.u AS u ON u.k = t.n"
+    same(server, connection, joined)
+    server.execute("INSERT dbo.u VALUES (3, 0)", database=DATABASE)
+    same(server, connection, joined)
+    server.execute("DROP TABLE dbo.u", database=DATABASE)
 
 
 def test_a_change_table_with_its_commit_times(server: StandIn, connection: Any, table: str) -> None:
