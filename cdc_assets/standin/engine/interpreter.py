@@ -36,7 +36,7 @@ from cdc_assets.standin.engine import (
 from cdc_assets.standin.engine.batch import parse_batch
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.names import SessionNames
-from cdc_assets.standin.errors import BUGS, SqlError, internal
+from cdc_assets.standin.errors import BUGS, SqlError, internal, unsupported
 from cdc_assets.standin.sql.convert import convert_value
 from cdc_assets.standin.sqltypes import INT, SqlType, Value, parse_type
 
@@ -129,6 +129,7 @@ class Interpreter:
             return
         try:
             _SIMPLE[type(statement)](self, statement)
+            session.rowcount = _ROW_COUNTS.get(type(statement), session.rowcount)
             if type(statement) is not tree.RaiseError:
                 session.last_error = 0
         except SqlError as error:
@@ -147,7 +148,7 @@ class Interpreter:
             error.line = statement.line
             error.procedure = error.procedure or self.frame.procedure
             session.located = error
-        session.last_error = error.number
+        session.last_error, session.rowcount = error.number, 0
         raised = isinstance(statement, tree.RaiseError)
         fatal = error.number in _ROLLS_BACK or (session.options.xact_abort and not raised)
         if session.tries and error.severity < 20:
@@ -244,6 +245,8 @@ class Interpreter:
             return found
 
     def _declare(self, statement: tree.Declare) -> None:
+        if any(item.value for item in statement.items):
+            self.session.rowcount = 1
         for item in statement.items:
             if item.table:
                 table = definitions.table_variable(self.session, self.frame, item)
@@ -379,6 +382,10 @@ class Interpreter:
         for row in queries.execute(self.session, self.frame, plan):
             last = row
             count += 1
+        if count > 1 and plan.query.accumulates:
+            raise unsupported(
+                "a variable that gathers values of several rows in SELECT @v = @v …: use STRING_AGG or SUM"
+            )
         if last is not None:
             for variable, place in targets:
                 variable.value = convert_value(last[place], types[place], variable.type)
@@ -398,6 +405,10 @@ _CONTROL: Final[dict[type, _Run]] = {
     tree.Block: Interpreter.block, tree.If: Interpreter._if, tree.While: Interpreter._while, tree.Jump: Interpreter._jump,
     tree.Return: Interpreter._return, tree.TryCatch: Interpreter._try,
 }  # fmt: skip
+_ROW_COUNTS: Final[dict[type, int]] = {
+    tree.Assign: 1, tree.SetOption: 0, tree.Use: 0, tree.Print: 0, tree.RaiseError: 0, tree.Transaction: 0,
+}  # fmt: skip
+"""@@ROWCOUNT after statements that count no rows (vendor page of @@ROWCOUNT); others leave or set it."""
 _SIMPLE: Final[dict[type, _Run]] = {
     tree.Declare: Interpreter._declare, tree.Assign: Interpreter._assign, tree.SetOption: Interpreter._set_option,
     tree.Use: Interpreter._use, tree.Print: Interpreter._print, tree.RaiseError: Interpreter._raise_error,

@@ -4,6 +4,7 @@ Every output column is called k1, k2, â€¦ inside SQLite, every source s1, s2, â€
 collide with a word of SQLite or with another scope, and references to scopes around stay unambiguous.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -41,6 +42,11 @@ class _Selected:
     items: list[_Item]
     assignments: list[tuple[str, int]] = field(default_factory=list)
 
+    def accumulates(self) -> bool:
+        """Whether an assigned value uses an assigned variable."""
+        names = [rf":{re.escape(name)}\b" for name, _ in self.assignments]
+        return any(re.search(name, self.items[place].typed.sql) for name in names for _, place in self.assignments)
+
     def columns(self) -> tuple[RelationColumn, ...]:
         return tuple(
             RelationColumn(
@@ -77,6 +83,7 @@ class Queries(Combining):
         super().__init__(names)
         self.sources = Sources(self)
         self.assignments: list[tuple[str, int]] = []
+        self.accumulates = False
 
     def query(self, node: Any, scope: Scope, top: bool = False) -> Block:
         """Compile any query; `scope` is the scope around it."""
@@ -173,6 +180,7 @@ class Queries(Combining):
                 "expressions, unless TOP, OFFSET or FOR XML is also specified.",
             )
         self.assignments = selected.assignments or self.assignments
+        self.accumulates |= selected.accumulates()
         nulls = frozenset(place for place, item in enumerate(selected.items) if is_null(item.typed))
         single = (not node.args.get("group") and bool(scope.groups == [])) or _is_one(node.args.get("limit"))
         return Block(self.limited(node, (head, text), order, columns, scope), columns, single, nulls)
@@ -350,7 +358,7 @@ def compile_query(tree: Any, names: Names, scope: Scope | None = None) -> Query:
             ResultColumn(column.name, column.type, column.nullable, column.identity, column.computed)
             for column in block.columns
         ],
-        scope.used.relations, scope.used.variables, queries.assignments, scope.used.hints, into,
+        scope.used.relations, scope.used.variables, queries.assignments, queries.accumulates, scope.used.hints, into,
     )  # fmt: skip
 
 

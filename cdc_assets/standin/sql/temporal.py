@@ -103,7 +103,7 @@ def _to_offset(local: int, offset: int, target: SqlType, source: SqlType) -> byt
     rounded = round_to_scale(utc, target.scale)
     if not 0 <= rounded < END:
         rounded = utc
-    if not 0 <= rounded < END:
+    if not (0 <= rounded < END and 0 <= local < END):
         raise SqlError(8115, f"Arithmetic overflow error converting {source.name} to data type datetimeoffset.")
     return offset_to_stored(rounded, offset)
 

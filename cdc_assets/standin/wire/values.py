@@ -5,8 +5,10 @@ from codecs import utf_16_le_decode
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from math import isfinite
 from typing import Final
 
+from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import (
     CHARACTER,
     DECIMAL,
@@ -171,13 +173,23 @@ def _temporal(sql_type: SqlType, data: bytes) -> int | bytes:
 
 
 def _real(data: bytes) -> float:
-    value: float = _REAL(data)[0]
-    return value
+    return _valid(_REAL(data)[0])
 
 
 def _float(data: bytes) -> float:
-    value: float = _FLOAT(data)[0]
-    return value
+    return _valid(_FLOAT(data)[0])
+
+
+def _valid(number: float) -> float:
+    """The number; 8023 for one that SQL Server's types cannot hold."""
+    if not isfinite(number):
+        raise SqlError(
+            8023,
+            "The incoming tabular data stream (TDS) remote procedure call (RPC) protocol stream is incorrect. "
+            "The supplied value is not a valid instance of data type float. Check the source data for invalid values. "
+            "An example of an invalid value is data of numeric type with scale greater than precision.",
+        )
+    return number
 
 
 def _smallmoney(data: bytes) -> int:

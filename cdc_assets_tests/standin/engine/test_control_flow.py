@@ -118,6 +118,32 @@ def test_nocount_and_rowcount(client: Client) -> None:
     assert (sink.counts[-2:], sink.results[-1]) == ([None, None], [(2,)])
 
 
+@pytest.mark.parametrize(
+    ("statement", "count"),
+    [
+        ("SET @v = 1", 1),
+        ("DECLARE @w int = 1", 1),
+        ("DECLARE @w int", 2),
+        ("PRINT 'x'", 0),
+        ("RAISERROR ('x', 10, 1)", 0),
+        ("SET LOCK_TIMEOUT -1", 0),
+        ("BEGIN TRAN", 0),
+        ("SELECT @v = v FROM (VALUES (1), (2), (3)) AS t (v)", 3),
+        ("SELECT @v = 1 / 0", 0),
+    ],
+)
+def test_row_count_after_statements_that_count_none(client: Client, statement: str, count: int) -> None:
+    before = "DECLARE @v int SELECT v FROM (VALUES (1), (2)) AS t (v)"
+    assert client.run(f"{before} {statement} SELECT @@ROWCOUNT").results[-1] == [(count,)]
+
+
+def test_a_variable_that_gathers_rows_is_refused(client: Client) -> None:
+    gather = "DECLARE @v varchar(9) = '' SELECT @v = @v + v FROM (VALUES ('a'), ('b')) AS t (v) WHERE v <= "
+    assert client.value(f"{gather} 'a' SELECT @v") == "a"
+    assert client.errors(f"{gather} 'b'") == [40510]
+    assert client.value("DECLARE @v int = 1 SELECT @v = v FROM (VALUES (2), (3)) AS t (v) WHERE v > @v SELECT @v") == 3
+
+
 def test_set_rowcount_limits_queries(client: Client) -> None:
     assert len(client.rows("SET ROWCOUNT 2 SELECT v FROM (VALUES (1), (2), (3)) AS t (v) SET ROWCOUNT 0")) == 2
 

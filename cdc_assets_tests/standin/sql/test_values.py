@@ -341,6 +341,7 @@ ERRORS = [
     ("LEFT('abc', -1)", 536),
     ("PARSE('x' AS int)", 9819),
     ("SQRT(-1)", 3623),
+    ("SWITCHOFFSET(CAST('0001-01-01' AS datetime2), -1)", 8115),
     ("-CAST(-32768 AS smallint)", 8115),
     ("5e0 % 2", 402),
     ("CAST('2020-01-01' AS datetime2) AT TIME ZONE 7", 8116),

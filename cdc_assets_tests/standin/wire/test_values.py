@@ -1,5 +1,6 @@
 """What the row encoder writes, the parameter reader reads back: for every type and value."""
 
+import math
 import struct
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import SqlType, Value, decimal_to_stored, offset_to_stored, parse_type
 from cdc_assets.standin.wire.rowenc import encode_value, row_encoder
 from cdc_assets.standin.wire.typeinfo import type_info
@@ -45,7 +47,8 @@ def values(sql_type: SqlType) -> SearchStrategy[Value]:
     others: dict[str, SearchStrategy[Value]] = {
         "bit": st.integers(0, 1), "tinyint": st.integers(0, 255), "smallint": integers(16), "int": integers(32),
         "bigint": integers(64), "money": integers(64), "smallmoney": integers(32),
-        "float": st.floats(allow_nan=False), "real": st.floats(width=32, allow_nan=False),
+        "float": st.floats(allow_nan=False, allow_infinity=False),
+        "real": st.floats(width=32, allow_nan=False, allow_infinity=False),
         "date": st.integers(0, LAST_DAY), "time": clock(scale), "datetime": st.integers(-53690 * 25920000, 2958463 * 25920000),
         "smalldatetime": st.integers(0, 65535 * 1440 + 1439), "uniqueidentifier": st.binary(min_size=16, max_size=16),
         "varchar": st.text(CP1252, max_size=30), "char": st.text(CP1252, min_size=10, max_size=10),
@@ -83,6 +86,14 @@ def test_a_row_is_its_values_one_after_the_other(declared: str, data: st.DataObj
     row = [data.draw(st.none() | values(sql_type)) for sql_type in types]
     expected = b"\xd1" + b"".join(encode_value(sql_type, value) for sql_type, value in zip(types, row, strict=True))
     assert row_encoder(types)([row, row]) == (2, expected * 2)
+
+
+@pytest.mark.parametrize("declared", ["float", "real"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_number_that_no_column_can_hold_is_refused(declared: str, value: float) -> None:
+    sql_type = parse_type(declared)
+    with pytest.raises(SqlError, match="8023"):
+        read_typed(type_info(sql_type) + encode_value(sql_type, value), 0)
 
 
 def test_not_null_numbers_travel_without_length() -> None:
