@@ -17,7 +17,7 @@ from mssql_python.exceptions import ConnectionStringParseError, sqlstate_to_exce
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, IsolationMode
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError
-from resources.sqlserver_driver import connection_string, keywords, server_name
+from resources.sqlserver_driver import connection_string, keywords, server_name, without_database
 from resources.sqlserver_errors import redact, to_cdc_error
 from resources.sqlserver_queries import isolation_level, lock_timeout, one_of
 from resources.sqlserver_retry import repeated
@@ -144,13 +144,23 @@ class MssqlBulkSource:
 
     def _connect(self) -> mssql_python.Connection:
         settings = self.settings
+        pairs = keywords(settings)
         try:
-            connection = mssql_python.connect(
-                connection_string(keywords(settings)), autocommit=True, timeout=settings.login_timeout_s
-            )
-            connection.timeout = settings.query_timeout_s
+            connection = self._open(pairs)
         except _ERRORS as error:
-            raise translate(error, settings) from error
+            elsewhere = without_database(pairs, str(error))
+            if elsewhere is None:
+                raise translate(error, settings) from error
+            try:
+                connection = self._open(elsewhere)
+            except _ERRORS:
+                raise translate(error, settings) from error
+        return connection
+
+    def _open(self, pairs: dict[str, str]) -> mssql_python.Connection:
+        timeout = self.settings.login_timeout_s
+        connection = mssql_python.connect(connection_string(pairs), autocommit=True, timeout=timeout)
+        connection.timeout = self.settings.query_timeout_s
         return connection
 
 

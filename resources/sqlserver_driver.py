@@ -9,16 +9,18 @@ import platform
 import re
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from resources.sqlserver_errors import number_in
 
 APPLICATION = "cdc-assets"
 """Application name that DBAs see in sys.dm_exec_sessions."""
 
+_CANNOT_OPEN_DATABASE = 4060
 _REGISTERED = re.compile(r"ODBC Driver (1[7-9]|[2-9]\d) for SQL Server\Z")
 _PLAIN_HOST = re.compile(r"[A-Za-z0-9._-]+\Z")
 _FILES = {"linux": "libmsodbcsql-*.so*", "darwin": "libmsodbcsql*.dylib", "win32": "msodbcsql*.dll"}
@@ -88,6 +90,23 @@ def keywords(settings: ConnectionSettings) -> dict[str, str]:
     if settings.user:
         found |= {"UID": settings.user, "PWD": settings.password}
     return found | {name: value for name, value in settings.extra if name != "Driver"}
+
+
+def without_database(pairs: Mapping[str, str], refusal: str) -> dict[str, str] | None:
+    """Keywords for a second attempt in the login's own database, whose statements name the configured one anyway.
+
+    A database that is offline or being restored cannot be entered, but the server can tell what is wrong with it.
+
+    Args:
+        pairs: keywords of the first attempt.
+        refusal: what the driver said to it.
+
+    Returns:
+        None if the database is not what was refused.
+    """
+    if "Database" not in pairs or number_in(refusal) != _CANNOT_OPEN_DATABASE:
+        return None
+    return {name: value for name, value in pairs.items() if name != "Database"}
 
 
 def _server(settings: ConnectionSettings) -> str:

@@ -23,6 +23,7 @@ from resources.sqlserver_driver import (
     find_driver,
     keywords,
     server_name,
+    without_database,
 )
 from resources.sqlserver_errors import to_cdc_error
 from resources.sqlserver_queries import PING
@@ -45,13 +46,23 @@ def connect(settings: ConnectionSettings) -> pyodbc.Connection:
     """
     check_reachable(settings)
     driver = driver_option(settings) or find_driver(pyodbc.drivers())
-    text = connection_string({"Driver": driver, "APP": APPLICATION} | keywords(settings))
+    pairs = {"Driver": driver, "APP": APPLICATION} | keywords(settings)
     try:
-        connection = pyodbc.connect(text, autocommit=True, timeout=settings.login_timeout_s)
+        connection = _open(pairs, settings)
     except pyodbc.Error as error:
-        raise translate(error, settings) from error
+        elsewhere = without_database(pairs, str(error))
+        if elsewhere is None:
+            raise translate(error, settings) from error
+        try:
+            connection = _open(elsewhere, settings)
+        except pyodbc.Error:
+            raise translate(error, settings) from error
     connection.timeout = settings.query_timeout_s
     return connection
+
+
+def _open(pairs: dict[str, str], settings: ConnectionSettings) -> pyodbc.Connection:
+    return pyodbc.connect(connection_string(pairs), autocommit=True, timeout=settings.login_timeout_s)
 
 
 def translate(error: pyodbc.Error, settings: ConnectionSettings) -> CdcError:

@@ -1,14 +1,15 @@
 """Two databases of one capture, one of which is turned off, goes offline or goes away: the other goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cdc_assets.cli.local import LocalRunner
-from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ports import Clock
 from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LoginError
 from cdc_assets.lake.steps import listening
 from cdc_assets.standin.control import StandIn
@@ -66,16 +67,18 @@ class Two:
             self.server.execute(f"INSERT INTO dbo.orders VALUES ({self._key})", database=table.database)
         self.server.agent.drain()
 
-    def run(self, what: str = "stream") -> StreamSummary | None:
+    def run(self, what: str = "stream", clock: Clock | None = None) -> StreamSummary | None:
         with SqlServerSource(self.config.connection) as source:
             bulk = MssqlBulkSource(self.config.connection)
-            capture = Capture(self.config, source, bulk, LocalRunner(2), SystemClock())
+            capture = Capture(self.config, source, bulk, LocalRunner(2), clock or SystemClock())
             return capture.stream() if what == "stream" else capture.snapshot() and None
 
-    def offline(self, matching: str = "[There]", times: int = 1000) -> None:
-        """What the server answers about an offline database."""
-        text = "Database 'There' cannot be opened because it is offline."
-        self.server.faults.error(942, text, matching=matching, times=times)
+    def offline(self) -> None:
+        """Take a database away, and everybody who uses it."""
+        self.server.execute("ALTER DATABASE [There] SET OFFLINE WITH ROLLBACK IMMEDIATE")
+
+    def online(self) -> None:
+        self.server.execute("ALTER DATABASE [There] SET ONLINE")
 
     def keys(self, table: TableId) -> list[int]:
         return [event.key for event in events_of(self.config, table)]
@@ -155,20 +158,48 @@ def test_database_that_is_offline_goes_on_where_it_stopped(two: Two, step: str) 
     assert "offline" in told[THERE]
     assert two.keys(HERE) == [1, 4]
     assert state_of(two.config).tables[THERE].status == "healthy"
-    two.server.faults.clear()
+    two.online()
     two.insert(HERE, THERE)
     assert reasons(two.run()) == {}
     assert (two.keys(HERE), two.keys(THERE)) == ([1, 4, 5], [2, 3, 6])
     assert two.told() == []
 
 
-@pytest.mark.parametrize("matching", ["[There]", "[There].cdc.[dbo_orders_CT] AS [ct]"])
-def test_database_that_comes_back_while_the_loop_runs(two: Two, monkeypatch: pytest.MonkeyPatch, matching: str) -> None:
+class WakingClock(SystemClock):
+    """Calls something at a wait, by default the third."""
+
+    def __init__(self, wake: Callable[[], None], at: int = 3) -> None:
+        self._wake, self._at, self._waits = wake, at, 0
+
+    def sleep(self, seconds: float) -> None:
+        self._waits += 1
+        if self._waits == self._at:
+            self._wake()
+        super().sleep(seconds)
+
+
+@pytest.mark.parametrize("step", ["window-planned", "history-written", "files-written", "table-committed", ""])
+def test_database_that_comes_back_while_the_loop_runs(two: Two, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     monkeypatch.setattr(loop, "IDLE_CHECK", loop.IDLE_CHECK * 0)
     two.insert(THERE, HERE)
-    two.offline(matching, times=6)
-    assert reasons(two.run()) == {}
-    assert len(two.server.faults.struck) == 6
+    states: list[str] = []
+
+    def away(name: str) -> None:
+        pending = state_of(two.config).pending
+        if name == step and not states and pending and pending.database == THERE.database:
+            states.append("away")
+            two.offline()
+
+    def back() -> None:
+        (left,) = two.server.execute("SELECT state_desc FROM sys.databases WHERE name = N'There'")
+        states.append(str(left[0]))
+        two.online()
+
+    if not step:
+        two.offline()
+    with listening(away):
+        assert reasons(two.run(clock=WakingClock(back))) == {}
+    assert states[-1] == "OFFLINE"
     assert (two.keys(HERE), two.keys(THERE)) == ([1, 4], [2, 3])
 
 
@@ -236,6 +267,29 @@ def test_a_single_database_that_is_offline_is_waited_for(two: Two) -> None:
     with pytest.raises(DatabaseAwayError):
         two.run()
     assert state_of(two.config).tables[THERE].status == "healthy"
+
+
+@pytest.mark.parametrize("step", ["window-planned", "history-written", "files-written", "table-committed"])
+def test_a_single_database_that_goes_offline_for_a_while_costs_nothing(two: Two, tmp_path: Path, step: str) -> None:
+    connection = replace(two.config.connection, databases=(THERE.database,))
+    two.config = replace(two.config, connection=connection, lake=LakeSettings(str(tmp_path / "alone")))
+    two.run("snapshot")
+    two.insert(THERE)
+    left: list[str] = []
+
+    def away(name: str) -> None:
+        if name == step and not left:
+            left.append("offline")
+            two.offline()
+
+    def back() -> None:
+        left.append("back")
+        two.online()
+
+    with listening(away):
+        assert reasons(two.run(clock=WakingClock(back, at=1))) == {}
+    assert left == ["offline", "back"]
+    assert two.keys(THERE) == [2, 3]
 
 
 def test_a_database_that_never_was_captured_is_a_mistake(two: Two) -> None:
