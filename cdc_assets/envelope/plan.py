@@ -116,6 +116,7 @@ def plan_events(
     warnings += _unknown(schema, bits)
     mapped = map_columns(schema, bits, settings, warnings)
     key = _key(schema, settings, mapped)
+    warnings += _never_logged(schema.table, [mapped[name] for name in key])
     columns = event_columns(schema.table, mapped, bits, key, settings, warnings)
     topic = topic_name(schema.table, settings)
     layout = _topic_schema(topic, columns, key, settings)
@@ -127,6 +128,15 @@ def _unknown(schema: TableSchema, bits: Mapping[str, int]) -> list[str]:
         f"Column {name!r} of the capture table is not among the columns of {schema.table}; its values are left out."
         for name in bits
         if schema.column(name) is None
+    ]
+
+
+def _never_logged(table: TableId, key: Sequence[MappedColumn]) -> list[str]:
+    return [
+        f"Key column {column.column.name!r} of {table} is computed, and the log does not hold computed columns: it is "
+        f"null in the keys of changes. Next: set message.key.columns."
+        for column in key
+        if column.column.computed
     ]
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.identifiers import TableId, unquoted
+from cdc_assets.errors import InvalidValueError
 
 SnapshotKind = Literal["incremental", "blocking"]
 
@@ -250,7 +251,15 @@ def database_of(signal: Signal) -> str | None:
 
 
 def _matches(pattern: str, table: TableId) -> bool:
-    return pattern == str(table) or re.fullmatch(pattern, str(table)) is not None
+    """Whether a regex, or a name with its parts in quotes as one with dots in it is written, means the table."""
+    return str(table) in (pattern, _bare(pattern)) or re.fullmatch(pattern, str(table)) is not None
+
+
+def _bare(pattern: str) -> str:
+    try:
+        return unquoted(pattern)
+    except InvalidValueError:
+        return pattern
 
 
 def expand(collections: Iterable[str], captured: Iterable[TableId]) -> tuple[list[TableId], list[str]]:

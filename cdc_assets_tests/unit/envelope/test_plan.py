@@ -246,6 +246,14 @@ def test_computed_columns_are_optional() -> None:
     assert event["value"]["after"] == {"id": 1, "twice": None}
 
 
+def test_a_computed_key_is_warned_of() -> None:
+    columns = [column("id", "int", nullable=False), column("twice", "int", nullable=False, computed=True)]
+    [text] = plan_of("t", columns, key=("twice",)).warnings
+    assert "'twice'" in text
+    assert "message.key.columns" in text
+    assert plan_of("t", columns, key=("id",)).warnings == ()
+
+
 def test_a_null_that_cannot_be_gets_default_or_zero() -> None:
     columns = [
         ID,

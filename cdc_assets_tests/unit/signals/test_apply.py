@@ -41,6 +41,14 @@ def test_letter_case_counts_and_unknown_tables_are_told() -> None:
     assert outcome.told[1].data["status"] == "UNKNOWN_SCHEMA"
 
 
+@pytest.mark.parametrize("name", ['"SalesDb"."dbo"."My.Table"', "[SalesDb].[dbo].[My.Table]", "SalesDb.dbo.My.Table"])
+def test_a_name_with_dots_may_stand_in_quotes(name: str) -> None:
+    table = TableId("SalesDb", "dbo", "My.Table")
+    asked = execute("a", name, **{"additional-conditions": [{"data-collection": name, "filter": "id > 1"}]})
+    [entry] = apply(SignalState(), [asked], [*TABLES, table], Lsn(bytes(10))).state.queue
+    assert (entry.table, entry.condition) == (table, "id > 1")
+
+
 def test_a_queued_table_and_a_known_id_are_ignored() -> None:
     outcome = applied(
         execute("a", "SalesDb.dbo.lines"), execute("b", "SalesDb.dbo.lines"), execute("a", "SalesDb.dbo.orders")
