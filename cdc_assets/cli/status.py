@@ -25,7 +25,7 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
     table = Table("topic", "state", "complete to", "instance", box=None, header_style="bold")
     for topic in topics:
         state = topic.state
-        style = "green" if state.status == "healthy" else "bold red"
+        style = {"healthy": "green", "excluded": "dim"}.get(state.status, "bold red")
         reached = str(state.position) if state.position else "not streamed"
         table.add_row(topic.topic, Text(state.status, style=style), reached, state.instance or "–")
     out.print(table)

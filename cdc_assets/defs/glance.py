@@ -9,7 +9,7 @@ from datetime import datetime
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Source
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
 from cdc_assets.lake.location import Location
@@ -21,6 +21,7 @@ from cdc_assets.signals.watch import channels_of, reached
 from cdc_assets.snapshot.modes import rule_of
 from cdc_assets.streaming.forks import finding
 from cdc_assets.streaming.instances import by_table
+from cdc_assets.streaming.selection import included_by
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class Glance:
         self.state: CaptureState = Manifest(tables, config.events.topic_prefix).read()
         self._source, self._rule, self._streaming = source, rule_of(config.snapshot), config.streaming
         self._channels = channels_of(config, adapters)
+        self._included = included_by(config)
 
     @property
     def streams(self) -> bool:
@@ -86,7 +88,7 @@ class Glance:
         lost = {
             state.table
             for state in self.state.tables.values()
-            if (again and state.status != "healthy") or state.is_to_be_repaired(self._streaming.gap_policy)
+            if (again and state.status in ("gap", "failed")) or state.is_to_be_repaired(self._streaming.gap_policy)
         }
         due = unfinished | lost | self._enabled(tables)
         return [table for table in tables if table not in self.state.tables or table in due]
@@ -103,14 +105,17 @@ class Glance:
     def fresh(self) -> Mapping[str, Lsn]:
         """Databases with something to do, and their newest captured transaction, or else how far they were read.
 
-        Besides unread changes that is a window in flight, an incremental snapshot whose run was killed, and a database
-        that was restored and whose tables nobody has told yet.
+        Besides unread changes that is a window in flight, an incremental snapshot whose run was killed, a database that
+        was restored and whose tables nobody has told yet, and a table that the settings let in again.
 
         Raises:
             RetryableError: the server is away or busy.
         """
         found: dict[str, Lsn] = {}
-        for database in sorted({table.database for table in self.state.tables}):
+        for state in self.state.tables.values():
+            if state.status == "excluded" and self._included(state.table):
+                found[state.table.database] = state.position or ZERO_LSN
+        for database in sorted({table.database for table in self.state.tables if self._included(table)}):
             watermark = self.state.watermark(database)
             try:
                 newest = self._source.max_transaction_lsn(database, watermark, 0) if watermark else None
@@ -179,7 +184,10 @@ class Glance:
         streaming = [
             state
             for state in self.state.tables.values()
-            if state.position is not None and state.instance and not self.state.log(state.table.database).restored
+            if state.position is not None
+            and state.instance
+            and state.status != "excluded"
+            and not self.state.log(state.table.database).restored
         ]
         rooms: list[Headroom] = []
         for database in sorted({state.table.database for state in streaming}):

@@ -17,7 +17,7 @@ from cdc_assets.core.ports import KeyRange
 from cdc_assets.lake.files import DataFile
 from cdc_assets.signals.state import SignalState
 
-Status = Literal["healthy", "gap", "failed"]
+Status = Literal["healthy", "gap", "failed", "excluded"]
 Kind = Literal["stream", "snapshot"]
 
 
@@ -30,7 +30,8 @@ class TableState:
         object_id: of the source table that the position belongs to.
         position: the topic table is complete up to here, inclusive; None if the table cannot be streamed (no CDC).
         instance: capture instance last read, or None.
-        status: `healthy`; `gap`: changes in (gap_after, gap_until] were removed unread; `failed`: see reason.
+        status: `healthy`; `gap`: changes in (gap_after, gap_until] were removed unread; `failed`: see reason; `excluded`:
+            the settings leave it out, and it goes on from its position once they let it in again.
         reason: why it is not healthy, for people.
         gaps: changes that were lost, oldest first, as (exclusive start, inclusive end); kept after a repair.
         ranges: key ranges that snapshot partitions are made of, fixed by the first snapshot.
@@ -51,6 +52,11 @@ class TableState:
     def streams(self) -> bool:
         """Whether windows take this table along."""
         return self.status == "healthy" and self.position is not None
+
+    @property
+    def keeps_position(self) -> bool:
+        """Whether its position holds when its rows are read again: all changes behind it can be read, now or later."""
+        return self.position is not None and self.status in ("healthy", "excluded")
 
     def is_to_be_repaired(self, gap_policy: str) -> bool:
         """Whether changes are missing and `gap.policy` wants the table to be read again for that."""

@@ -165,11 +165,13 @@ class SignalWatch:
 
     def _applied(self, database: str, signals: Sequence[Signal]) -> Outcome:
         state = self._context.manifest.state
-        captured = sorted(entry.table for entry in state.tables.values() if entry.table.database == database)
         own = signal_table(self._context.config.signals.collections, database)
-        return apply(
-            self.state(database), signals, [table for table in captured if table != own], state.watermark(database)
+        captured = sorted(
+            entry.table
+            for entry in state.tables.values()
+            if entry.table.database == database and entry.table != own and entry.status != "excluded"
         )
+        return apply(self.state(database), signals, captured, state.watermark(database))
 
     def _say(self, outcome: Outcome) -> None:
         for line in outcome.lines:

@@ -177,7 +177,7 @@ class Snapshotter:
             if known is not None and same and not known.ranges and not table.select:
                 yield dataclasses.replace(known, ranges=table.ranges)
             return
-        if known is not None and same and known.streams:
+        if known is not None and same and known.keeps_position:
             yield dataclasses.replace(known, ranges=known.ranges or table.ranges, snapshot_lsn=table.low)
             return
         yield TableState(

@@ -48,7 +48,14 @@ from cdc_assets.streaming.progress import (
     TroubledTable,
 )
 from cdc_assets.streaming.retire import part_with
-from cdc_assets.streaming.selection import left_out, remembered, select
+from cdc_assets.streaming.selection import (
+    follow_filters,
+    included_by,
+    left_out,
+    remembered,
+    select,
+    set_removed_aside,
+)
 from cdc_assets.streaming.status import statuses
 from cdc_assets.streaming.tidy import tidy
 from cdc_assets.streaming.windows import WindowExecutor, troubled_table
@@ -135,6 +142,7 @@ class Capture:
         """
         selected, away = select(self._context)
         self.claim()
+        set_removed_aside(self._context)
         for database in [*selected, *(name for name, error in away.items() if isinstance(error, CdcDisabledError))]:
             try:
                 look(self._context, database)
@@ -205,7 +213,7 @@ class Capture:
         return done
 
     def _recover(self, captured: Sequence[TableId], away: Collection[str], on_progress: OnProgress) -> SnapshotSummary:
-        """Finish the window or the snapshots that an earlier run left."""
+        """Finish the window or the snapshots that an earlier run left; then the filters of now hold."""
         watch = SignalWatch(self._context)
         incremental = IncrementalSnapshot(self._context, watch, on_progress)
         if self._context.config.signals.collections:
@@ -223,6 +231,7 @@ class Capture:
             with self._of_one_history(database, [entry.table for entry in run.tables]) as failed:
                 done += Snapshotter(self._context).resume(database, captured, on_progress)
             done += SnapshotSummary(failed=tuple(failed))
+        follow_filters(self._context)
         return done
 
     def _read(self, database: str, requests: Sequence[Request], on_progress: OnProgress) -> SnapshotSummary:
@@ -285,10 +294,11 @@ class Capture:
         if deadline is None and seconds:
             deadline = self._context.clock.now() + timedelta(seconds=seconds)
         ended = loop.run([*selected, *away], until_idle, deadline, should_yield)
-        state = self._context.manifest.state
-        troubled = [troubled_table(entry) for entry in state.tables.values() if entry.status != "healthy"]
+        state, included = self._context.manifest.state, included_by(self._context.config)
+        own = [entry for entry in state.tables.values() if included(entry.table)]
+        troubled = [troubled_table(entry) for entry in own if entry.status != "healthy"]
         told = {trouble.table for trouble in troubled}
-        troubled += [trouble for trouble in left_out(state.tables, loop.away) if trouble.table not in told]
+        troubled += left_out((entry.table for entry in own if entry.table not in told), loop.away)
         waiting = tuple(table for table in _flat(selected) if table not in state.tables)
         self._context.manifest.settle(self._context.clock.now())
         tidy(self._context, loop.rows)

@@ -134,6 +134,8 @@ class Planner:
     def _retire(self, database: str, instances: Instances) -> None:
         gone = []
         for state in self._state.tables.values():
+            if state.status == "excluded":
+                continue
             known = state.streams or (state.position is not None and self._context.history.latest(state.table))
             if state.table.database == database and known:
                 problem = identity_problem(state, instances.get(state.table, []), instances)

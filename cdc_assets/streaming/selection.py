@@ -1,17 +1,76 @@
-"""Which tables a capture takes, and which databases it cannot take them from now."""
+"""Which tables a capture takes, and which databases it cannot take them from now.
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+A table that the settings leave out from one run to the next rests: nothing is read of it, and it keeps its position.
+When they let it in again it goes on from there, so what came meanwhile is read late and not lost, as long as the server
+keeps it; after that it is a gap like any other. *Crash:* resting and going on are each one row of the manifest, written
+when no window is in flight.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from cdc_assets.config.filters import TableFilter
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts
 from cdc_assets.envelope.plan import plan_events
 from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import CdcError, DatabaseAwayError
+from cdc_assets.lake.state import TableState
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.instances import newest
 from cdc_assets.streaming.progress import TroubledTable
+from cdc_assets.streaming.retire import set_aside
+
+log = logging.getLogger(__name__)
+
+_EXCLUDED = "The settings leave it out (database.names, table and schema lists); its position is kept."
+
+
+def included_by(config: CaptureConfig) -> Callable[[TableId], bool]:
+    """Whether the settings let a table in."""
+    databases, tables = {name.lower() for name in config.connection.databases}, TableFilter(config.filters)
+    return lambda table: table.database.lower() in databases and tables.accepts(table)
+
+
+def set_removed_aside(context: Context) -> None:
+    """Give up what an earlier run left in flight in databases that the settings do not name any more.
+
+    Raises:
+        FencedError: another writer has taken over.
+    """
+    state, names = context.manifest.state, {name.lower() for name in context.config.connection.databases}
+    in_flight = {*state.snapshots, *([state.pending.database] if state.pending else [])}
+    for database in in_flight:
+        if database.lower() not in names:
+            log.warning("What was in flight in database %s is given up: database.names has it no more.", database)
+            set_aside(context, database)
+
+
+def follow_filters(context: Context) -> None:
+    """Let tables rest that the settings leave out now, and let those go on that they let in again.
+
+    Raises:
+        FencedError: another writer has taken over.
+    """
+    included, states = included_by(context.config), context.manifest.state.tables.values()
+    changed = [state for known in states if (state := _followed(known, included(known.table))) != known]
+    for state in changed:
+        log.warning("%s: %s", state.table, state.reason or f"goes on from {state.position}, for it is let in again.")
+    for database in {state.table.database for state in changed}:
+        own = [state for state in changed if state.table.database == database]
+        context.manifest.mark(context.clock.now(), database, own)
+
+
+def _followed(state: TableState, included: bool) -> TableState:
+    """A gap is found again when the table goes on; what failed stays failed."""
+    if included and state.status == "excluded":
+        return dataclasses.replace(state, status="healthy", reason="")
+    if not included and state.status in ("healthy", "gap"):
+        return dataclasses.replace(state, status="excluded", reason=_EXCLUDED)
+    return state
 
 
 def select(context: Context) -> tuple[dict[str, list[TableId]], dict[str, CdcError]]:

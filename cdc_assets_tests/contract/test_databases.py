@@ -297,3 +297,31 @@ def test_a_database_that_never_was_captured_is_a_mistake(two: Two) -> None:
     two.config = replace(two.config, connection=replace(two.config.connection, databases=names))
     with pytest.raises(LoginError, match="Nowhere"):
         two.run()
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("step", ["window-planned", "table-committed", ""])
+def test_database_that_is_named_no_more_stops_nothing_and_goes_on_when_it_is_named_again(
+    two: Two, step: str, gone: bool
+) -> None:
+    def cut(name: str) -> None:
+        if name == step:
+            raise PowerCutError
+
+    two.insert(THERE)
+    if step:
+        with listening(cut), pytest.raises(PowerCutError):
+            two.run()
+    named = two.config
+    two.config = replace(named, connection=replace(named.connection, databases=(HERE.database,)))
+    if gone:
+        two.server.execute("DROP DATABASE [There]")
+    two.insert(HERE)
+    assert reasons(two.run()) == {}
+    assert two.keys(HERE) == [1, 4]
+    assert two.told() == []
+    if not gone:
+        two.config = named
+        two.insert(THERE)
+        assert reasons(two.run()) == {}
+        assert two.keys(THERE) == [2, 3, 5]
