@@ -9,24 +9,22 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification
 from cdc_assets.lake.codec import decode, encode
+from cdc_assets.lake.fenced_log import Row
 from cdc_assets.lake.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
 from cdc_assets.signals.state import SignalState
 
-Row = Mapping[str, Any]
-"""A row of the manifest, see `manifest.SCHEMA`."""
 
-
-def fold(rows: Sequence[Row]) -> tuple[CaptureState, int]:
-    """State after the rows, and the last sequence number.
+def fold(rows: Sequence[Row]) -> CaptureState:
+    """State after the rows.
 
     Args:
-        rows: of the manifest, in order.
+        rows: of the manifest (`manifest.SCHEMA`), in order.
     """
     start = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=0)
     state = CaptureState()
     for row in rows[start:]:
         state = after(state, row)
-    return state, rows[-1]["sequence"] if rows else 0
+    return state
 
 
 def after(state: CaptureState, row: Row) -> CaptureState:

@@ -17,12 +17,10 @@ A `complete` row is the conclusion "every healthy table of the database is
 complete to `to_lsn`", so one read of this small table replaces the opening of
 all topic tables. Only the single window in flight needs the tables themselves.
 
-*Fencing.* Each commit carries the application transaction (capture, sequence)
-with a sequence that grows by one, and the handle is never refreshed after
-`claim`. A writer that was believed dead and wakes up finds its next sequence
-taken: delta-rs refuses the commit, and we raise `FencedError`. Until then it can
-only have repeated the planned window, with the same bounds and the same
-application transactions on the topic tables, which is harmless.
+*Fencing.* A writer that was believed dead and wakes up cannot write another row
+(`fenced_log`). Until it tries, it can only have repeated the planned window, with
+the same bounds and the same application transactions on the topic tables, which
+is harmless.
 
 *Crash between any two steps.* Before `planned`: nothing happened. After it: the
 window is repeated with its bounds. After some topic tables: those have reached
@@ -35,21 +33,18 @@ anything else is recorded. So those of the newest row may not have been sent:
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification, Outbox
-from cdc_assets.errors import FencedError, InvariantError, LakeError
+from cdc_assets.errors import InvariantError
 from cdc_assets.lake.codec import encode
-from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.fenced_log import FencedLog, Row
 from cdc_assets.lake.fold import after, encode_state, fold
 from cdc_assets.lake.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
 from cdc_assets.lake.steps import step
@@ -76,8 +71,6 @@ _CHECKPOINT_EVERY = 100
 """Commits after which the rows are folded; bounds the time to read the manifest."""
 _KEEP_ROWS = 1000
 """Folded rows that are kept for people to look at."""
-_PROPERTIES = {"delta.logRetentionDuration": "interval 1 day"}
-"""Two commits per window: Delta's own 30 days would be millions of log files, and nobody asks for old versions."""
 
 
 class Manifest:
@@ -91,12 +84,9 @@ class Manifest:
 
     def __init__(self, tables: TopicTables, prefix: str, outbox: Outbox | None = None) -> None:
         self.directory = f"{prefix}.__windows"
-        # its own handles: refreshing the topic tables' must never refresh ours, on which the fence rests
-        self._tables = TopicTables(tables.location, tables.capture)
+        self._log = FencedLog(tables, self.directory, SCHEMA)
         self._outbox = outbox
-        self._sequence = 0
         self._since_checkpoint = 0
-        self._claimed = False
         self.folded = False
         """Whether this writer has replaced files, so that a vacuum finds some."""
         self.state = CaptureState()
@@ -107,9 +97,7 @@ class Manifest:
         Raises:
             LakeError: the manifest is there but cannot be read.
         """
-        tables = TopicTables(self._tables.location, self._tables.capture)
-        handle = tables.open(self.directory)
-        return CaptureState() if handle is None else fold(self._rows(handle))[0]
+        return fold(self._log.read())
 
     def claim(self, now: datetime) -> CaptureState:
         """Become the only writer, and tell what the writer before may not have told.
@@ -118,12 +106,9 @@ class Manifest:
             FencedError: another writer claimed it at the same moment.
             LakeError: it cannot be read or written.
         """
-        self._tables.forget(self.directory)
-        handle = self._tables.ensure(self.directory, SCHEMA, _PROPERTIES)
-        rows = self._rows(handle)
-        self.state, self._sequence = fold(rows)
-        self._since_checkpoint = len(rows)
-        self._claimed = True
+        rows = self._log.claim()
+        self.state = fold(rows)
+        self._since_checkpoint = _since_checkpoint(rows)
         self._record(now, "claim", {}, told=self.state.told)
         return self.state
 
@@ -266,12 +251,11 @@ class Manifest:
         told: Iterable[Notification] = (),
     ) -> None:
         """Write a row; then it has happened, step `reached` is reached, and it is told."""
-        if not self._claimed:
-            raise InvariantError("The manifest must be claimed before it is written. Next: report this.")
+        sequence = self._log.next_sequence
         if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in told]):
             detail = {**detail, "told": encode(stamped)}
         row = {
-            "sequence": self._sequence + 1,
+            "sequence": sequence,
             "event": event,
             "window_id": window.window_id if window else None,
             "kind": window.kind if window else None,
@@ -284,7 +268,7 @@ class Manifest:
             "at": now,
         }
         state = after(self.state, row)
-        self._write([row], "append")
+        self._log.append(row)
         self.state = state
         if reached:
             step(reached)
@@ -295,59 +279,24 @@ class Manifest:
         if self._since_checkpoint >= _CHECKPOINT_EVERY and event in ("complete", "advance", "claim"):
             self._checkpoint(now)
 
-    def _write(self, rows: list[dict[str, Any]], mode: str) -> None:
-        sequence = self._sequence + 1
-        try:
-            file = _write_rows(self._tables, self.directory, sequence, rows)
-            landed = self._tables.commit_fenced(self.directory, file, sequence, mode)
-        except OSError as error:
-            raise LakeError(
-                f"The manifest {self.directory} cannot be written: {error}. Next: check rights and free space."
-            ) from error
-        if not landed:
-            self._claimed = False
-            raise FencedError(
-                f"Another run has taken over capture {self._tables.capture}: manifest entry {sequence} is not ours. "
-                "Next: nothing, if a newer run is active; it goes on from the same position."
-            )
-        self._sequence = sequence
-
     def _checkpoint(self, now: datetime) -> None:
-        rows = self._rows(self._tables.kept(self.directory))[-_KEEP_ROWS:]
         row = {
-            "sequence": self._sequence + 1,
+            "sequence": self._log.next_sequence,
             "event": "state",
             "detail": json.dumps({"state": encode_state(self.state)}, separators=(",", ":")),
             "at": now,
         }
-        self._write([*rows, {name: row.get(name) for name in SCHEMA.names}], "overwrite")
+        self._log.replace(row, _KEEP_ROWS)
         self._since_checkpoint = 0
         self.folded = True
         step("checkpoint-written")
 
-    def _rows(self, handle: DeltaTable) -> list[dict[str, Any]]:
-        files = self._tables.location.filesystem(self.directory)
-        paths = pa.table(handle.get_add_actions())["path"].to_pylist()
-        try:
-            tables = [pq.read_table(path, filesystem=files, schema=SCHEMA) for path in paths]
-        except (OSError, pa.ArrowException) as error:
-            raise LakeError(
-                f"The manifest {self.directory} cannot be read: {error}. Next: restore the missing file, "
-                "or the whole directory, from a copy; positions are not guessed."
-            ) from error
-        return sorted((row for table in tables for row in table.to_pylist()), key=lambda row: row["sequence"])
+
+def _since_checkpoint(rows: Sequence[Row]) -> int:
+    """Rows behind the newest state; those before it are kept for people only."""
+    folded = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=-1)
+    return len(rows) - 1 - folded
 
 
 def _total(rows: Mapping[str, Mapping[str, int]]) -> int:
     return sum(sum(counts.values()) for counts in rows.values())
-
-
-def _write_rows(tables: TopicTables, directory: str, sequence: int, rows: list[dict[str, Any]]) -> DataFile:
-    """One small Parquet file."""
-    table = pa.Table.from_pylist(rows, SCHEMA)
-    path = f"m{sequence:010d}-{uuid4().hex}.parquet"
-    files = tables.location.filesystem(directory)
-    with files.open_output_stream(path) as stream:
-        pq.write_table(table, stream, compression="zstd", store_schema=False)
-        size = stream.tell()
-    return DataFile(path, size, table.num_rows, "", "", sequence)

@@ -1,0 +1,141 @@
+"""Rows of one Delta table with one writer at a time, numbered without gaps.
+
+*Fencing.* Each commit carries the application transaction (capture, sequence)
+with a sequence that grows by one, and the handle is never refreshed after
+`claim`. A writer that was believed dead and wakes up finds its next sequence
+taken: delta-rs refuses the commit, and we raise `FencedError`. A crash leaves a
+commit that happened, or a file that no version names.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from cdc_assets.errors import FencedError, InvariantError, LakeError
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.topics import TopicTables
+
+Row = Mapping[str, Any]
+"""A row by column names; `sequence` is its number."""
+
+_PROPERTIES = {"delta.logRetentionDuration": "interval 1 day"}
+"""Some commits per window: Delta's own 30 days would be millions of log files, and nobody asks for old versions."""
+
+
+class FencedLog:
+    """Reads and writes the rows.
+
+    Args:
+        tables: the lake's Delta tables; only their place and the capture's name are used.
+        directory: of the table.
+        schema: of the rows, with a column `sequence`.
+    """
+
+    def __init__(self, tables: TopicTables, directory: str, schema: pa.Schema) -> None:
+        self.directory = directory
+        self._schema = schema
+        self._tables = self._handles_of(tables)
+        self._sequence: int | None = None
+
+    @staticmethod
+    def _handles_of(tables: TopicTables) -> TopicTables:
+        """Handles of our own: refreshing the others' must never refresh ours, on which the fence rests."""
+        return TopicTables(tables.location, tables.capture)
+
+    @property
+    def next_sequence(self) -> int:
+        """Number of the next row.
+
+        Raises:
+            InvariantError: the log is not claimed, or not any more.
+        """
+        if self._sequence is None:
+            raise InvariantError("The manifest must be claimed before it is written. Next: report this.")
+        return self._sequence + 1
+
+    def read(self) -> Sequence[Row]:
+        """All rows in order, as they are now.
+
+        Raises:
+            LakeError: the table is there but cannot be read.
+        """
+        handle = self._handles_of(self._tables).open(self.directory)
+        return [] if handle is None else self._rows(handle)
+
+    def claim(self) -> Sequence[Row]:
+        """Prepare to write behind the rows that there are; who appends first is the only writer.
+
+        Returns:
+            These rows in order.
+
+        Raises:
+            LakeError: the table cannot be made or read.
+        """
+        self._tables.forget(self.directory)
+        rows = self._rows(self._tables.ensure(self.directory, self._schema, _PROPERTIES))
+        self._sequence = rows[-1]["sequence"] if rows else 0
+        return rows
+
+    def append(self, row: Row) -> None:
+        """Write the row `next_sequence`.
+
+        Raises:
+            FencedError: another writer has taken over.
+            LakeError: it cannot be written.
+        """
+        self._write([row], "append")
+
+    def replace(self, row: Row, keep: int) -> None:
+        """Write the row `next_sequence`, and leave but the newest of the others.
+
+        Args:
+            row: that makes them dispensable.
+            keep: how many of them stay.
+
+        Raises:
+            FencedError: another writer has taken over.
+            LakeError: it cannot be written.
+        """
+        rows = self._rows(self._tables.kept(self.directory))
+        self._write([*rows[-keep:], row], "overwrite")
+
+    def _write(self, rows: list[Row], mode: str) -> None:
+        sequence = self.next_sequence
+        try:
+            landed = self._tables.commit_fenced(self.directory, self._written(rows, sequence), sequence, mode)
+        except OSError as error:
+            raise LakeError(
+                f"The manifest {self.directory} cannot be written: {error}. Next: check rights and free space."
+            ) from error
+        if not landed:
+            self._sequence = None
+            raise FencedError(
+                f"Another run has taken over capture {self._tables.capture}: manifest entry {sequence} is not ours. "
+                "Next: nothing, if a newer run is active; it goes on from the same position."
+            )
+        self._sequence = sequence
+
+    def _written(self, rows: list[Row], sequence: int) -> DataFile:
+        """One small Parquet file."""
+        table = pa.Table.from_pylist(rows, self._schema)
+        path = f"m{sequence:010d}-{uuid4().hex}.parquet"
+        with self._tables.location.filesystem(self.directory).open_output_stream(path) as stream:
+            pq.write_table(table, stream, compression="zstd", store_schema=False)
+            size = stream.tell()
+        return DataFile(path, size, table.num_rows, "", "", sequence)
+
+    def _rows(self, handle: DeltaTable) -> list[Row]:
+        files = self._tables.location.filesystem(self.directory)
+        paths = pa.table(handle.get_add_actions())["path"].to_pylist()
+        try:
+            tables = [pq.read_table(path, filesystem=files, schema=self._schema) for path in paths]
+        except (OSError, pa.ArrowException) as error:
+            raise LakeError(
+                f"The manifest {self.directory} cannot be read: {error}. Next: restore the missing file, "
+                "or the whole directory, from a copy; positions are not guessed."
+            ) from error
+        return sorted((row for table in tables for row in table.to_pylist()), key=lambda row: row["sequence"])
