@@ -170,18 +170,21 @@ class _Parser(TSQLParser):
         return items
 
     def _parse_options(self) -> Any:
-        """OPTION (…) advises the optimizer of another engine: read over it."""
+        """OPTION (…) advises the optimizer of another engine: read over it, but for MAXRECURSION, a literal."""
         if not self._match(TokenType.OPTION):
             return None
         if not self._match(TokenType.L_PAREN):
             self.raise_error("Expected (")
         depth = 1
+        found = []
         while depth and self._curr:
+            if self._match_text_seq("MAXRECURSION") and self._curr.token_type == TokenType.NUMBER:
+                found.append(exp.Literal.number(self._curr.text))
             depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(self._curr.token_type, 0)
             self._advance()
         if depth:
             self.raise_error("Expected )", self._prev)
-        return []
+        return found
 
     def _parse_for(self) -> Any:
         if self._match_text_seq("FOR", "XML") or self._match_text_seq("FOR", "JSON"):

@@ -12,7 +12,15 @@ from typing import Any, Final
 from sqlglot import exp
 
 from cdc_assets.standin.catalog import fold
-from cdc_assets.standin.contract import Names, Query, Relation, RelationColumn, ResultColumn, Typed
+from cdc_assets.standin.contract import (
+    Names,
+    Query,
+    Relation,
+    RelationColumn,
+    ResultColumn,
+    SessionContext,
+    Typed,
+)
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql import convert
 from cdc_assets.standin.sql.block import Block
@@ -22,6 +30,7 @@ from cdc_assets.standin.sql.combining import Combining, unequal_lists
 from cdc_assets.standin.sql.expressions import column_name, identifier
 from cdc_assets.standin.sql.functions.aggregates import contains_aggregate, is_aggregate
 from cdc_assets.standin.sql.limits import SortKey
+from cdc_assets.standin.sql.runtime import Kernel, builder, call, specification
 from cdc_assets.standin.sql.scope import Scope, Source, Used
 from cdc_assets.standin.sql.sources import Sources
 
@@ -59,20 +68,10 @@ class _Selected:
 
 _CLAUSES: Final = frozenset(
     {
-        "with_",
-        "expressions",
-        "distinct",
-        "limit",
-        "into",
-        "from_",
-        "joins",
-        "where",
-        "group",
-        "having",
-        "order",
-        "offset",
+        "with_", "expressions", "distinct", "limit", "into", "from_", "joins", "where", "group", "having", "order", "offset",
+        "options",
     }
-)
+)  # fmt: skip
 """What `_select` knows of a SELECT; a grammar that reads more must not have it ignored."""
 
 
@@ -129,6 +128,7 @@ class Queries(Combining):
         anchor = self.query(union.this, scope)
         columns = named(anchor.columns, labels, name)
         table = scope.used.name("r")
+        scope.used.recursive.append(table)
         inner = scope.inner()
         inner.ctes[fold(name)] = Relation(table, columns)
         step = self.query(union.expression, inner)
@@ -142,7 +142,7 @@ class Queries(Combining):
                 )
         keys = ", ".join(column.sql for column in columns)
         return Relation(
-            f"(WITH RECURSIVE {table}({keys}) AS ({_bare(anchor.sql)} UNION ALL {step.sql}) "
+            f"(WITH RECURSIVE {table}({keys}, depth) AS (SELECT *, 0 FROM ({anchor.sql}) UNION ALL {step.sql}) "
             f"SELECT {keys} FROM {table})",
             tuple(replace(column, nullable=True) for column in columns),
         )
@@ -162,13 +162,17 @@ class Queries(Combining):
         grouping = self._group(node, scope)
         scope.aggregates_allowed = scope.windows_allowed = True
         selected = self._list(node, scope, top)
-        text += grouping + self._having(node, scope)
+        having = self._having(node, scope)
+        text += grouping + having
         distinct = node.args.get("distinct")
         columns = selected.columns()
         keys = [
             f"{self.sortable(item.typed) if distinct else item.typed.sql} AS {column.sql}"
             for item, column in zip(selected.items, columns, strict=True)
         ]
+        if having and not grouping:  # SQLite takes HAVING only where the select list has an aggregate
+            keys[0] = f"(CASE WHEN count(*) >= 0 THEN {selected.items[0].typed.sql} END) AS k1"
+        keys += self._depth(scope)
         order = self._order(node, scope, selected, bool(distinct))
         head = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(keys)}"
         if distinct and any(map(self.needs_grouping, columns)):
@@ -184,6 +188,16 @@ class Queries(Combining):
         nulls = frozenset(place for place, item in enumerate(selected.items) if is_null(item.typed))
         single = (not node.args.get("group") and bool(scope.groups == [])) or _is_one(node.args.get("limit"))
         return Block(self.limited(node, (head, text), order, columns, scope), columns, single, nulls)
+
+    @staticmethod
+    def _depth(scope: Scope) -> list[str]:
+        """In the recursive part of a common table expression, how deep a row is."""
+        for source in scope.sources:
+            if source.relation.sql in scope.used.recursive:
+                depth = f"{source.qualifier}.depth"
+                most = scope.used.most_recursions
+                return [call(specification("depth", str(most)), [depth]) if most else f"{depth} + 1"]
+        return []
 
     def _group(self, node: Any, scope: Scope) -> str:
         group = node.args.get("group")
@@ -322,8 +336,25 @@ def _mentions(node: Any, name: str) -> bool:
     return any(fold(table.name) == fold(name) and not table.args.get("db") for table in node.find_all(exp.Table))
 
 
-def _bare(sql: str) -> str:
-    return f"SELECT * FROM ({sql})"
+def _recursion_limit(tree: Any) -> int:
+    """Of OPTION (MAXRECURSION n); the vendor page of WITH says 100 without it."""
+    options = tree.args.get("options")
+    return int(options[-1].this) if options else 100
+
+
+@builder("depth")
+def _build_depth(arguments: Sequence[str]) -> Kernel:
+    most = int(arguments[0])
+
+    def run(_: SessionContext, depth: int) -> int:
+        if depth < most:
+            return depth + 1
+        raise SqlError(
+            530,
+            f"The statement terminated. The maximum recursion {most} has been exhausted before statement completion.",
+        )
+
+    return run
 
 
 def _is_one(limit: Any) -> bool:
@@ -343,6 +374,7 @@ def compile_query(tree: Any, names: Names, scope: Scope | None = None) -> Query:
         SqlError: SQL Server's numbers for wrong names, types and forms; 40510 for what is not supported.
     """
     scope = scope or Scope(used=Used())
+    scope.used.most_recursions = _recursion_limit(tree)
     queries = Queries(names)
     block = queries.query(tree, scope, top=True)
     into = _into(tree)
