@@ -70,6 +70,10 @@ def test_database_that_is_not_there(server: Server) -> None:
         found = source.trouble("Nowhere")
     assert isinstance(found, LoginError)
     assert "'Nowhere' is not on" in str(found)
+    with SqlServerSource(connection(server, DATABASE, "Nowhere")) as source:
+        assert source.databases() == (DATABASE, "Nowhere")
+        assert source.trouble(DATABASE) is None
+        assert isinstance(source.trouble("Nowhere"), LoginError)
 
 
 def test_server_time(source: SqlServerSource) -> None:
