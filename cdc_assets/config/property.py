@@ -82,7 +82,8 @@ class Property:
             detail = str(error)
             expected = detail if detail.startswith("regular expression") else self.kind.allowed
             shown = "(hidden)" if self.secret else text
-            raise ConfigurationError(self.name, shown, expected, f"see `cdc-assets properties {self.name}`") from None
+            remedy = f"see `cdc-assets properties {self.name}`" + (f". {self.note.rstrip('.')}" if self.note else "")
+            raise ConfigurationError(self.name, shown, expected, remedy) from None
 
 
 def find(table: Iterable[Property], name: str) -> Property:

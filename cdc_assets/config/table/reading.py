@@ -166,8 +166,11 @@ STREAMING = (
         "fail",
         "What happens when a row cannot become an event.",
         "streaming.event_failure",
-        note="`warn` and `skip` are not supported: they would leave a change out for good. A row that does not fit its "
-        "structure stops its table, with the reason, and the others go on.",
+        note="`warn` and `skip` are refused, for there is no event here that could be left out alone. A value that does not "
+        "fit its type is a matter of `event.converting.failure.handling.mode`, whose `warn` and `skip` keep the event with "
+        "a null in its place; rows whose structure was changed under way are read again in the right one. What is left "
+        "is a column of another type than the server says, or an update without its second half: then all that follows "
+        "is in doubt. The table stops at its position, with the reason, and loses nothing; the others go on.",
     ),
     Property(
         "retriable.restart.connector.wait.ms",

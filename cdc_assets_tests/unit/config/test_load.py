@@ -309,3 +309,9 @@ def test_java_properties_round_trip(pairs: dict[str, str]) -> None:
 
     text = "\n".join(f"{escape(name)}={escape(value)}" for name, value in pairs.items())
     assert parse_java_properties(text) == pairs
+
+
+@pytest.mark.parametrize("mode", ["warn", "skip"])
+def test_a_refused_value_tells_why(mode: str) -> None:
+    with pytest.raises(ConfigurationError, match="no event here that could be left out alone.*loses nothing"):
+        build_config(MINIMUM | {"event.processing.failure.handling.mode": mode})
