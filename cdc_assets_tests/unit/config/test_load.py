@@ -313,5 +313,5 @@ def test_java_properties_round_trip(pairs: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("mode", ["warn", "skip"])
 def test_a_refused_value_tells_why(mode: str) -> None:
-    with pytest.raises(ConfigurationError, match="no event here that could be left out alone.*loses nothing"):
+    with pytest.raises(ConfigurationError, match=r"no event here that could be left out alone.*loses nothing"):
         build_config(MINIMUM | {"event.processing.failure.handling.mode": mode})
