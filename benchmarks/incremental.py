@@ -134,12 +134,13 @@ class Bench:
         lake = Path(tempfile.mkdtemp(dir=self._folder))
         config = replace(self.config, lake=replace(self.config.lake, path=str(lake)))
         config = replace(config, snapshot=replace(config.snapshot, mode="no_data"))
+        config = replace(config, streaming=replace(config.streaming, idle_timeout_s=0))
         with SqlServerSource(config.connection) as source, told() as ended:
             bulk = MssqlBulkSource(config.connection, config.streaming.fetch_size)
             capture = Capture(config, source, bulk, self._runner, SystemClock())
             capture.snapshot()
             started = self.ask()
-            capture.stream(until_idle=False, should_yield=lambda: bool(ended))
+            capture.stream(should_yield=lambda: bool(ended))
             return ended[0] - started, reads(config)
 
     def debezium(self, seconds: float) -> float:

@@ -61,18 +61,26 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
 
     @contextmanager
     def open(
-        self, run_id: str, idle_timeout_s: float | None = None, listener: Listener | None = None
+        self,
+        run_id: str,
+        listener: Listener | None = None,
+        *,
+        idle_timeout_s: float | None = None,
+        max_duration_s: float | None = None,
     ) -> Iterator[Capture]:
         """The facade, closed at the end of the block. No JVM is started until there are rows to read.
 
         Args:
             run_id: goes into the context headers of events.
-            idle_timeout_s: instead of the configured one, if given.
             listener: told of every notification.
+            idle_timeout_s: instead of the configured one, if given; 0 is for ever.
+            max_duration_s: the same.
         """
         config = self.config()
         if idle_timeout_s is not None:
             config = replace(config, streaming=replace(config.streaming, idle_timeout_s=idle_timeout_s))
+        if max_duration_s is not None:
+            config = replace(config, streaming=replace(config.streaming, max_duration_s=max_duration_s))
         bulk = MssqlBulkSource.of(config)
         with SqlServerSource.of(config) as source, kafka_channels(config) as channels:
             yield Capture(config, source, bulk, self.spark.runner(), SystemClock(), run_id, channels, listener)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
 
@@ -52,12 +51,14 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         session = Session(catalog, "changes", context, config.report_every_s)
         speak()
         notices = Notices(catalog, context)
-        with as_failures(), resource.open(context.run.run_id, config.idle_timeout_s, notices.send) as capture:
-            summary = capture.stream(
-                deadline=_deadline(catalog, config),
-                on_progress=session.on_progress,
-                should_yield=_snapshot_waits(catalog, context),
-            )
+        opened = resource.open(
+            context.run.run_id,
+            notices.send,
+            idle_timeout_s=config.idle_timeout_s,
+            max_duration_s=config.max_duration_s,
+        )
+        with as_failures(), opened as capture:
+            summary = capture.stream(on_progress=session.on_progress, should_yield=_snapshot_waits(catalog, context))
             context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
             yield from session.results(capture.structures())
             context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
@@ -71,13 +72,6 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 yield continuity_result(check.asset_key, states[table])
 
     return changes
-
-
-def _deadline(catalog: CaptureCatalog, config: StreamConfig) -> datetime | None:
-    """When the loop ends at the next window's border."""
-    configured = catalog.config.streaming.max_duration_s
-    seconds = configured if config.max_duration_s is None else config.max_duration_s
-    return datetime.now(UTC) + timedelta(seconds=seconds) if seconds else None
 
 
 def _snapshot_waits(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> Callable[[], bool]:

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
@@ -254,20 +253,16 @@ class Capture:
     def stream(
         self,
         *,
-        until_idle: bool = True,
-        deadline: datetime | None = None,
         on_progress: OnProgress = _ignore,
         should_yield: ShouldYield = _never,
     ) -> StreamSummary:
-        """Read windows until nothing is new, time is up, or another run waits.
+        """Read windows until nothing is new for `streaming.idle_timeout_s`, `max_duration_s` are over, or another run waits.
 
         A snapshot that an earlier run left is finished first. Tables that `snapshot.mode` wants to read, and were not,
         are left out and named in the summary; with `no_data` they start here. A table that is enabled while the loop
         runs joins at a window border, with its rows if the mode reads rows.
 
         Args:
-            until_idle: end after `streaming.idle_timeout_s` without a change (0 never ends).
-            deadline: end at the first window border after this time; None takes `streaming.max_duration_s` from now.
             on_progress: called after each window is committed.
             should_yield: asked at each window border.
 
@@ -290,10 +285,7 @@ class Capture:
         known = self._context.manifest.state.tables
         waiting_now = [table for table in _flat(selected) if table not in known]
         loop = StreamLoop(self._context, on_progress, self._repair, self._join, waiting_now, away)
-        seconds = self._context.config.streaming.max_duration_s
-        if deadline is None and seconds:
-            deadline = self._context.clock.now() + timedelta(seconds=seconds)
-        ended = loop.run([*selected, *away], until_idle, deadline, should_yield)
+        ended = loop.run([*selected, *away], should_yield)
         state, included = self._context.manifest.state, included_by(self._context.config)
         own = [entry for entry in state.tables.values() if included(entry.table)]
         troubled = [troubled_table(entry) for entry in own if entry.status != "healthy"]

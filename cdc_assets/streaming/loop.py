@@ -87,20 +87,17 @@ class StreamLoop:
         """Events of windows."""
         self.rows: dict[TableId, Counter[str]] = defaultdict(Counter)
 
-    def run(
-        self, databases: Sequence[str], until_idle: bool, deadline: datetime | None, should_yield: ShouldYield
-    ) -> Ended:
+    def run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
         """Loop; see `Capture.stream`."""
         try:
-            return self._run(databases, until_idle, deadline, should_yield)
+            return self._run(databases, should_yield)
         finally:
             self._incremental.stop()
 
-    def _run(
-        self, databases: Sequence[str], until_idle: bool, deadline: datetime | None, should_yield: ShouldYield
-    ) -> Ended:
+    def _run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
         clock, streaming = self._context.clock, self._context.config.streaming
         quiet_since, nap = clock.now(), _NAP_S
+        deadline = clock.now() + timedelta(seconds=streaming.max_duration_s) if streaming.max_duration_s else None
         while True:
             if should_yield():
                 return "yielded"
@@ -123,7 +120,7 @@ class StreamLoop:
                 nap *= 2
                 continue
             quiet_for = clock.now() - quiet_since
-            if until_idle and streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
+            if streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
                 return "idle"
             self._context.manifest.settle(clock.now())
             clock.sleep(streaming.poll_interval_s)

@@ -291,9 +291,12 @@ def test_loop_gives_way_and_keeps_its_deadline(tmp_path: Path) -> None:
     capture = make_capture(server, config)
     asked = iter([False, True])
     assert capture.stream(should_yield=lambda: next(asked)).windows == 1
-    assert capture.stream(deadline=server.now + timedelta(seconds=-1)).ended == "deadline"
     assert capture.stream().windows == 2
     assert capture.status()[-1].position == state_of(config).tables[orders].position
+    short = make_config(str(tmp_path), max_duration_s=3.0, idle_timeout_s=0.0)
+    begun = server.now
+    assert make_capture(server, short).stream().ended == "deadline"
+    assert timedelta(seconds=3) <= server.now - begun < timedelta(seconds=5)
 
 
 def test_table_that_is_not_snapshotted_waits(tmp_path: Path) -> None:
