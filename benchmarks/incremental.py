@@ -24,6 +24,7 @@ import pyodbc
 
 from benchmarks.connector import connector
 from benchmarks.main_job import DATABASE, TABLE, server_process, settings
+from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.lake.location import Location
@@ -237,7 +238,7 @@ def main() -> None:
         load("latency", given.latency_ms)
         bench = Bench(
             settings(port, password, Path(folder)),
-            SparkResource().runner(),
+            LocalRunner() if given.local else SparkResource().runner(),
             Path(folder),
             given.rows,
             given.pause_ms / 1000,

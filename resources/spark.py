@@ -67,6 +67,12 @@ BASE_CONF: dict[str, str] = {
 """Reasons in spec spark §7 no. 7; a configuration value of the same name wins."""
 
 
+_QUICK = ("-XX:TieredStopAtLevel=1",)
+"""Tasks leave the JVM nothing but planning, and most runs end after a few jobs: without the optimizing compiler the
+session is there a second earlier, and start and first jobs take half the processor time. Long queries take twice as
+long, so a session that is asked for itself, as IO managers do, has both compilers; `spark_config` may say otherwise."""
+
+
 class SparkTaskError(RetryableError):
     """A Spark job broke outside our code: a worker died, an executor was lost."""
 
@@ -183,12 +189,16 @@ class SparkResource(LazyPySparkResource):
     _spark_session: SparkSession | None = PrivateAttr(default=None)
 
     def _init_session(self) -> None:
+        self._start()
+
+    def _start(self, *java: str) -> SparkSession:
+        """The session, started with these options of Java unless it runs already."""
         if self._spark_session is not None:
-            return
+            return self._spark_session
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.appName("cdc-assets")
         builder = builder.remote(self.remote) if self.remote else builder.master(self.master)
-        for name, value in self.properties().items():
+        for name, value in self.properties(*java).items():
             builder = builder.config(name, value)
         try:
             self._spark_session = builder.getOrCreate()
@@ -199,19 +209,20 @@ class SparkResource(LazyPySparkResource):
                 "a reachable Spark",
                 "check Java (17 or newer) and the address",
             ) from error
+        return self._spark_session
 
-    def properties(self) -> dict[str, str]:
-        """Spark properties in force; for Connect only those that a running server lets a session set."""
+    def properties(self, *java: str) -> dict[str, str]:
+        """Spark properties in force, with further options of Java; for Connect only those that a session may set."""
         own = {name: str(value) for name, value in self.spark_config.items()}
         if self.remote:
             return {name: value for name, value in BASE_CONF.items() if name.startswith("spark.sql.")} | own
         local = self.master.startswith("local")
-        java = ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
+        options = ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr", *java]
         if self.class_archive and Path(self.class_archive).is_file():
-            java.append(f"-XX:SharedArchiveFile={self.class_archive}")
+            options.append(f"-XX:SharedArchiveFile={self.class_archive}")
         if local:
-            java += ["-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LOGGING}"]
-        driver = {"spark.driver.memory": self.driver_memory, "spark.driver.extraJavaOptions": " ".join(java)}
+            options += ["-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LOGGING}"]
+        driver = {"spark.driver.memory": self.driver_memory, "spark.driver.extraJavaOptions": " ".join(options)}
         return BASE_CONF | driver | ({} if local else {"spark.log.level": "ERROR"}) | own
 
     def parallelism(self) -> int:
@@ -224,5 +235,5 @@ class SparkResource(LazyPySparkResource):
         return int(self.spark_session.range(1).sparkSession.conf.get("spark.default.parallelism", "4"))
 
     def runner(self) -> SparkTaskRunner:
-        """The task runner of this session."""
-        return SparkTaskRunner(lambda: self.spark_session, self.parallelism())
+        """The task runner of this session; started by it, the JVM compiles quickly rather than well (`_QUICK`)."""
+        return SparkTaskRunner(lambda: self._start(*_QUICK), self.parallelism())

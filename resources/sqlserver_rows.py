@@ -98,7 +98,7 @@ def commit_time(local: object, offset_minutes: object) -> datetime:
     return cast(datetime, local).replace(tzinfo=zone)
 
 
-def cut(counts: Sequence[tuple[Lsn, int]], until: Lsn, slices: int) -> list[Lsn]:
+def cut(counts: Sequence[tuple[Lsn, int]], until: Lsn, slices: int, least: int = 1) -> list[Lsn]:
     """Upper bounds that cut commits into at most so many parts of about equal rows; the last is `until`.
 
     A commit is never divided. Each part is closed at the first commit that reaches its share of the running total, so
@@ -108,10 +108,12 @@ def cut(counts: Sequence[tuple[Lsn, int]], until: Lsn, slices: int) -> list[Lsn]
         counts: commit LSN and its number of rows, ascending.
         until: upper end of the window.
         slices: at least 1.
+        least: rows that are worth a part of their own, at least 1.
     """
     totals = list(accumulate(count for _, count in counts))
     if not totals:
         return [until]
+    slices = max(1, min(slices, totals[-1] // least))
     bounds: list[Lsn] = []
     share = 1
     for (lsn, _), total in zip(counts, totals, strict=True):

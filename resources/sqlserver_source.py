@@ -231,9 +231,9 @@ class SqlServerSource:
         return [names[integer(row[0])] for row in self.session.rows(queries.probes(database, names), *parameters)]
 
     def slice_bounds(
-        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int
+        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int, least: int = 1
     ) -> Sequence[Lsn]:
-        """Commit LSNs that cut `(after, until]` into at most `slices` parts of about equal change rows.
+        """Commit LSNs that cut `(after, until]` into parts of about equal change rows; see `core.ports`.
 
         An instance whose change table is gone counts for nothing, so that reading it tells which one it is.
         """
@@ -241,11 +241,10 @@ class SqlServerSource:
             return [until]
         counts: Counter[Lsn] = Counter()
         for chunk in _chunks(list(instances), _PROBES_PER_QUERY):
-            for lsn, rows in _of_those_there(
-                chunk, lambda own: self._rows_per_commit(database, own, after, until), lambda _: []
-            ):
-                counts[lsn] += rows
-        return cut(sorted(counts.items()), until, slices)
+        """Commit LSNs that cut `(after, until]` into parts of about equal change rows; see `core.ports`.
+
+        An instance whose change table is gone counts for nothing, so that reading it tells which one it is.
+        """
 
     def _rows_per_commit(self, database: str, names: Sequence[str], after: Lsn, until: Lsn) -> list[tuple[Lsn, int]]:
         parameters = [after.raw, until.raw] * len(names)

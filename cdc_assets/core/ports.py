@@ -100,9 +100,12 @@ class Source(Protocol):
         """Which instances have change rows in `(bounds[name], until]`; one query for all."""
 
     def slice_bounds(
-        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int
+        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int, least: int = 1
     ) -> Sequence[Lsn]:
-        """Commit LSNs that cut `(after, until]` into at most `slices` parts of about equal change rows; the last is `until`."""
+        """Commit LSNs that cut `(after, until]` into at most `slices` parts of about equal change rows; the last is `until`.
+
+        There are fewer parts if they had less than `least` rows.
+        """
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
         """`tran_end_time` of commit LSNs as aware times with the server's current offset."""

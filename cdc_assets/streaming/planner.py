@@ -33,6 +33,9 @@ from cdc_assets.streaming.retire import retire
 IDLE_CHECK = timedelta(seconds=30)
 """How often an idle database's tables are looked at and positions moved over foreign transactions."""
 
+_SLICE_ROWS = 10_000
+"""Change rows that are worth a task of their own: to begin one takes as long, and makes another file of each table."""
+
 _KEEP_GAPS = 100
 """Gaps a table's state remembers; the manifest's rows and Delta's versions hold older ones."""
 
@@ -180,10 +183,11 @@ class Planner:
         self._context.manifest.mark(self._context.clock.now(), database, changed)
 
     def _cut(self, database: str, reads: Sequence[TableRead], until: Lsn) -> tuple[Lsn, ...]:
-        slices = self._context.config.streaming.slices or self._context.runner.parallelism
+        wanted, tasks = self._context.config.streaming.slices, self._context.runner.parallelism
+        slices, least = (wanted, 1) if wanted else (tasks, _SLICE_ROWS)
         names = list(dict.fromkeys(read.instance for read in reads))
         after = min(read.after for read in reads)
-        bounds = self._context.source.slice_bounds(database, names, after, until, slices)
+        bounds = self._context.source.slice_bounds(database, names, after, until, slices, least)
         return tuple(bounds) if bounds and bounds[-1] == until else (*bounds, until)
 
 

@@ -218,7 +218,7 @@ class SimulatedServer:
         )
 
     def slice_bounds(
-        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int
+        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int, least: int = 1
     ) -> Sequence[Lsn]:
         commits = sorted({c.lsn for name in instances for c in self.change_tables[name] if after < c.lsn <= until})
         step = max(1, len(commits) // slices)
