@@ -241,10 +241,11 @@ class SqlServerSource:
             return [until]
         counts: Counter[Lsn] = Counter()
         for chunk in _chunks(list(instances), _PROBES_PER_QUERY):
-        """Commit LSNs that cut `(after, until]` into parts of about equal change rows; see `core.ports`.
-
-        An instance whose change table is gone counts for nothing, so that reading it tells which one it is.
-        """
+            for lsn, rows in _of_those_there(
+                chunk, lambda own: self._rows_per_commit(database, own, after, until), lambda _: []
+            ):
+                counts[lsn] += rows
+        return cut(sorted(counts.items()), until, slices, least)
 
     def _rows_per_commit(self, database: str, names: Sequence[str], after: Lsn, until: Lsn) -> list[tuple[Lsn, int]]:
         parameters = [after.raw, until.raw] * len(names)

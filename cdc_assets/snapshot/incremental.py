@@ -4,7 +4,9 @@
 staged files, a close marker is written. Meanwhile, and until the table's position is at or behind the close marker,
 windows of the log are streamed as ever. Now tasks build READ events at that position from the rows, without those that
 have a change between the open marker and the position, and they are committed. A second round is read while the first
-one waits for its close marker, so that capture delay costs nothing but at the end.
+one waits for its close marker, so that capture delay costs nothing but at the end. The close marker is written just
+before a window is planned, which then takes it along; where no more than two tasks run at once, those of a window would
+have to wait for those that read, so it is planned when they have ended.
 
 *Why it is right.* The read sees what was committed before it, so at least all up to the open marker and nothing behind
 the close marker. A row without a change in (open, position] is therefore the row as it is at the position: it sorts
@@ -29,7 +31,7 @@ from the stream. If the columns that it is walked along change in between, it is
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
 from cdc_assets.core.identifiers import TableId
@@ -96,6 +98,11 @@ class IncrementalSnapshot:
         for current in self._rounds.pop(database, []):
             self._reader.forget(current)
 
+    def make_way(self, seconds: float) -> None:
+        """Wait, but not longer than this, while rows are read by so many tasks that a window's would stand in a queue."""
+        if self._reader.takes_all:
+            self._reader.rest(seconds)
+
     def rest(self, seconds: float) -> None:
         """Wait, but not longer than until something is read."""
         self._reader.rest(seconds)
@@ -105,6 +112,16 @@ class IncrementalSnapshot:
         for database in list(self._rounds):
             self.set_aside(database)
         self._reader.stop()
+
+    def close(self, database: str) -> None:
+        """Write the close marker of what has been read, before a window is planned, which then takes it along.
+
+        Raises:
+            CdcError: as `turn`.
+        """
+        rounds = self._rounds.get(database)
+        if rounds and rounds[-1].reading.done() and not rounds[-1].closing:
+            self._guarded(database, lambda: self._close(database, rounds[-1]))
 
     def turn(self, database: str, rows: Sequence[Row]) -> Turn:
         """One step, at a window border.
@@ -118,8 +135,12 @@ class IncrementalSnapshot:
             LakeError: the lake cannot be written.
             FencedError: another writer has taken over.
         """
+        return self._guarded(database, lambda: self._turn(database, rows))
+
+    def _guarded(self, database: str, action: Callable[[], Turn]) -> Turn:
+        """What a table's trouble does to an action: the table is left, or its rounds are read again."""
         try:
-            return self._turn(database, rows)
+            return action()
         except UnreadableError as problem:
             self._leave(database, str(problem))
         except (LakeError, FencedError, InvariantError, CdcDisabledError, DatabaseRestoredError):
@@ -147,7 +168,6 @@ class IncrementalSnapshot:
             self._leave(database, "SKIPPED")
             return "worked"
         done = [
-            bool(rounds) and self._close(rounds[-1], markers),
             not state.paused and self._begin(database, rounds, markers),
             bool(rounds) and self._finish(database, rounds[0]),
         ]
@@ -166,11 +186,10 @@ class IncrementalSnapshot:
         )  # fmt: skip
         return None
 
-    def _close(self, current: Round, markers: TableState) -> bool:
-        if current.closing or not current.reading.done():
-            return False
-        self._reader.close(current, markers)
-        return True
+    def _close(self, database: str, current: Round) -> Turn:
+        if markers := self._markers(database):  # else it is given up at the window's border
+            self._reader.close(current, markers)
+        return "worked"
 
     def _begin(self, database: str, rounds: list[Round], markers: TableState) -> bool:
         """Begin to read behind what is committed or in flight; whether there was anything to do."""

@@ -102,6 +102,8 @@ class RoundReader:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.staging = Staging(context.tables.location, f"{context.config.events.topic_prefix}.__staging")
+        slots = context.runner.parallelism
+        self._tasks = slots - 1 if slots > 2 else slots
         self._thread: ThreadPoolExecutor | None = None
         self._running: set[Future[RoundRows]] = set()
 
@@ -114,6 +116,11 @@ class RoundReader:
         folder = Folder(self.staging.location, self.staging.directory)
         for name in folder.names(".arrow"):
             folder.remove(name)
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether rows are being read that leave no task to the stream."""
+        return bool(self._running) and self._tasks == self._context.runner.parallelism
 
     def begin(self, entry: Collection, walk: Walk, markers: TableState, before: Round | None) -> Round:
         """Write the open marker and begin to read.
@@ -152,10 +159,9 @@ class RoundReader:
         return max(chunk, min(most, ROUND_BYTES // max(1, width)))
 
     def _read(self, entry: Collection, walk: Walk, low: Key | None, wanted: int) -> RoundRows:
-        """In the thread: bounds, then the rows between them; of many slots one is left to the stream."""
+        """In the thread: bounds, then the rows between them."""
         context, recompile = self._context, self._context.config.signals.recompile
-        slots = context.runner.parallelism
-        parts = max(1, min(slots - (slots > 2), wanted // context.config.signals.chunk_rows))
+        parts = max(1, min(self._tasks, wanted // context.config.signals.chunk_rows))
         spans = next_spans(context, walk, entry, low, [-(-wanted // parts)] * parts)
         statements = (rows_query(walk.plan, walk.lacking, walk.ordered, span, recompile=recompile) for span in spans)
         staged = context.runner.run(stage, [StageTask(text, self.staging, context.bulk) for text in statements])

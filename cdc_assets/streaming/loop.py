@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 _NAP_S = 0.01
 """First wait for the end of an incremental round; doubled up to the poll interval, for it may come at any moment."""
 
+_MAKE_WAY_S = 5.0
+"""How long a window waits for a round that leaves no task to it; later its tasks stand in Spark's queue."""
+
 _FEW_EVENTS = 1000
 """A window with fewer is hardly worth its job and its commits: the next one begins a poll interval after it."""
 
@@ -106,6 +109,7 @@ class StreamLoop:
             if not self._streams():
                 self._take_leave(databases)
                 return "nothing"
+            self._incremental.make_way(_MAKE_WAY_S)
             begun, before = clock.now(), self._streamed
             here = [database for database in databases if database not in self.away or self._is_back(database)]
             worked = [self._watch.listen(databases), *(self._turn(database) for database in here)]
@@ -134,6 +138,7 @@ class StreamLoop:
         try:
             self._incremental.recover(database)
             self._blocking.resume(database)
+            self._incremental.close(database)
             progress = self._step(database)
             if fork != self._context.manifest.state.log(database).fork:
                 self._incremental.set_aside(database)  # markers may be gone, which nobody has read yet

@@ -115,6 +115,29 @@ def test_own_properties_win_and_connect_gets_only_session_properties() -> None:
     assert all(name.startswith("spark.sql.") for name in connect)
 
 
+_OPTIONS = """
+from pyspark import SparkContext
+from resources.spark import SparkResource, stop_spark
+
+resource = SparkResource(master="local[1]")
+{}
+beans = SparkContext._jvm.java.lang.management.ManagementFactory
+print([option for option in beans.getRuntimeMXBean().getInputArguments() if "Tiered" in option])
+stop_spark()
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "options"),
+    [("resource.runner().run(str, [1])", ["-XX:TieredStopAtLevel=1"]), ("resource.spark_session", [])],
+)
+def test_only_a_session_that_is_started_for_tasks_compiles_quickly(start: str, options: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _OPTIONS.format(start)], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.splitlines()[-1] == str(options)
+
+
 _TAKES_ONE_ROW = """
 import time
 from pyspark.sql.functions import udf

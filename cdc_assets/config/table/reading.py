@@ -202,7 +202,7 @@ STREAMING = (
         "slices.per.window",
         kinds.integer(0, 100_000),
         "0",
-        "Parts a window is cut into; 0 takes as many as Spark runs tasks at once.",
+        "Parts a window is cut into; 0 takes as many as Spark runs tasks at once, or fewer of at least 10,000 rows.",
         "streaming.slices",
         note="Ours.",
     ),

@@ -133,10 +133,10 @@ def test_a_round_that_waits_is_read_again_behind_a_blocking_snapshot(server: Sta
 
     def play(name: str) -> None:
         seen.append(name)
-        if name == "chunk-read" and seen.count(name) == 1:
-            data = {"type": "blocking", "data-collections": [ORDERS]}
-            inbox.put(Signal("s2", "execute-snapshot", json.dumps(data)))
-        elif name == "marker-written":  # both markers are captured, and what follows is not
+        if name == "marker-written":  # both markers are captured, and what follows is not
+            if seen.count(name) == 1:
+                data = {"type": "blocking", "data-collections": [ORDERS]}
+                inbox.put(Signal("s2", "execute-snapshot", json.dumps(data)))
             server.agent.resume()
             server.agent.drain()
             server.agent.pause()
@@ -147,7 +147,7 @@ def test_a_round_that_waits_is_read_again_behind_a_blocking_snapshot(server: Sta
     server.agent.pause()
     with listening(play):
         world.run()
-    assert "snapshot-planned" in seen
+    assert seen.index("chunk-read") < seen.index("snapshot-planned")
     reads = sorted((e for e in world.events(table) if e["value"]["op"] == "r"), key=lambda e: e["window_id"])
     assert [event["value"]["after"]["version"] for event in reads] == [1, 2, 2]
     server.agent.resume()

@@ -98,6 +98,15 @@ def test_cut_covers_the_window_in_order_and_balances(counts: list[int], slices: 
         low = bound
 
 
+@given(COUNTS, st.integers(1, 12), st.integers(1, 5000))
+def test_cut_makes_no_more_parts_than_rows_are_worth(counts: list[int], slices: int, least: int) -> None:
+    commits = [(Lsn.from_int(place), rows) for place, rows in enumerate(counts, 1)]
+    until = Lsn.from_int(len(counts) + 1)
+    bounds = cut(commits, until, slices, least)
+    assert len(bounds) <= max(1, sum(counts) // least)
+    assert bounds == cut(commits, until, max(1, min(slices, sum(counts) // least)))
+
+
 def test_cut_of_equal_commits_is_even() -> None:
     commits = [(Lsn.from_int(place), 1) for place in range(1, 101)]
     assert [int(lsn) for lsn in cut(commits, Lsn.from_int(100), 4)] == [25, 50, 75, 100]
