@@ -1,9 +1,12 @@
 """Properties of events, topics and history (spec debezium-sqlserver §4 to §7, §10)."""
 
+from typing import get_args
+
 from cdc_assets.config import kinds
 from cdc_assets.config.property import Property, Status
+from cdc_assets.config.settings import AdjustmentMode, BinaryMode, DecimalMode, FailureMode, TimeMode
 
-ADJUSTMENT = kinds.choice("none", "avro", "avro_unicode")
+ADJUSTMENT = kinds.choice(*get_args(AdjustmentMode))
 
 COLUMN_RULES = (
     Property(
@@ -66,29 +69,21 @@ EVENTS = (
     ),
     Property(
         "time.precision.mode",
-        kinds.choice(
-            "adaptive",
-            "adaptive_time_microseconds",
-            "connect",
-            "microseconds",
-            "nanoseconds",
-            "isostring",
-            "structured",
-        ),
+        kinds.choice(*get_args(TimeMode)),
         "adaptive",
         "How dates and times are represented.",
         "events.time_mode",
     ),
     Property(
         "decimal.handling.mode",
-        kinds.choice("precise", "double", "string"),
+        kinds.choice(*get_args(DecimalMode)),
         "precise",
         "How decimal and money values are represented.",
         "events.decimal_mode",
     ),
     Property(
         "binary.handling.mode",
-        kinds.choice("bytes", "base64", "base64-url-safe", "hex"),
+        kinds.choice(*get_args(BinaryMode)),
         "bytes",
         "How binary values are represented.",
         "events.binary_mode",
@@ -165,7 +160,7 @@ EVENTS = (
     ),
     Property(
         "event.converting.failure.handling.mode",
-        kinds.choice("fail", "warn", "skip"),
+        kinds.choice(*get_args(FailureMode)),
         "warn",
         "What happens to a value that does not fit its event type.",
         "events.conversion_failure",
@@ -201,7 +196,6 @@ HISTORY = (
         kinds.BOOLEAN,
         "false",
         "Record the structure of captured databases only.",
-        "history.only_captured_databases",
         status=Status.IGNORED,
         reason="only configured databases are ever read",
     ),

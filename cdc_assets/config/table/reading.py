@@ -1,22 +1,15 @@
 """Properties of snapshot, streaming and lake (spec debezium-sqlserver §2, §3)."""
 
+from typing import get_args
+
 from cdc_assets.config import kinds
 from cdc_assets.config.property import Property, Status
+from cdc_assets.config.settings import GapPolicy, IsolationMode, SnapshotMode
 
 SNAPSHOT = (
     Property(
         "snapshot.mode",
-        kinds.choice(
-            "always",
-            "initial",
-            "initial_only",
-            "no_data",
-            "recovery",
-            "when_needed",
-            "when_needed_no_data",
-            "configuration_based",
-            aliases={"schema_only": "no_data", "schema_only_recovery": "recovery"},
-        ),
+        kinds.choice(*get_args(SnapshotMode), aliases={"schema_only": "no_data", "schema_only_recovery": "recovery"}),
         "initial",
         "When tables are read as a whole. `schema_only` is the older name of `no_data`.",
         "snapshot.mode",
@@ -24,7 +17,7 @@ SNAPSHOT = (
     ),
     Property(
         "snapshot.isolation.mode",
-        kinds.choice("read_uncommitted", "read_committed", "repeatable_read", "exclusive", "snapshot"),
+        kinds.choice(*get_args(IsolationMode)),
         "read_committed",
         "Isolation level at which slices of tables are read; change tables are always read committed.",
         "snapshot.isolation",
@@ -165,7 +158,6 @@ STREAMING = (
         kinds.choice("fail"),
         "fail",
         "What happens when a row cannot become an event.",
-        "streaming.event_failure",
         note="`warn` and `skip` are refused, for there is no event here that could be left out alone. A value that does not "
         "fit its type is a matter of `event.converting.failure.handling.mode`, whose `warn` and `skip` keep the event with "
         "a null in its place; rows whose structure was changed under way are read again in the right one. What is left "
@@ -194,7 +186,6 @@ STREAMING = (
         kinds.BOOLEAN,
         "true",
         "Compare the position with the retention before streaming.",
-        "streaming.check_position",
         status=Status.IGNORED,
         reason="positions are always compared with the retention",
     ),
@@ -224,7 +215,7 @@ STREAMING = (
     ),
     Property(
         "gap.policy",
-        kinds.choice("fail", "resnapshot", "ignore"),
+        kinds.choice(*get_args(GapPolicy)),
         "fail",
         "What happens to a table whose changes were cleaned up before they were read.",
         "streaming.gap_policy",

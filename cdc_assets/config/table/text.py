@@ -1,12 +1,15 @@
 """Properties of events as text, which `cdc-assets tail` prints; the topic tables of the lake do not depend on them."""
 
+from typing import get_args
+
 from cdc_assets.config import kinds
 from cdc_assets.config.property import Property
+from cdc_assets.config.settings import TextFormat
 
 TEXT = (
     Property(
         "value.format",
-        kinds.choice("debezium", "flinkx"),
+        kinds.choice(*get_args(TextFormat)),
         "debezium",
         "Records that `tail` prints: Debezium's key and value, or flat FlinkX (ChunJun) records. "
         "The lake holds the same typed envelopes either way.",

@@ -1,0 +1,61 @@
+"""Settings of the connection and of what is captured."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """How to reach the server. The password is not part of `repr`.
+
+    Args:
+        host: `database.hostname`.
+        port: `database.port`.
+        instance: `database.instance`, or empty.
+        user: `database.user`.
+        password: `database.password`; never printed.
+        databases: `database.names`.
+        encrypt: `driver.encrypt`: `no`, `yes` or `strict`; `yes` unless the stand-in is meant.
+        trust_server_certificate: `driver.trustServerCertificate`.
+        query_timeout_s: `database.query.timeout.ms` in seconds; 0 waits for ever.
+        login_timeout_s: seconds until a login counts as failed.
+        extra: further `driver.*` options passed to the ODBC driver.
+    """
+
+    host: str
+    user: str
+    password: str = field(repr=False)
+    databases: tuple[str, ...]
+    port: int = 1433
+    instance: str = ""
+    encrypt: Literal["no", "yes", "strict"] = "yes"
+    trust_server_certificate: bool = False
+    query_timeout_s: int = 600
+    login_timeout_s: int = 15
+    extra: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSettings:
+    """Which schemas, tables and columns are captured (comma lists of anchored, case-insensitive regexes).
+
+    Args:
+        schema_include: `schema.include.list`; each list's exclude twin must be empty if it is not.
+        table_include: `table.include.list`, matching `schema.table`.
+        column_include: `column.include.list`, matching `schema.table.column`.
+        ignore_builtin: leave out system tables.
+        most_tables: `guardrail.collections.max`; 0 sets no limit.
+        limit_action: `guardrail.collections.limit.action`: what happens above it.
+        also: tables that are captured whatever the lists say, `db.schema.table` in lower case: signal tables.
+    """
+
+    schema_include: tuple[str, ...] = ()
+    schema_exclude: tuple[str, ...] = ()
+    table_include: tuple[str, ...] = ()
+    table_exclude: tuple[str, ...] = ()
+    column_include: tuple[str, ...] = ()
+    column_exclude: tuple[str, ...] = ()
+    ignore_builtin: bool = True
+    most_tables: int = 0
+    limit_action: Literal["warn", "fail"] = "warn"
+    also: frozenset[str] = frozenset()

@@ -1,0 +1,37 @@
+"""Settings of signals and incremental snapshots."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSettings:
+    """How a running capture is asked for snapshots (spec debezium-sqlserver §8, §9).
+
+    Args:
+        collections: `signal.data.collection`: `db.schema.table` of the signal table, one per database at most.
+        channels: `signal.enabled.channels`: `source`, `file`, `kafka`.
+        file: `signal.file`: one JSON object per line; renamed when it is read, then removed.
+        poll_interval_s: `signal.poll.interval.ms` in seconds: how often channels other than `source` are looked at.
+        chunk_rows: `incremental.snapshot.chunk.size`.
+        recompile: `incremental.snapshot.option.recompile`.
+        watermarking: `incremental.snapshot.watermarking.strategy`.
+        kafka_topic: `signal.kafka.topic`; empty takes `<prefix>-signal`.
+        kafka_servers: `signal.kafka.bootstrap.servers`.
+        kafka_group: `signal.kafka.groupId`.
+        kafka_timeout_s: `signal.kafka.poll.timeout.ms` in seconds.
+        kafka_consumer: options of the client by name, may hold secrets; never printed.
+    """
+
+    collections: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ("source",)
+    file: str = "file-signals.txt"
+    poll_interval_s: float = 5.0
+    chunk_rows: int = 1024
+    recompile: bool = False
+    watermarking: Literal["insert_insert", "insert_delete"] = "insert_insert"
+    kafka_topic: str = ""
+    kafka_servers: str = ""
+    kafka_group: str = "kafka-signal"
+    kafka_timeout_s: float = 0.1
+    kafka_consumer: tuple[tuple[str, str], ...] = field(default=(), repr=False)
