@@ -10,14 +10,14 @@ the change rows describe, LSNs are drawn from the database's log, the last one i
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Final
 
 from cdc_assets.standin.capture import lsn, scan
 from cdc_assets.standin.capture.state import register_scan, update_mask
 from cdc_assets.standin.capture.times import to_stored
 from cdc_assets.standin.catalog import Column, Database, Table, fold
-from cdc_assets.standin.engine.locks import WRITER, Mode
+from cdc_assets.standin.engine.identity import counter
 from cdc_assets.standin.engine.server import Engine
 from cdc_assets.standin.errors import invalid_object, unsupported
 from cdc_assets.standin.sqltypes import (
@@ -134,7 +134,7 @@ class Bulk:
                     f"{numbers} INSERT INTO {found.sqlite} ({names}) SELECT {values} FROM numbers",
                     {"first": start, "last": start + rows - 1},
                 )
-            self._raise_counters(connection, found, start + rows - 1)
+            self._raise_counters(found, start + rows - 1)
         return start
 
     def load_changes(self, database: str, capture_instance: str, transactions: int, updates: int) -> bytes:
@@ -153,11 +153,16 @@ class Bulk:
 
         Raises:
             SqlError: 208 for an unknown instance.
-            ValueError: the table has too few rows, or no captured column that may be changed.
+            ValueError: there is no transaction to write, committed ones wait to be captured (their LSNs are lower), the
+                table has too few rows, or no captured column that may be changed.
         """
+        if transactions < 1:
+            raise ValueError(f"{transactions} transactions; at least one is expected")
         owner = self._database(database)
         change_table = self._table(database, "cdc", f"{capture_instance}_CT")
         with self._loading() as connection:
+            if scan.backlog(connection, owner.database_id):
+                raise ValueError(f"transactions of {database} wait to be captured; drain the Agent before a load")
             source = self._source(connection, owner, change_table)
             backlog = _Backlog(connection, owner, source, change_table, self._engine.agent.logs.new_number)
             last = b""
@@ -173,16 +178,10 @@ class Bulk:
     @contextmanager
     def _loading(self) -> Iterator[sqlite3.Connection]:
         """A connection in a transaction, under the writer lock."""
-        owner, connection = object(), self._storage.connect()
-        self._storage.locks.acquire(owner, WRITER, Mode.X)
-        try:
+        with closing(self._storage.connect()) as connection:
             _register(connection)
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
-        finally:
-            connection.close()
-            self._storage.locks.release_all(owner)
+            with self._storage.writing(connection, object()):
+                yield connection
 
     def _database(self, name: str) -> Database:
         found = self._storage.catalog.database(name)
@@ -205,14 +204,13 @@ class Bulk:
             raise invalid_object(str(change_table))
         return source
 
-    def _raise_counters(self, connection: sqlite3.Connection, table: Table, last: int) -> None:
+    def _raise_counters(self, table: Table, last: int) -> None:
         """Identity values and row versions go on after the loaded ones."""
         if any(column.identity for column in table.columns):
-            self._storage.count(f"i{table.object_id}", last)
+            self._storage.count(counter(table), last)
         if any(column.type.name == "rowversion" for column in table.columns):
             name = f"v{table.database}"
             self._storage.count(name, max(self._storage.counters.get(name, 0), last))
-        self._storage.save_counters(connection)
 
 
 def _last_number(connection: sqlite3.Connection, table: Table) -> int:

@@ -112,6 +112,8 @@ class Table:
     ms_shipped: bool = False
     next_column_id: int = 1
     tracked_by_cdc: bool = False
+    truncations: int = 0
+    """Identity values begin again with each; a TRUNCATE that is rolled back leaves the number, and so the values, as they were."""
 
     @property
     def sqlite(self) -> str:

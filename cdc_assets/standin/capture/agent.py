@@ -145,7 +145,7 @@ class Agent:
         self._injected = error
 
     def idle_row(self, database: str) -> None:
-        """Write one idle row (tran_id 0x00).
+        """Write one idle row (tran_id 0x00); nothing while committed transactions wait to be captured.
 
         Raises:
             SqlError: 22901 when the database is not enabled.
@@ -292,7 +292,7 @@ class Agent:
             if due is not None and due <= until:
                 moved = self._scan_alone(connection, database_id, until)
                 return 0.0 if moved.transactions else _AFTER_FAILURE_S
-            pause = min(pause, self._quiet(connection, database_id), due - until if due is not None else pause)
+            pause = min(pause, self._quiet(connection, database_id) if due is None else due - until)
         return max(pause, 0.001)
 
     def _quiet(self, connection: sqlite3.Connection, database_id: int) -> float:
@@ -316,10 +316,14 @@ class Agent:
         )
 
     def _idle(self, connection: sqlite3.Connection, database_id: int) -> None:
+        """Publish an LSN behind everything committed, so not while a transaction waits: its lower LSN would appear too late."""
         row = connection.execute(_DATABASE, (database_id,)).fetchone()
         if row is None:
             return  # disabled meanwhile
-        name, mapping, now = row[0], row[1], self._now()
+        name, mapping, _, waits = row
+        if waits:
+            return
+        now = self._now()
         scan.map_time(connection, mapping, (self.next_lsn(name), now, now, b"\0", lsn.ZERO))
         self._active[database_id] = time.monotonic()
 

@@ -13,6 +13,7 @@ from cdc_assets.standin.engine import constraints, insert, physical
 from cdc_assets.standin.engine.indexes import changed, editable
 from cdc_assets.standin.engine.keys import add_constraints
 from cdc_assets.standin.engine.names import SessionNames
+from cdc_assets.standin.engine.plans import is_temporary
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.sqlite_errors import conflict
 from cdc_assets.standin.engine.tables import Constraint, ElementReader, generated, skip_storage
@@ -60,7 +61,7 @@ def _add(interpreter: "Interpreter", reader: Reader, parts: tuple[str, ...], tex
     element_reader = ElementReader(session, SessionNames(session, interpreter.frame), reader, table)
     named_default = _named_default(reader)
     if named_default is not None:
-        _add_default(table, element_reader, *named_default)
+        _add_default(table, element_reader, named_default)
         changed(interpreter, table, text)
         return
     reader.accept("COLUMN")
@@ -73,19 +74,19 @@ def _add(interpreter: "Interpreter", reader: Reader, parts: tuple[str, ...], tex
     changed(interpreter, table, text)
 
 
-def _named_default(reader: Reader) -> tuple[str, None] | None:
-    """`CONSTRAINT name DEFAULT …` or `DEFAULT …` stands next."""
+def _named_default(reader: Reader) -> str | None:
+    """Reads `CONSTRAINT name DEFAULT` or `DEFAULT`; the name, empty if none is given, or None where something else stands."""
     if reader.word() == "CONSTRAINT" and reader.word(2) == "DEFAULT":
         reader.take()
         name = reader.take().value
         reader.take()
-        return name, None
+        return name
     if reader.accept("DEFAULT"):
-        return "", None
+        return ""
     return None
 
 
-def _add_default(table: Table, elements: ElementReader, name: str, _: None) -> None:
+def _add_default(table: Table, elements: ElementReader, name: str) -> None:
     from cdc_assets.standin.engine.catalog_text import catalog_text
     from cdc_assets.standin.engine.targets import read_until
 
@@ -149,7 +150,7 @@ def _install_constraints(interpreter: "Interpreter", table: Table, wanted: list[
         return
     session = interpreter.session
     known = {index.name for index in table.indexes}
-    ids = session.new_temporary_id if physical.is_temporary(table) else session.catalog.new_object_id
+    ids = session.new_temporary_id if is_temporary(table) else session.catalog.new_object_id
     add_constraints(session, table, wanted, ids)
     for index in table.indexes:
         if index.name not in known:
@@ -166,7 +167,7 @@ def _check_rows(session: "EngineSession", table: Table, wanted: list[Constraint]
     for check in table.checks[len(table.checks) - count :]:
         condition = constraints.condition_text(session, table, check.expression, "")
         if session.connection.execute(f"SELECT 1 FROM {table.sqlite} WHERE NOT ({condition}) LIMIT 1").fetchone():
-            raise _in_alter(conflict(session, "check", check.object_id, "ALTER TABLE"))
+            raise conflict(session, "check", check.object_id, "ALTER TABLE")
     count = sum(constraint.kind == "FOREIGN" for constraint in wanted)
     database = session.catalog.database(table.database)
     for key in table.foreign_keys[len(table.foreign_keys) - count :]:
@@ -175,11 +176,7 @@ def _check_rows(session: "EngineSession", table: Table, wanted: list[Constraint]
             parent is not None
             and session.connection.execute(constraints.violation_query(table, parent, key)).fetchone()
         ):
-            raise _in_alter(conflict(session, "fk", key.object_id, "ALTER TABLE"))
-
-
-def _in_alter(error: SqlError) -> SqlError:
-    return error
+            raise conflict(session, "fk", key.object_id, "ALTER TABLE")
 
 
 # ---- ALTER COLUMN --------------------------------------------------------------------------------------------------

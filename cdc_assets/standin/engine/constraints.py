@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from cdc_assets.standin.catalog import Database, ForeignKey, Table, fold
 from cdc_assets.standin.contract import Relation, RelationColumn
 from cdc_assets.standin.engine.certain import certain
+from cdc_assets.standin.engine.plans import is_temporary
 from cdc_assets.standin.errors import unsupported
 from cdc_assets.standin.sql.expressions import compile_condition
 from cdc_assets.standin.sql.parse import parse_expression_tree
@@ -57,7 +58,7 @@ def create(session: "EngineSession", table: Table) -> None:
 
 
 def _create_check(session: "EngineSession", table: Table, object_id: int, condition: str) -> None:
-    temporary = "TEMP " if table.object_id >= 1_900_000_000 else ""
+    temporary = "TEMP " if is_temporary(table) else ""
     for event in ("INSERT", "UPDATE"):
         session.connection.execute(
             f"CREATE {temporary}TRIGGER IF NOT EXISTS check_{event.lower()}_{object_id} AFTER {event} ON {table.sqlite} "

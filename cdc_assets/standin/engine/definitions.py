@@ -12,6 +12,7 @@ from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.keys import add_constraints
 from cdc_assets.standin.engine.locks import Mode
 from cdc_assets.standin.engine.names import SessionNames
+from cdc_assets.standin.engine.plans import is_temporary
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.tables import ElementReader, skip_storage
 from cdc_assets.standin.engine.targets import read_name, resolve
@@ -173,7 +174,7 @@ def _read_elements(interpreter: "Interpreter", reader: Reader, table: Table) -> 
     if reader.token() is not None:
         raise reader.fail()
     table.columns = elements.columns
-    ids = session.new_temporary_id if physical.is_temporary(table) else session.catalog.new_object_id
+    ids = session.new_temporary_id if is_temporary(table) else session.catalog.new_object_id
     _not_null_keys(table, elements.constraints)
     add_constraints(session, table, elements.constraints, ids)
 
@@ -286,7 +287,7 @@ def _drop_one(interpreter: "Interpreter", parts: tuple[str, ...], quiet: bool) -
             11,
             5,
         )
-    if physical.is_temporary(table):
+    if is_temporary(table):
         session.drop_temporary(fold(table.name))
         return
     session.edit()
@@ -319,7 +320,7 @@ def truncate(interpreter: "Interpreter", reader: Reader, text: str) -> None:
             4701,
             f'Cannot find the object "{".".join(parts)}" because it does not exist or you do not have permissions.',
         ) from error
-    if not physical.is_temporary(table):
+    if not is_temporary(table):
         session.edit()
         table = resolve(session, interpreter.frame, parts)
         database = session.catalog.database(table.database)

@@ -16,7 +16,7 @@ _NAME: Final = SqlType("nvarchar", 128)
 
 def register_engine_functions(session: "EngineSession") -> None:
     """Register `engine_identity` and `engine_rowversion` on the session's connection."""
-    session.connection.create_function("engine_identity", 4, session.identities.draw)
+    session.connection.create_function("engine_identity", 5, session.identities.draw)
     session.connection.create_function("engine_rowversion", 1, session.identities.row_version)
 
 

@@ -1,13 +1,14 @@
 """Identity values and row versions.
 
 The counters lie in the storage, outside transactions: a rollback leaves gaps, as on a real
-server. Only the holder of the writer lock draws, so no two sessions get one value.
+server. Which counter a table draws from lies in its definition, so that a TRUNCATE is taken back by a rollback. Only the holder of the writer lock draws, so no two sessions get one value.
 """
 
 from typing import TYPE_CHECKING, Final
 
 from cdc_assets.standin.catalog import Column, Table
 from cdc_assets.standin.engine.certain import certain
+from cdc_assets.standin.engine.plans import is_temporary
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import SqlType
 
@@ -34,22 +35,22 @@ class Identities:
 
     def current(self, table: Table) -> int | None:
         """The value drawn last for a table, None before the first."""
-        return self._counters(table).get(_key(table.object_id))
+        counters = self._temporary if is_temporary(table) else self._session.storage.counters
+        return counters.get(counter(table))
 
-    def draw(self, object_id: int, seed: int, increment: int, limit: int) -> int:
-        """The next value of a stored table; called by SQLite per row."""
+    def draw(self, key: str, temporary: int, seed: int, increment: int, limit: int) -> int:
+        """The next value of a table's counter; called by SQLite per row."""
         storage = self._session.storage
-        key = _key(object_id)
-        counters = storage.counters if object_id < 1_900_000_000 else self._temporary
+        counters = self._temporary if temporary else storage.counters
         last = counters.get(key)
         value = seed if last is None else last + increment
         if value > limit or value < -limit - 1:
             self._session.failure = SqlError(8115, "Arithmetic overflow error converting IDENTITY to data type int.")
             raise self._session.failure
-        if counters is storage.counters:
-            storage.count(key, value)
-        else:
+        if temporary:
             counters[key] = value
+        else:
+            storage.count(key, value)
         self.scope = self.session = value
         return value
 
@@ -63,17 +64,19 @@ class Identities:
 
     def reseed(self, table: Table, value: int) -> None:
         """Set the value drawn last."""
-        if table.object_id < 1_900_000_000:
-            self._session.storage.count(_key(table.object_id), value)
+        if is_temporary(table):
+            self._temporary[counter(table)] = value
         else:
-            self._temporary[_key(table.object_id)] = value
+            self._session.storage.count(counter(table), value)
 
     def restart(self, table: Table) -> None:
-        """TRUNCATE TABLE: the next value is the seed again."""
-        self._counters(table).pop(_key(table.object_id), None)
-        for column in table.columns:
-            if column.identity and self._counters(table) is self._session.storage.counters:
-                self.reseed(table, column.identity[0] - column.identity[1])
+        """TRUNCATE TABLE: the next value is the seed again. A stored table must be the copy that the statement edits."""
+        if is_temporary(table):
+            self._temporary.pop(counter(table), None)
+            return
+        table.truncations += 1
+        while counter(table) in self._session.storage.counters:  # drawn from after a TRUNCATE that was rolled back
+            table.truncations += 1
 
     def row_version(self, database: str) -> bytes:
         """The next row version of a database; called by SQLite per row."""
@@ -87,15 +90,13 @@ class Identities:
         """@@DBTS."""
         return self._session.storage.counters.get(f"v{self._session.database}", _FIRST_ROW_VERSION).to_bytes(8, "big")
 
-    def _counters(self, table: Table) -> dict[str, int]:
-        return self._session.storage.counters if table.object_id < 1_900_000_000 else self._temporary
-
 
 _FIRST_ROW_VERSION: Final = 2000
 
 
-def _key(object_id: int) -> str:
-    return f"i{object_id}"
+def counter(table: Table) -> str:
+    """Name of the counter that holds the identity value drawn last."""
+    return f"i{table.object_id}" + (f".{table.truncations}" if table.truncations else "")
 
 
 def limit(sql_type: SqlType) -> int:

@@ -8,6 +8,7 @@ from cdc_assets.standin.engine import physical
 from cdc_assets.standin.engine.catalog_text import catalog_text
 from cdc_assets.standin.engine.keys import next_index_id
 from cdc_assets.standin.engine.locks import Mode
+from cdc_assets.standin.engine.plans import is_temporary
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.tables import read_keys, skip_storage
 from cdc_assets.standin.engine.targets import read_name, read_until, resolve
@@ -82,7 +83,7 @@ def create_index(interpreter: "Interpreter", reader: Reader, text: str) -> None:
 
 def changed(interpreter: "Interpreter", table: Table, text: str) -> None:
     """Tell capture; for temporary tables let plans be made anew."""
-    if physical.is_temporary(table):
+    if is_temporary(table):
         interpreter.session.temporary_version += 1
     else:
         hooks.table_changed(interpreter.session, table, text)

@@ -10,7 +10,7 @@ from cdc_assets.standin.engine import identity
 from cdc_assets.standin.engine import output as outputs
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.names import SessionNames
-from cdc_assets.standin.engine.plans import is_shared
+from cdc_assets.standin.engine.plans import is_shared, is_temporary
 from cdc_assets.standin.engine.queries import Reads
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.targets import (
@@ -210,7 +210,8 @@ class InsertCompiler:
         """What a column gets that has no value."""
         if column.identity is not None:
             seed, increment = column.identity
-            return f"engine_identity({self.table.object_id}, {seed}, {increment}, {identity.limit(column.type)})"
+            counter = f"'{identity.counter(self.table)}', {int(is_temporary(self.table))}"
+            return f"engine_identity({counter}, {seed}, {increment}, {identity.limit(column.type)})"
         if column.type.name == "rowversion":
             return f"engine_rowversion({text_literal(self.table.database)})"
         if column.default is None:

@@ -18,7 +18,7 @@ from cdc_assets.standin.catalog import Column, Index, Table
 from cdc_assets.standin.contract import Typed
 from cdc_assets.standin.engine import constraints
 from cdc_assets.standin.engine.certain import certain
-from cdc_assets.standin.engine.plans import FIRST_TEMPORARY
+from cdc_assets.standin.engine.plans import is_temporary
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sql.convert import assign, unchanged
@@ -44,11 +44,6 @@ def create_indexes(session: "EngineSession", table: Table) -> None:
     """Create all indexes, the clustered one last: SQLite reports a clash of the newest index first, SQL Server of the clustered."""
     for index in sorted(table.indexes, key=lambda index: index.index_id, reverse=True):
         create_index(session, table, index)
-
-
-def is_temporary(table: Table) -> bool:
-    """Whether the table lives on one connection only."""
-    return table.object_id >= FIRST_TEMPORARY
 
 
 def _create_text(session: "EngineSession", table: Table, name: str) -> str:

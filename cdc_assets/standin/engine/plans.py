@@ -8,6 +8,7 @@ shared by all sessions of the engine.
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from cdc_assets.standin.catalog import Table
 from cdc_assets.standin.contract import Relation
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.errors import SqlError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _MOST: Final = 5000
 FIRST_TEMPORARY: Final = 1_900_000_000
+"""Object ids of temporary tables and table variables, which live on one connection only, lie above."""
 
 
 class Plan(Protocol):
@@ -29,9 +31,14 @@ class Plan(Protocol):
 P = TypeVar("P", bound=Plan)
 
 
+def is_temporary(table: Table) -> bool:
+    """Whether the table lives on one connection only."""
+    return table.object_id >= FIRST_TEMPORARY
+
+
 def is_shared(relations: list[Relation]) -> bool:
     """Whether a plan over these relations holds nothing of its session."""
-    return all(r.table is not None and r.refresh is None and r.table.object_id < FIRST_TEMPORARY for r in relations)
+    return all(r.table is not None and r.refresh is None and not is_temporary(r.table) for r in relations)
 
 
 def planned(session: "EngineSession", frame: Frame, kind: str, text: str, compile_: Callable[[], P]) -> P:

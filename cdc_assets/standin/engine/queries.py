@@ -12,7 +12,7 @@ from cdc_assets.standin.engine import sqlite_errors
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.locks import Mode
 from cdc_assets.standin.engine.names import SessionNames
-from cdc_assets.standin.engine.plans import FIRST_TEMPORARY, is_shared, planned
+from cdc_assets.standin.engine.plans import is_shared, is_temporary, planned
 from cdc_assets.standin.sql.convert import implicit
 from cdc_assets.standin.sql.expressions import compile_condition, compile_scalar
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
@@ -43,9 +43,7 @@ class Reads:
         """From what the compiler noted."""
         ignored = {id(r) for r, names in hints if names & {"NOLOCK", "READUNCOMMITTED", "SNAPSHOT"}}
         tables = [
-            r.table
-            for r in relations
-            if r.table is not None and r.table.object_id < FIRST_TEMPORARY and id(r) not in ignored
+            r.table for r in relations if r.table is not None and not is_temporary(r.table) and id(r) not in ignored
         ]
         return cls(relations, hints, tables, any(r.refresh for r in relations))
 
@@ -57,7 +55,7 @@ class Reads:
         if self.tables:
             transaction.before_read(self.tables)
         for relation, names in self.hints:
-            if relation.table is not None and relation.table.object_id < FIRST_TEMPORARY:
+            if relation.table is not None and not is_temporary(relation.table):
                 _lock(session, relation.table, names)
         if self.refreshes:
             for relation in self.relations:

@@ -114,14 +114,18 @@ def _rename_object(session: "EngineSession", name: str, parts: tuple[str, ...], 
     database = session.catalog.database(session.procedure_database)
     if table is not None:
         database = certain(session.catalog.database(table.database), table.database)
-        if database.table(table.schema, new) is not None:
+        if (
+            database.table(table.schema, new)
+            or database.view(table.schema, new)
+            or database.procedure(table.schema, new)
+        ):
             raise SqlError(
                 15335,
                 f"Error: The new name '{new}' is already in use as a OBJECT name and would cause a duplicate that is not permitted.",
                 11,
             )
-        del database.tables[fold(table.schema), fold(table.name)]
         _repoint(database, table, table.schema, new)
+        del database.tables[fold(table.schema), fold(table.name)]
         table.name = new
         database.tables[fold(table.schema), fold(new)] = table
         return
@@ -178,8 +182,8 @@ def alter_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None:
         )
     if database.table(schema, table.name) is not None or database.view(schema, table.name) is not None:
         raise SqlError(15530, f'The object with name "{table.name}" already exists.')
-    del database.tables[fold(table.schema), fold(table.name)]
     _repoint(database, table, schema, table.name)
+    del database.tables[fold(table.schema), fold(table.name)]
     table.schema = schema
     database.tables[fold(schema), fold(table.name)] = table
 

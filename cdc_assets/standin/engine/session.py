@@ -23,7 +23,7 @@ from cdc_assets.standin.engine.functions import register_engine_functions
 from cdc_assets.standin.engine.identity import Identities
 from cdc_assets.standin.engine.interpreter import Interpreter
 from cdc_assets.standin.engine.options import Options
-from cdc_assets.standin.engine.plans import Plan
+from cdc_assets.standin.engine.plans import FIRST_TEMPORARY, Plan
 from cdc_assets.standin.engine.suggest import suggest
 from cdc_assets.standin.engine.transactions import Transaction
 from cdc_assets.standin.errors import SqlError
@@ -33,8 +33,6 @@ from cdc_assets.standin.sqltypes import SqlType, Value
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.server import Engine
 
-_FIRST_TEMPORARY: Final = 1_900_000_000
-"""Object ids of temporary tables and table variables; they live on one connection only."""
 _POLL_EVERY: Final = 50_000
 """SQLite instructions between two looks for an attention; about a millisecond."""
 
@@ -90,7 +88,7 @@ class EngineSession:
         self.tries = self.nest_level = 0
         self.temporary: dict[str, Table] = {}
         self.temporary_version = 0
-        self._temporary_ids = _FIRST_TEMPORARY
+        self._temporary_ids = FIRST_TEMPORARY
         self.identities = Identities(self)
         self.plans: dict[object, Plan] = {}
         self.sink: ResultSink = NullSink()

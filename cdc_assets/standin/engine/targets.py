@@ -9,7 +9,7 @@ from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.lexer import Kind
 from cdc_assets.standin.engine.locks import Mode
 from cdc_assets.standin.engine.names import SessionNames
-from cdc_assets.standin.engine.plans import FIRST_TEMPORARY
+from cdc_assets.standin.engine.plans import is_temporary
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.errors import SqlError, unsupported
 
@@ -29,7 +29,7 @@ class Target:
     @property
     def stored(self) -> bool:
         """A table of a database: neither temporary nor a variable."""
-        return self.table.object_id < FIRST_TEMPORARY
+        return not is_temporary(self.table)
 
     @property
     def variable(self) -> bool:

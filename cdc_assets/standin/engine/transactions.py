@@ -95,7 +95,7 @@ class Transaction:
         """SQLite's transaction is open for writing and the writer lock is held."""
         self._pinned = False
         self._savepoints: list[_Savepoint] = []
-        self._statement_locks: list[int] = []
+        self._statement_locks: set[int] = set()
         self._depth = 0
 
     # ---- statements of the language ----------------------------------------------------------------------------
@@ -175,9 +175,11 @@ class Transaction:
             raise _doomed()
         if savepoint.place:
             connection.execute(f"ROLLBACK TO {savepoint.place}")
-        elif connection.in_transaction and self.writing:
+        elif self._pinned and self.writing:
+            connection.execute(f"ROLLBACK TO {_PINNED}")
+        elif self.writing:
             connection.execute("ROLLBACK")
-            self.writing = self._pinned = False
+            self.writing = False
         self.edited = savepoint.catalog
         del self._savepoints[place + 1 :]
         kept = savepoint.locks | ({WRITER} if self.writing else set())
@@ -275,6 +277,9 @@ class Transaction:
                 self._promote()
             else:
                 owner.connection.execute("BEGIN IMMEDIATE")
+            if self.isolation == "SNAPSHOT" and self.count:
+                owner.connection.execute(f"SAVEPOINT {_PINNED}")
+                self._pinned = True
         except BaseException:
             if self.count == 0:
                 self._release_all()
@@ -324,13 +329,19 @@ class Transaction:
             self._pinned = True
 
     def lock(self, table: Table, mode: Mode, keep: bool = True) -> None:
-        """Lock a table, until the end of the transaction or (`keep` false) of the statement."""
-        owner, locks = self._owner, self._storage.locks
-        if locks.holds(owner, table.object_id, mode):
-            return
-        locks.acquire(owner, table.object_id, mode, owner.lock_timeout_s, owner.check)
-        if not keep or self.count == 0:
-            self._statement_locks.append(table.object_id)
+        """Lock a table, until the end of the transaction or (`keep` false) of the statement.
+
+        A table has one lock: once it is to be kept, it is not let go with the statement, whatever else that asked for.
+        """
+        owner, locks, resource = self._owner, self._storage.locks, table.object_id
+        kept = keep and self.count > 0
+        known = locks.holds(owner, resource, Mode.IS)  # which every mode covers
+        if not locks.holds(owner, resource, mode):
+            locks.acquire(owner, resource, mode, owner.lock_timeout_s, owner.check)
+        if kept:
+            self._statement_locks.discard(resource)
+        elif not known:
+            self._statement_locks.add(resource)
 
     def end_statement(self) -> None:
         """Let go of locks that last for a statement only."""
@@ -384,6 +395,8 @@ class Transaction:
         self._owner.command_id = self._owner.change_number = 0
 
 
+_PINNED: Final = "pinned"
+"""SQLite's savepoint before the first write under SNAPSHOT: undoing all writes must not let go of the snapshot."""
 _ALWAYS_ALLOWED: Final = frozenset({"master", "msdb", "tempdb"})
 
 

@@ -12,7 +12,7 @@ from cdc_assets.standin.catalog import Column, Database, UserView, fold
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.definitions import home, module_shape
 from cdc_assets.standin.engine.names import SessionNames, compiled_view
-from cdc_assets.standin.engine.plans import FIRST_TEMPORARY
+from cdc_assets.standin.engine.plans import is_temporary
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.targets import read_columns, read_name
 from cdc_assets.standin.errors import SqlError, unsupported
@@ -85,7 +85,7 @@ def _columns(session: "EngineSession", view: UserView) -> list[Column]:
             compiling the query raises.
     """
     relation = compiled_view(session, view)
-    temporary = next((o.table for o in relation.behind if o.table and o.table.object_id >= FIRST_TEMPORARY), None)
+    temporary = next((o.table for o in relation.behind if o.table and is_temporary(o.table)), None)
     if temporary is not None:
         raise SqlError(
             4508,

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdc_assets.standin.contract import Query, ResultSink
-from cdc_assets.standin.engine.plans import FIRST_TEMPORARY
+from cdc_assets.standin.engine.plans import is_temporary
 from cdc_assets.standin.engine.storage import Storage
 from cdc_assets.standin.sqltypes import Value
 from cdc_assets.standin.wire import versions
@@ -113,7 +113,7 @@ class RowBlocks:
     def _large(connection: sqlite3.Connection, query: Query) -> bool:
         """Whether the first table is worth it; temporary tables are one session's own and never watched."""
         tables = [relation.table for relation in query.relations if relation.table is not None]
-        if not tables or any(table.object_id >= FIRST_TEMPORARY for table in tables):
+        if not tables or any(is_temporary(table) for table in tables):
             return False
         highest = connection.execute(f"SELECT max(rowid) FROM t{tables[0].object_id}").fetchone()[0]
         return highest is not None and highest >= WORTHWHILE

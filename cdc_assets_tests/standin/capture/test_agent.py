@@ -140,6 +140,21 @@ def test_idle_rows_move_the_maximum(captured: Session) -> None:
         captured.agent.idle_row("other")
 
 
+def test_no_idle_row_overtakes_a_transaction_that_waits(session: Session) -> None:
+    """A reader that took the idle row's LSN for the end of the log would never see the transaction."""
+    session.agent.pause()
+    session.make("t", "id int;n int")
+    session.enable()
+    insert(session, 1)
+    session.agent.idle_row("shop")
+    assert session.cdc("lsn_time_mapping") == []
+    session.agent.latency_s = 0.2
+    session.agent.resume()
+    wait_for(lambda: keys(session) == [1])
+    found = [row[0] for row in session.cdc("lsn_time_mapping")]
+    assert found == sorted(found)  # type: ignore[type-var]
+
+
 def test_a_log_continues_in_another_vlf_after_a_restart(captured: Session) -> None:
     insert(captured, 1)
     captured.agent.pause()

@@ -115,6 +115,17 @@ def test_identity(shop: Client) -> None:
     assert shop.value("SELECT MAX(id) FROM orders") == 100
 
 
+def test_a_truncation_that_is_rolled_back_takes_no_identity_values_back(shop: Client) -> None:
+    shop.do("INSERT orders DEFAULT VALUES")
+    for _ in range(2):
+        shop.do("BEGIN TRAN TRUNCATE TABLE orders INSERT orders DEFAULT VALUES ROLLBACK INSERT orders DEFAULT VALUES")
+    assert shop.rows("SELECT id FROM orders ORDER BY id") == [(100,), (110,), (120,)]
+    shop.do("TRUNCATE TABLE orders")
+    assert shop.value("SELECT CAST(IDENT_CURRENT('dbo.orders') AS int)") == 100
+    shop.do("INSERT orders DEFAULT VALUES")
+    assert shop.rows("SELECT id FROM orders") == [(100,)]
+
+
 def test_row_versions_change_and_never_repeat(shop: Client) -> None:
     shop.do("INSERT orders DEFAULT VALUES INSERT orders DEFAULT VALUES")
     first = [row[0] for row in shop.rows("SELECT v FROM orders ORDER BY id")]

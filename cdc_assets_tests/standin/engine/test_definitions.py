@@ -159,6 +159,22 @@ def test_rename(client: Client) -> None:
     assert client.errors("EXEC sp_rename 'nosuch', 'x'") == [15225]
 
 
+def test_a_table_that_references_itself_keeps_its_rule_under_another_name(client: Client) -> None:
+    client.do(
+        "CREATE SCHEMA other CREATE TABLE t (id int PRIMARY KEY, parent int REFERENCES t (id)) CREATE TABLE kid (id int)"
+    )
+    for change, name in (("EXEC sp_rename 'dbo.t', 'u'", "u"), ("ALTER SCHEMA other TRANSFER dbo.u", "other.u")):
+        client.do(change)
+        assert client.errors(f"INSERT {name} VALUES (1, 9)") == [547]
+        assert client.errors(f"INSERT {name} VALUES (1, 1) DELETE {name}") == []
+
+
+def test_no_table_takes_the_name_of_a_view(client: Client) -> None:
+    client.do("CREATE TABLE t (id int)")
+    client.do("CREATE VIEW w AS SELECT id FROM t")
+    assert client.errors("EXEC sp_rename 'dbo.t', 'w'") == [15335]
+
+
 def test_filtered_unique_index(client: Client) -> None:
     client.do(
         "CREATE TABLE t (a int, b int) CREATE UNIQUE INDEX i ON t (a) WHERE b IS NOT NULL INSERT t VALUES (1, NULL), (1, NULL), (1, 1)"

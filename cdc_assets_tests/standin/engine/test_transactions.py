@@ -136,6 +136,24 @@ def test_snapshot_isolation_may_write_when_nothing_changed(table: Client, connec
     assert ids(table) == [1, 2]
 
 
+def test_a_snapshot_outlives_a_rollback_to_a_savepoint_from_before_it(table: Client, connect: Connect) -> None:
+    for first in ("SELECT id FROM t", ""):
+        table.do(f"SET TRANSACTION ISOLATION LEVEL SNAPSHOT BEGIN TRAN SAVE TRAN a {first} INSERT t VALUES (2, 0)")
+        table.do("ROLLBACK TRAN a")
+        writer = connect()
+        writer.do("SET LOCK_TIMEOUT 0")
+        assert writer.errors("INSERT u VALUES (1)") in (
+            [],
+            [1222],
+        )  # whether it waits or not: it is not in the snapshot
+        assert table.value("SELECT COUNT(*) FROM u") == 0
+        assert ids(table) == [1]
+        table.do("INSERT t VALUES (3, 0) ROLLBACK TRAN a")
+        assert ids(table) == [1]
+        table.do("COMMIT SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        writer.do("DELETE u")
+
+
 def test_snapshot_isolation_must_be_allowed(table: Client) -> None:
     table.do("ALTER DATABASE D SET ALLOW_SNAPSHOT_ISOLATION OFF")
     assert table.errors("SET TRANSACTION ISOLATION LEVEL SNAPSHOT BEGIN TRAN SELECT * FROM t") == [3952]
@@ -181,6 +199,24 @@ def test_table_locks_hold_to_the_end_of_the_transaction(
     other.do("INSERT u VALUES (1) SELECT * FROM t WITH (NOLOCK)")
     table.do("ROLLBACK")
     other.do("UPDATE t SET v = 1 SELECT * FROM t")
+
+
+def test_a_kept_lock_is_not_let_go_with_the_statement_that_also_read(table: Client, connect: Connect) -> None:
+    """While any table is locked exclusively, a reader locks what it reads for the statement."""
+    table.do("BEGIN TRAN SELECT * FROM t WITH (TABLOCKX) SELECT * FROM u WITH (TABLOCKX)")
+    other = connect()
+    other.do("SET LOCK_TIMEOUT 0")
+    assert other.errors("SELECT * FROM t") == [1222]
+    assert other.errors("SELECT * FROM u") == [1222]
+    table.do("COMMIT")
+    assert other.errors("SELECT * FROM u") == []
+
+
+def test_a_lock_for_a_statement_does_not_take_the_kept_one_with_it(table: Client, connect: Connect) -> None:
+    table.do("BEGIN TRAN INSERT t VALUES (2, 0) SELECT * FROM t WITH (TABLOCK)")
+    other = connect()
+    other.do("SET LOCK_TIMEOUT 0")
+    assert other.errors("SELECT * FROM t WITH (TABLOCK)") == [1222]
 
 
 def test_rolling_back_to_a_savepoint_lets_go_of_its_locks(table: Client, connect: Connect) -> None:

@@ -90,6 +90,25 @@ def test_unknown_names_in_loads(server: StandIn) -> None:
         server.bulk.load_table(DATABASE, "nothing", 1)
     with pytest.raises(SqlError, match=r"208.*nothing_CT"):
         server.bulk.load_changes(DATABASE, "nothing", 1, 1)
+    with pytest.raises(ValueError, match="at least one"):
+        server.bulk.load_changes(DATABASE, "dbo_busy", 0, 1)
+
+
+def test_no_backlog_is_loaded_over_changes_that_wait(server: StandIn) -> None:
+    """Its LSNs would be captured before lower ones."""
+    run(server, "CREATE TABLE dbo.waiting (id int NOT NULL PRIMARY KEY, n int)")
+    run(server, "EXEC sys.sp_cdc_enable_table N'dbo', N'waiting', @role_name = NULL")
+    server.bulk.load_table(DATABASE, "waiting", 10)
+    server.agent.pause()
+    try:
+        run(server, "UPDATE dbo.waiting SET n = 0 WHERE id = 1")
+        with pytest.raises(ValueError, match="drain"):
+            server.bulk.load_changes(DATABASE, "dbo_waiting", 1, 1)
+        server.agent.drain()
+        server.bulk.load_changes(DATABASE, "dbo_waiting", 1, 1)
+    finally:
+        server.agent.resume()
+    assert run(server, "SELECT COUNT(*) FROM cdc.dbo_waiting_CT") == [(4,)]
 
 
 def test_the_clock_is_set(server: StandIn) -> None:
