@@ -1,8 +1,8 @@
 """Rows as Arrow through mssql-python, inside whatever process asks: a Spark task or the driver.
 
 Reading is repeatable as a whole, never in part: it is tried again here until the first batch was handed out; a later
-error reaches the task, whose slice is read again from its start. Every type is exact except where the Arrow reader is not (measured):
-it gives microseconds, so statements select datetime2(7), time(7) and datetimeoffset as text or ticks.
+error reaches the task, whose slice is read again from its start. Every type is exact but two, which the Arrow reader cuts
+(measured): for datetime2(7) and datetimeoffset statements ask for the server's own binary form (`typemap.wire`).
 """
 
 from collections.abc import Iterator, Sequence

@@ -108,7 +108,7 @@ def _event_column(
     name = adjusted(column.name, settings.field_name_adjustment)
     required = None
     if not connect.optional:
-        required = default if default is not None else mapped.convert_one(fallback_value(column))
+        required = default if default is not None else mapped.convert(fallback_value(column))
     return EventColumn(
         mapped,
         connect.with_parameters(_parameters(table, column, rule, settings)).to_field(name),

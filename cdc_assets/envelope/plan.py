@@ -81,10 +81,6 @@ class EventPlan:
             f"{column.mapped.wire.expression(column.name, alias)} AS {quote(column.name)}" for column in self.columns
         )
 
-    def select_source(self, alias: str) -> str:
-        """The same for the source table."""
-        return self.select_list(alias)
-
     @property
     def value_columns(self) -> tuple[int, ...]:
         """Places of the columns that values hold."""

@@ -71,7 +71,7 @@ def build_reads(plan: EventPlan, batches: Iterator[pa.RecordBatch], context: Rea
 
     Args:
         plan: of the rows' structure.
-        batches: columns of `plan.select_source`; further columns behind them are ignored.
+        batches: columns of `plan.select_list`; further columns behind them are ignored.
         context: what the rows do not tell.
 
     Raises:

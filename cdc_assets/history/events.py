@@ -11,9 +11,8 @@ from cdc_assets.core.schema import Column
 from cdc_assets.envelope.blocks import source_type
 from cdc_assets.envelope.headers import context_pairs
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW, ConnectorIdentity
-from cdc_assets.history.records import HistoryEntry, key_columns, quoted_id
+from cdc_assets.history.records import HistoryEntry, column_facts, key_columns, quoted_id
 from cdc_assets.typemap.connect import ConnectType, array, struct
-from cdc_assets.typemap.jdbc import jdbc_type
 
 _TEXT, _INT, _BOOL = ConnectType("string"), ConnectType("int32"), ConnectType("boolean")
 
@@ -144,21 +143,8 @@ def _change(entry: HistoryEntry) -> dict[str, Any]:
 
 
 def _column(column: Column, place: int) -> dict[str, Any]:
-    kind = jdbc_type(column)
-    return {
-        "name": column.name,
-        "jdbcType": kind.number,
+    return column_facts(column, place) | {
         "nativeType": None,
-        "typeName": kind.name,
-        "typeExpression": kind.name,
-        "charsetName": None,
-        "length": kind.length,
-        "scale": kind.scale,
-        "position": place,
-        "optional": column.nullable,
-        "autoIncremented": column.identity,
-        "generated": column.computed,
-        "comment": None,
         "defaultValueExpression": column.default,
         "enumValues": None,
     }

@@ -96,9 +96,15 @@ def table_change(entry: HistoryEntry) -> dict[str, Any]:
     return change | {"comment": None}
 
 
-def _column(column: Column, place: int) -> dict[str, Any]:
+def column_facts(column: Column, place: int) -> dict[str, Any]:
+    """What the record and the public event say of a column alike.
+
+    Args:
+        column: of the table.
+        place: among the columns that are told, from 1.
+    """
     kind = jdbc_type(column)
-    described: dict[str, Any] = {
+    return {
         "name": column.name,
         "jdbcType": kind.number,
         "typeName": kind.name,
@@ -111,6 +117,11 @@ def _column(column: Column, place: int) -> dict[str, Any]:
         "autoIncremented": column.identity,
         "generated": column.computed,
         "comment": None,
+    }
+
+
+def _column(column: Column, place: int) -> dict[str, Any]:
+    described = column_facts(column, place) | {
         # a nullable column has the default null (measured, spec debezium-live §4 no. 10)
         "hasDefaultValue": column.nullable or column.default is not None,
         "defaultValueExpression": column.default,

@@ -74,7 +74,7 @@ def low_water_query(database: str) -> Statement:
 
 def rows_query(plan: EventPlan, schema: TableSchema, key_range: KeyRange, override: str | None) -> Statement:
     """Rows of a table in a key range, or those of the operator's own statement (spec debezium-sqlserver §2.4)."""
-    columns = plan.select_source("t")
+    columns = plan.select_list("t")
     if override is not None:
         return f"/* cdc-assets: rows */ {embedded(override, columns)}", ()
     condition, parameters = where(schema, key_range)

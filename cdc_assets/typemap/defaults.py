@@ -198,8 +198,8 @@ _TEMPORAL: dict[str, Callable[[Column, str], pa.Array]] = {
 }
 
 
-def fallback_value(column: Column) -> pa.Array | None:
-    """What stands in canonical form for a NULL that a NOT NULL column cannot have: zero, empty, 1970."""
+def fallback_value(column: Column) -> pa.Array:
+    """What stands for a NULL that a NOT NULL column cannot have: zero, empty, 1970; one row in canonical form."""
     name = column.type_name
     if name in _INTEGERS or name in _FLOATS or name == "bit":
         return pa.array([0], pa.int8()).cast(_INTEGERS.get(name) or _FLOATS.get(name) or pa.bool_())

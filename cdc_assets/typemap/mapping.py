@@ -46,10 +46,6 @@ class MappedColumn:
     wire: Wire
     convert: Convert
 
-    def convert_one(self, canonical: pa.Array | None) -> pa.Array | None:
-        """The event value of one canonical value."""
-        return None if canonical is None else self.convert(canonical)
-
     @property
     def large(self) -> bool:
         """Whether the log leaves an unchanged value out: `(max)`, xml, text, ntext, image."""

@@ -79,7 +79,7 @@ def arriving(column: Column, values: Sequence[Any]) -> pa.Array:
 
 
 def table_batch(plan: EventPlan, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Rows of a table as `plan.select_source` gives them."""
+    """Rows of a table as `plan.select_list` gives them."""
     columns = list(zip(*rows, strict=True)) or [[] for _ in plan.columns]
     arrays = [arriving(column.mapped.column, values) for column, values in zip(plan.columns, columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in plan.columns])

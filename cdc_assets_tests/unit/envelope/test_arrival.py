@@ -52,6 +52,17 @@ VALUES: dict[str, tuple[str, str, Any]] = {
     "c_guid": ("uniqueidentifier", "'0e984725-c51c-4bf4-9960-e1c80e27aba0'", "0E984725-C51C-4BF4-9960-E1C80E27ABA0"),
     "c_binary": ("binary(4)", "0x0102", b"\1\2\0\0"),
     "c_varbinary_max": ("varbinary(max)", "0x00FF", b"\0\xff"),
+    "c_float_least": ("float", "2.2250738585072014e-308", 2.2250738585072014e-308),
+    "c_decimal_38_0": ("decimal(38,0)", "9" * 38, "9" * 38),
+    "c_decimal_38_38": ("decimal(38,38)", "-0." + "9" * 38, "-0." + "9" * 38),
+    "c_datetime_last": ("datetime", "'9999-12-31 23:59:59.997'", 253402300799997),
+    "c_nanos_first": ("datetime2(7)", "'1677-09-21 00:12:43.1452242'", -9223372036854775800),
+    "c_nanos_last": ("datetime2(7)", "'2262-04-11 23:47:16.8547758'", 9223372036854775800),
+    "c_offset_last": ("datetimeoffset(7)", "'9999-12-31 09:59:59.9999999 -14:00'", "9999-12-31T09:59:59.9999999-14:00"),
+    "c_nchar_astral": ("nchar(5)", "N'😀'", "😀   "),
+    "c_text_empty": ("nvarchar(max)", "N''", ""),
+    "c_bytes_empty": ("varbinary(8)", "0x", b""),
+    "c_hierarchy": ("hierarchyid", "CAST(0x5B40 AS hierarchyid)", b"\x5b\x40"),
 }
 """Column → declaration, literal, event value (decimals as text)."""
 
@@ -100,7 +111,7 @@ def expected() -> list[dict[str, Any]]:
 def test_table_rows(server: StandIn, plan: EventPlan) -> None:
     context = ReadContext(1, Lsn(bytes(10)), server_time(server))
     batches = MssqlBulkSource(settings_of(server)).read(
-        f"SELECT {plan.select_source('t')} FROM dbo.types AS t ORDER BY id"
+        f"SELECT {plan.select_list('t')} FROM dbo.types AS t ORDER BY id"
     )
     assert after_images(build_reads(plan, batches, context)) == expected()
 
