@@ -14,6 +14,9 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
 
 _NOT_IN_TOPIC = r"[^A-Za-z0-9._-]"
+_NOT_IN_ADDRESS = re.compile(r"[/\\%#?@\x00-\x1f]")
+"""What a table's directory may not hold, whatever `custom.sanitize.pattern` lets through: what separates, escapes or ends
+parts of an address, and the mark of a topic's next generation."""
 
 
 def topic_name(table: TableId, settings: EventSettings) -> str:
@@ -30,12 +33,16 @@ def sanitized(name: str, settings: EventSettings) -> str:
     """A topic name without forbidden characters.
 
     Raises:
-        ConfigurationError: the name is longer than 249 characters, or is `.` or `..`.
+        ConfigurationError: the name is longer than 249 bytes, is `.` or `..`, or no directory can have it.
     """
     topic = re.sub(settings.sanitize_pattern or _NOT_IN_TOPIC, "_", name)
-    if len(topic) > LONGEST_TOPIC or topic in (".", ".."):
+    if not 0 < len(topic.encode()) <= LONGEST_TOPIC or topic in (".", ".."):
         raise ConfigurationError(
-            "topic name", topic, f"1 to {LONGEST_TOPIC} characters, not . or ..", "choose a shorter topic.prefix"
+            "topic name", topic, f"1 to {LONGEST_TOPIC} bytes, not . or ..", "choose a shorter topic.prefix"
+        )
+    if _NOT_IN_ADDRESS.search(topic):
+        raise ConfigurationError(
+            "topic name", topic, "a name without / \\ % # ? @", "let custom.sanitize.pattern match these characters too"
         )
     return topic
 

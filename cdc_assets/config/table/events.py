@@ -61,7 +61,8 @@ EVENTS = (
         "custom.sanitize.pattern",
         kinds.REGEX,
         "",
-        "Regular expression of what a topic name may not hold.",
+        "Regular expression of what a topic name may not hold and `_` stands for: `[^A-Za-z0-9._-]` if absent. "
+        r"`[^\w.-]` keeps letters of every script.",
         "events.sanitize_pattern",
     ),
     Property(

@@ -69,6 +69,20 @@ def test_own_pattern_and_delimiter() -> None:
     assert topic_name(TableId("db", "dbo", "t.1"), settings) == "shop-db-dbo-t__"
 
 
+def test_letters_of_other_scripts_may_stay() -> None:
+    settings = replace(SHOP, sanitize_pattern=r"[^\w.-]")
+    assert topic_name(TableId("db", "dbo", "注文 明細"), settings) == "shop.db.dbo.注文_明細"
+    with pytest.raises(ConfigurationError, match="249 bytes"):
+        topic_name(TableId("db", "dbo", "注" * 100), settings)
+
+
+@pytest.mark.parametrize("table", ["../../x", "a/b", "a%20b", "a#b", "a?b", "a@2", "a\\b", "a\nb"])
+def test_what_no_directory_can_be_named_is_refused(table: str) -> None:
+    assert set(topic_name(TableId("db", "dbo", table), SHOP)) <= set("shop.db.dbo.abx20_")
+    with pytest.raises(ConfigurationError, match=r"custom\.sanitize\.pattern"):
+        topic_name(TableId("db", "dbo", table), replace(SHOP, sanitize_pattern="!"))
+
+
 def test_tables_that_share_a_topic_are_refused() -> None:
     tables = [TableId("db", "dbo", name) for name in ("a b", "a_b")]
     with pytest.raises(ConfigurationError, match=r"exclude db\.dbo\.a b or db\.dbo\.a_b"):
