@@ -21,6 +21,7 @@ def changing(interpreter: "Interpreter", private: bool = False) -> Iterator[None
         session.command_id += 1
         yield
         session.raise_cancelled()
+        session.check()
 
 
 def finish(interpreter: "Interpreter", columns: Sequence[ResultColumn] | None, rows: Iterable[Row], count: int) -> None:

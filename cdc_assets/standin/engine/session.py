@@ -179,13 +179,19 @@ class EngineSession:
         self.sink.check()
 
     def _poll(self) -> int:
-        """SQLite's progress handler. A write inside a transaction is not interrupted: SQLite would roll back all of it."""
+        """SQLite's progress handler.
+
+        While SQLite's transaction is open for writing nothing is interrupted, since SQLite would roll back all of it, and no
+        attention is taken, since nobody would answer it: the end of the statement finds it, or the wire behind its response.
+        """
+        if self.transaction.writing:
+            return 0
         if self.cancelled is None:
             try:
                 self.check()
             except BaseException as cancelled:  # noqa: BLE001 - carried across SQLite and raised again by `raise_cancelled`
                 self.cancelled = cancelled
-        return int(self.cancelled is not None and not self.transaction.writing)
+        return int(self.cancelled is not None)
 
     def raise_cancelled(self) -> None:
         """Raise what the progress handler caught."""

@@ -9,6 +9,7 @@ from cdc_assets.standin.capture.hooks import agent
 from cdc_assets.standin.capture.sessions import EMPTY_LSN, ScanSession
 from cdc_assets.standin.catalog import Database
 from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.engine.transactions import ISOLATION
 from cdc_assets.standin.sqltypes import SqlType, Value, decimal_to_stored
 from cdc_assets.standin.system.describe import stored_datetime
 from cdc_assets.standin.system.view import Rows, view
@@ -164,9 +165,6 @@ def active_transactions(context: SessionContext, _: Database) -> Rows:
             yield (transaction_id(session), "user_transaction", _began(session), 1, 2)
 
 
-_LEVELS: Final = {"READ UNCOMMITTED": 1, "READ COMMITTED": 2, "REPEATABLE READ": 3, "SERIALIZABLE": 4, "SNAPSHOT": 5}
-
-
 @view(
     "sys.dm_exec_sessions",
     "session_id smallint!, login_time datetime!, host_name nvarchar(128), program_name nvarchar(128), login_name nvarchar(128)!, "
@@ -182,7 +180,7 @@ def exec_sessions(context: SessionContext, _: Database) -> Rows:
         yield (
             session.session_id, _since(session), getattr(login, "host", ""), getattr(login, "application", ""), user,
             "running" if session is context else "sleeping", _database_id(session), 1, session.transaction_count,
-            _LEVELS.get(_isolation(session), 2), getattr(options, "lock_timeout_ms", -1),
+            ISOLATION[_isolation(session)], getattr(options, "lock_timeout_ms", -1),
             getattr(options, "deadlock_priority", 0), session.rowcount, "TDS", user,
         )  # fmt: skip
 
@@ -210,7 +208,7 @@ def exec_requests(context: SessionContext, _: Database) -> Rows:
         yield (
             session.session_id, 0, started, "suspended" if found else "running", "LOCK" if found else "SELECT",
             _database_id(session), blocker, kind, int(seconds * 1000), resource, session.transaction_count,
-            _LEVELS.get(_isolation(session), 2), session.rowcount,
+            ISOLATION[_isolation(session)], session.rowcount,
         )  # fmt: skip
 
 

@@ -260,6 +260,32 @@ def test_an_attention_ends_the_wait_for_a_lock(table: Client, connect: Connect) 
     other.do("INSERT t VALUES (3, 0)")
 
 
+class Attention(Collected):
+    """A client that sends one attention; `check` takes it."""
+
+    pending = True
+
+    def check(self) -> None:
+        """Raise once."""
+        if self.pending:
+            self.pending = False
+            raise Cancelled
+
+
+@pytest.mark.parametrize("statement", ["SELECT SUM(i) FROM n", "INSERT t SELECT i, 0 FROM n"])
+def test_no_attention_is_swallowed_while_a_transaction_writes(table: Client, statement: str) -> None:
+    """One that is taken must end the request: the client waits for its answer."""
+    table.do("CREATE TABLE n (i int) INSERT n SELECT value FROM GENERATE_SERIES(10, 200000)")
+    table.do("BEGIN TRAN INSERT t VALUES (2, 0)")
+    sink, ended = Attention(), False
+    try:
+        table.session.batch(statement, sink)
+    except Cancelled:
+        ended = True
+    assert ended != sink.pending
+    assert table.rows("SELECT id FROM t WHERE id > 1") == [(2,)]
+
+
 def test_definitions_roll_back_with_their_transaction(table: Client, connect: Connect) -> None:
     table.do("BEGIN TRAN CREATE TABLE made (id int) INSERT made VALUES (1) ALTER TABLE t ADD w int NULL DROP TABLE u")
     assert connect().errors("SELECT * FROM made") == [208]
