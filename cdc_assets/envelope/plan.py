@@ -13,7 +13,7 @@ Topic table layout (design §3): `position`, `key`, `value`, `headers`,
 always null, because neither Parquet nor Delta can hold a struct without fields.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -24,10 +24,11 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.blocks import envelope_type
 from cdc_assets.envelope.columns import EventColumn, event_columns, map_columns
 from cdc_assets.envelope.naming import schema_name, topic_name
-from cdc_assets.envelope.rules import message_key
+from cdc_assets.envelope.rules import message_key, rule_for
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.typemap.connect import struct
 from cdc_assets.typemap.mapping import MappedColumn
+from cdc_assets.typemap.shaping import MASKED
 
 POSITION = pa.field("position", pa.string())
 HEADERS = pa.field("headers", pa.map_(pa.string(), pa.string()))
@@ -112,7 +113,7 @@ def plan_events(
     warnings += _unknown(schema, bits)
     mapped = map_columns(schema, bits, settings, warnings)
     key = _key(schema, settings, mapped)
-    warnings += _never_logged(schema.table, [mapped[name] for name in key])
+    warnings += _key_warnings(schema, key, mapped, settings)
     columns = event_columns(schema.table, mapped, bits, key, settings, warnings)
     topic = topic_name(schema.table, settings)
     layout = _topic_schema(topic, columns, key, settings)
@@ -127,13 +128,23 @@ def _unknown(schema: TableSchema, bits: Mapping[str, int]) -> list[str]:
     ]
 
 
-def _never_logged(table: TableId, key: Sequence[MappedColumn]) -> list[str]:
-    return [
-        f"Key column {column.column.name!r} of {table} is computed, and the log does not hold computed columns: it is "
-        f"null in the keys of changes. Next: set message.key.columns."
-        for column in key
-        if column.column.computed
-    ]
+def _key_warnings(
+    schema: TableSchema, key: Sequence[str], mapped: Mapping[str, MappedColumn], settings: EventSettings
+) -> Iterator[str]:
+    remedy = "Next: set message.key.columns if that must not be."
+    lacking = [name for name in schema.key if name not in mapped]
+    if lacking and message_key(schema.table, settings.message_key_columns) is None:
+        yield f"The key of {schema.table} lacks {', '.join(lacking)}, so rows may share a key. {remedy}"
+    for name in key:
+        column = mapped[name].column
+        if column.computed:
+            yield (
+                f"Key column {name!r} of {schema.table} is computed, and the log does not hold computed columns: it is "
+                f"null in the keys of changes. {remedy}"
+            )
+        rule = rule_for(schema.table, column, settings.column_rules)
+        if rule is not None and rule.kind != "truncate" and column.type_name in MASKED:
+            yield f"Key column {name!r} of {schema.table} is hidden in values, but not in keys, which name rows. {remedy}"
 
 
 def _key(schema: TableSchema, settings: EventSettings, mapped: Mapping[str, MappedColumn]) -> tuple[str, ...]:

@@ -117,11 +117,9 @@ def _check_keys(context: Context, tables: Sequence[TableId]) -> None:
     events = context.config.events
     keyed = [table for table in tables if message_key(table, events.message_key_columns) is not None]
     instances = {database: context.instances(database) for database in {table.database for table in keyed}}
-    for table in keyed:
-        schema, instance = context.source.table_schema(table), newest(instances[table.database].get(table, []))
-        if schema is not None:
-            captured = instance.columns if instance else None
-            plan_events(schema, captured, events, connector=context.connector)
+    for table, schema in context.source.table_schemas(keyed).items():
+        instance = newest(instances[table.database].get(table, []))
+        plan_events(schema, instance.columns if instance else None, events, connector=context.connector)
 
 
 def remembered(context: Context, databases: Collection[str]) -> list[TableSchema]:

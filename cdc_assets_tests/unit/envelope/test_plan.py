@@ -5,6 +5,7 @@ import json
 import pickle
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -266,6 +267,29 @@ def test_a_computed_key_is_warned_of() -> None:
     assert "'twice'" in text
     assert "message.key.columns" in text
     assert plan_of("t", columns, key=("id",)).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "rule", "word"),
+    [
+        (("mail",), "mask", "hidden in values"),
+        (("mail",), "hash", "hidden in values"),
+        (("mail",), "truncate", ""),
+        (("id",), "mask", ""),
+        (("id", "place"), "mask", "lacks place"),
+    ],
+)
+def test_keys_that_tell_too_much_or_too_little_are_warned_of(key: tuple[str, ...], rule: Any, word: str) -> None:
+    columns = [
+        column("id", "int", nullable=False),
+        column("mail", "varchar", length=50, nullable=False),
+        column("place", "geography"),
+    ]
+    rules = (ColumnRule(rule, (".*",), length=5, algorithm="MD5"),)
+    told = plan_of("t", columns, key=key, settings=replace(SHOP, column_rules=rules)).warnings
+    about_keys = [text for text in told if "message.key.columns" in text]
+    assert len(about_keys) == bool(word)
+    assert all(word in text for text in about_keys)
 
 
 def test_a_null_that_cannot_be_gets_default_or_zero() -> None:
