@@ -18,6 +18,7 @@ from cdc_assets.standin.sql.columns import position
 from cdc_assets.standin.sql.limits import Limits
 from cdc_assets.standin.sql.literals import Constant
 from cdc_assets.standin.sql.scope import Scope
+from cdc_assets.standin.sqltypes import SqlType
 
 _MOST_OPERANDS: Final = 400
 """Of one compound SELECT; SQLite allows 500."""
@@ -47,16 +48,16 @@ class Combining(Limits):
             for listed, value in zip(keys, values, strict=True):
                 text = value.sql if operation == "UNION ALL" else self.sortable(Typed(value.sql, target))
                 listed.append(f"{text} AS k{place + 1}")
-        grouped = operation == "UNION" and any(map(self.needs_grouping, columns))
+        grouped = operation == "UNION" and any(self.needs_grouping(column.type) for column in columns)
         operation = "UNION ALL" if grouped else operation
         sql = _joined([_projected(*operand) for operand in zip(blocks, keys, strict=True)], operation)
         sql = "".join(self.distinct_rows(sql, columns)) if grouped else sql
         return Block(self._set_order(node, sql, columns, scope, top), tuple(columns))
 
     @staticmethod
-    def needs_grouping(column: RelationColumn) -> bool:
-        """Whether values of a column can be equal though their stored forms differ: SQLite's DISTINCT compares those."""
-        return column.type.name in ("datetimeoffset", "varbinary")
+    def needs_grouping(sql_type: SqlType) -> bool:
+        """Whether values can be equal though their stored forms differ: SQLite's DISTINCT and ORDER BY compare those."""
+        return sql_type.name in ("datetimeoffset", "varbinary")
 
     def distinct_rows(self, sql: str, columns: Sequence[RelationColumn]) -> tuple[str, str]:
         """The select list and the rest of a query for the distinct rows of a query with these columns."""

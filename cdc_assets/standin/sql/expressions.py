@@ -5,6 +5,7 @@ conversions are inserted by precedence and the SQLite text is put together. Node
 tables below are refused by name.
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from cdc_assets.standin.sql.forms import FORMS, check_count
 from cdc_assets.standin.sql.literals import Constant, Invariant, constant, is_fixed
 from cdc_assets.standin.sql.runtime import apply, call, specification
 from cdc_assets.standin.sql.scope import Scope
-from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, FLOAT, INT, SqlType, parse_type
+from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, FLOAT, INT, SqlType, decimal_to_stored, parse_type
 
 if TYPE_CHECKING:
     from cdc_assets.standin.sql.block import Block
@@ -146,11 +147,10 @@ class Compiler(Conditions):
             sql_type = _text_type("varchar", text)
             return constant(textforms.to_page(text, sql_type), sql_type, untyped=True)
         if "e" in text.lower():
-            return constant(float(_EXPONENT.sub(r"\g<0>0", text)), FLOAT)
+            return _float_constant(text)
         if "." not in text:
-            number = int(text)
-            if number < 2**31:
-                return constant(number, INT)
+            if len(text.lstrip("0")) <= 10 and int(text) < 2**31:
+                return constant(int(text), INT)
             return _decimal_constant(text, 0)
         whole, fraction, *rest = text.split(".")
         if rest:
@@ -355,9 +355,16 @@ def _text_type(name: str, text: str) -> SqlType:
     return SqlType(name, length if length <= (4000 if name == "nvarchar" else 8000) else -1)
 
 
-def _decimal_constant(digits: str, scale: int) -> Constant:
-    from cdc_assets.standin.sqltypes import decimal_to_stored
+def _float_constant(text: str) -> Constant:
+    number = float(_EXPONENT.sub(r"\g<0>0", text))
+    if math.isinf(number):
+        raise SqlError(
+            168, f"The floating point value '{text}' is out of the range of computer representation (8 bytes).", 15
+        )
+    return constant(number, FLOAT)
 
+
+def _decimal_constant(digits: str, scale: int) -> Constant:
     significant = digits.lstrip("0")
     precision = max(len(significant), scale, 1)
     if precision > 38:

@@ -120,10 +120,24 @@ def float_to_scaled(number: float, scale: int, target: SqlType) -> int:
 
 # ---- text ----------------------------------------------------------------------------------------------------
 
-_INTEGER: Final = re.compile(r"\s*([+-]?)\s*(\d*)\s*\Z", re.ASCII)
-_EXACT: Final = re.compile(r"\s*([+-]?)\s*(\d*)(?:\.(\d*))?\s*\Z", re.ASCII)
-_MONEY: Final = re.compile(r"\s*([+-]?)\s*[$€£¥]?\s*([+-]?)([\d,]*)(?:\.(\d*))?\s*\Z", re.ASCII)
-_FLOAT: Final = re.compile(r"\s*[+-]?\s*(?:\d+\.?\d*|\.\d+)(?:[eEdD][+-]?\d+)?\s*\Z", re.ASCII)
+# For texts without blanks around; no two parts can match the same characters, or long texts would take for ever to refuse.
+_BLANKS: Final = " \t\n\r\f\v"
+_INTEGER: Final = re.compile(r"([+-]?)\s*(\d*)\Z", re.ASCII)
+_EXACT: Final = re.compile(r"([+-]?)\s*(\d*)(?:\.(\d*))?\Z", re.ASCII)
+_MONEY: Final = re.compile(r"([+-]?)\s*(?:[$€£¥]\s*)?([+-]?)([\d,]*)(?:\.(\d*))?\Z", re.ASCII)
+_FLOAT: Final = re.compile(r"[+-]?\s*(?:\d+(?:\.\d*)?|\.\d+)(?:[eEdD][+-]?\d+)?\Z", re.ASCII)
+
+
+_MOST_DIGITS: Final = 60
+"""More than any exact type has; Python refuses to read very long numbers."""
+
+
+def _digits(whole: str, fraction: str) -> tuple[int, int]:
+    """Digits before and behind the point as (scaled integer, scale); a number that no type holds stays too large for all."""
+    whole, fraction = whole.lstrip("0"), fraction[:_MOST_DIGITS]
+    if len(whole) > _MOST_DIGITS:
+        whole = "9" * _MOST_DIGITS
+    return int(f"0{whole}{fraction}"), len(fraction)
 
 
 def parse_integer(text: str, target: SqlType, source: SqlType) -> int:
@@ -134,7 +148,7 @@ def parse_integer(text: str, target: SqlType, source: SqlType) -> int:
     """
     if target.name == "bit" and text.strip().lower() in ("true", "false"):
         return int(text.strip().lower() == "true")
-    found = _INTEGER.match(text)
+    found = _INTEGER.match(text.strip(_BLANKS))
     if not found:
         if target.name == "bigint":
             raise SqlError(8114, f"Error converting data type {source.name} to bigint.")
@@ -142,7 +156,7 @@ def parse_integer(text: str, target: SqlType, source: SqlType) -> int:
             245,
             f"Conversion failed when converting the {source.name} value '{text}' to data type {target.name}.",
         )
-    number = int(found[2] or 0) * (-1 if found[1] == "-" else 1)
+    number = _digits(found[2], "")[0] * (-1 if found[1] == "-" else 1)
     if target.name == "bit":
         return int(number != 0)
     low, high = RANGES[target.name]
@@ -165,12 +179,11 @@ def parse_exact(text: str, source: SqlType) -> tuple[int, int]:
     Raises:
         SqlError: 8114.
     """
-    found = _EXACT.match(text)
+    found = _EXACT.match(text.strip(_BLANKS))
     if not found or not (found[2] or found[3]):
         raise SqlError(8114, f"Error converting data type {source.name} to numeric.")
-    digits = found[3] or ""
-    scaled = int((found[2] or "0") + digits)
-    return (-scaled if found[1] == "-" else scaled), len(digits)
+    scaled, scale = _digits(found[2], found[3] or "")
+    return (-scaled if found[1] == "-" else scaled), scale
 
 
 def parse_money(text: str, source: SqlType) -> tuple[int, int]:
@@ -179,14 +192,13 @@ def parse_money(text: str, source: SqlType) -> tuple[int, int]:
     Raises:
         SqlError: 235.
     """
-    found = _MONEY.match(text)
+    found = _MONEY.match(text.strip(_BLANKS))
     if not found:
         raise SqlError(
             235, f"Cannot convert a {source.name} value to money. The {source.name} value has incorrect syntax."
         )
-    digits = found[4] or ""
-    scaled = int((found[3].replace(",", "") or "0") + digits)
-    return (-scaled if "-" in (found[1], found[2]) else scaled), len(digits)
+    scaled, scale = _digits(found[3].replace(",", ""), found[4] or "")
+    return (-scaled if "-" in (found[1], found[2]) else scaled), scale
 
 
 def parse_float(text: str, source: SqlType, target: SqlType) -> float:
@@ -197,7 +209,7 @@ def parse_float(text: str, source: SqlType, target: SqlType) -> float:
     """
     if not text.strip():
         return 0.0
-    if not _FLOAT.match(text):
+    if not _FLOAT.match(text.strip(_BLANKS)):
         raise SqlError(8114, f"Error converting data type {source.name} to {target.name}.")
     number = float(text.replace(" ", "").lower().replace("d", "e"))
     if math.isinf(number):

@@ -28,26 +28,32 @@ def bare(text: str) -> str:
 
 
 @lru_cache(maxsize=2048)
-def _pattern(pattern: str, escape: str, ignore_case: bool, anchored: bool) -> "re.Pattern[str]":
-    out: list[str] = []
+def _pattern(pattern: str, escape: str, ignore_case: bool) -> "re.Pattern[str]":
+    """What stands between two `%` is found at its first place for good: a later one leaves less for the rest.
+
+    So the time is the product of both lengths, not a power. Only what ends the pattern has to try all places.
+    """
+    pieces: list[list[str]] = [[]]
     at = 0
     while at < len(pattern):
         char = pattern[at]
         if escape and char == escape:
             at += 1
-            out.append(re.escape(pattern[at]) if at < len(pattern) else re.escape(char))
+            pieces[-1].append(re.escape(pattern[at]) if at < len(pattern) else re.escape(char))
         elif char == "%":
-            out.append(".*")
+            pieces.append([])
         elif char == "_":
-            out.append(".")
+            pieces[-1].append(".")
         elif char == "[":
             text, at = _set(pattern, at, escape)
-            out.append(text)
+            pieces[-1].append(text)
         else:
-            out.append(re.escape(char))
+            pieces[-1].append(re.escape(char))
         at += 1
-    flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
-    return re.compile("".join(out) + (r"\Z" if anchored else ""), flags)
+    first, *others = ("".join(piece) for piece in pieces)
+    middle = "".join(f"(?>.*?{piece})" for piece in others[:-1] if piece)
+    last = f".*{others[-1]}" if others else ""
+    return re.compile(first + middle + last + r"\Z", re.DOTALL | (re.IGNORECASE if ignore_case else 0))
 
 
 def _set(pattern: str, start: int, escape: str) -> tuple[str, int]:
@@ -79,14 +85,14 @@ _IGNORE_CASE: Final = frozenset({"ts_ci_as", "ts_ci_ai"})
 _IGNORE_ACCENT: Final = frozenset({"ts_ci_ai", "ts_cs_ai"})
 
 
-def matcher(collation: str, escape: str, anchored: bool = True) -> Any:
+def matcher(collation: str, escape: str) -> Any:
     """A function (subject, pattern) → match or None under a SQLite collation."""
     ignore_case, ignore_accent = collation in _IGNORE_CASE, collation in _IGNORE_ACCENT
 
     def match(subject: str, pattern: str) -> "re.Match[str] | None":
         if ignore_accent:
             subject, pattern = bare(subject), bare(pattern)
-        return _pattern(unit_text(pattern), escape, ignore_case, anchored).match(unit_text(subject))
+        return _pattern(unit_text(pattern), escape, ignore_case).match(unit_text(subject))
 
     return match
 

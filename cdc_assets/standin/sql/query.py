@@ -175,7 +175,7 @@ class Queries(Combining):
         keys += self._depth(scope)
         order = self._order(node, scope, selected, bool(distinct))
         head = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(keys)}"
-        if distinct and any(map(self.needs_grouping, columns)):
+        if distinct and any(self.needs_grouping(column.type) for column in columns):
             head, text = self.distinct_rows(f"SELECT {', '.join(keys)}{text}", columns)
         if order and not top and not node.args.get("limit") and not node.args.get("offset"):
             raise SqlError(
@@ -321,15 +321,21 @@ class Queries(Combining):
         node, descending, items = ordered.this, bool(ordered.args.get("desc")), selected.items
         place = position(node, [item.name for item in items], [item.explicit for item in items])
         if place is not None:
-            return SortKey(self.ordering(Typed(f"k{place + 1}", items[place].typed.type)), descending)
+            return self._listed_key(place, items[place].typed, descending, distinct)
         typed = self.scalar(node, scope)
         for place, item in enumerate(items):
             if item.typed.sql == typed.sql:
-                return SortKey(self.ordering(Typed(f"k{place + 1}", typed.type)), descending)
+                return self._listed_key(place, item.typed, descending, distinct)
         check_varies(typed, number)
         if distinct:
             raise SqlError(145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", 15)
         return SortKey(self.ordering(typed), descending, hidden=True)
+
+    def _listed_key(self, place: int, typed: Typed, descending: bool, distinct: bool) -> SortKey:
+        """A column of the select list. Inside an expression SQLite would look for its name among the sources first."""
+        if not distinct and self.needs_grouping(typed.type):
+            return SortKey(self.ordering(typed), descending, hidden=True)
+        return SortKey(self.ordering(Typed(f"k{place + 1}", typed.type)), descending)
 
 
 def _mentions(node: Any, name: str) -> bool:

@@ -131,6 +131,7 @@ _DAY_FORMS: Final = (
 )
 _DAYS: Final = [re.compile(rf"\s*{form}(?:(?P<T>[Tt])|\s+|(?=\s*\Z)|(?=[+-Z]))", re.ASCII) for form in _DAY_FORMS]
 _CLOCK: Final = re.compile(rf"\s*(?:{_TIME})?{_OFFSET}\s*\Z", re.ASCII)
+_BLANKS: Final = re.compile(r"\s+")
 _DAY_FIRST: Final = frozenset({3, 4, 5, 6, 13, 103, 104, 105, 106, 113, 130, 131})
 _YEAR_FIRST: Final = frozenset({2, 11, 12, 20, 21, 102, 111, 112, 120, 121})
 _LEGACY: Final = frozenset({"datetime", "smalldatetime"})
@@ -142,7 +143,8 @@ def parse_moment(text: str, target: SqlType, style: int | None = None) -> Moment
     Raises:
         SqlError: 241 when it is none, 242 for legacy types when a part is out of range.
     """
-    if not text.strip():
+    text = _BLANKS.sub(" ", text.strip())  # many blanks would take the patterns for ever
+    if not text:
         return BASE, None
     for pattern in _DAYS:
         found = pattern.match(text)

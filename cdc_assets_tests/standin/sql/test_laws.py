@@ -249,6 +249,21 @@ def test_like_finds_a_quoted_text_between_anything(before: str, middle: str, aft
     assert match(middle, quoted)
 
 
+REFUSED_LATE = [
+    "CASE WHEN REPLICATE('a', 4000) LIKE '%a%a%a%a%a%a%b' THEN 1 END",
+    "TRY_CAST('-' + SPACE(7000) + 'x' AS int)",
+    "TRY_CAST('-' + SPACE(7000) + 'x' AS money)",
+    "TRY_CAST(REPLICATE('1', 7900) + 'x' AS float)",
+    "TRY_CAST('10:00' + SPACE(7000) + 'x' AS datetime)",
+]
+
+
+@pytest.mark.parametrize("expression", REFUSED_LATE)
+def test_long_texts_are_refused_at_once(expression: str) -> None:
+    """Patterns whose parts could share characters took minutes."""
+    assert Bench().value(expression) is None
+
+
 @given(st.text(max_size=5), st.text(max_size=5))
 def test_like_never_breaks_on_any_pattern(subject: str, pattern: str) -> None:
     matcher("ts_ci_as", "")(subject, pattern)

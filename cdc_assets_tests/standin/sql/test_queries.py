@@ -105,6 +105,8 @@ QUERIES = [
     ("SELECT id FROM customers ORDER BY id OFFSET (@n) ROWS", [("3",), ("4",)]),
     ("SELECT name AS id FROM customers ORDER BY id", [("Ada",), ("Åsa",), ("bob ",), ("Cleo",)]),
     ("SELECT id * -1 AS x FROM customers ORDER BY x", [("-4",), ("-3",), ("-2",), ("-1",)]),
+    ("SELECT CAST(b AS datetimeoffset(0)) AS d FROM (VALUES ('2020-01-02', '2020-01-05'), ('2020-01-03', '2020-01-04')) v(a, b) ORDER BY d", [("2020-01-04 00:00:00 +00:00",), ("2020-01-05 00:00:00 +00:00",)]),
+    ("SELECT TOP 1 WITH TIES CAST(b AS varbinary(4)) FROM (VALUES (1, 0x02), (2, 0x01)) v(a, b) ORDER BY 1", [("0x01",)]),
     ("SELECT id FROM customers ORDER BY customers.name DESC, 1", [("3",), ("2",), ("4",), ("1",)]),
     ("SELECT 1 UNION SELECT 1 UNION ALL SELECT 2", [("1",), ("2",)]),
     ("SELECT COUNT(*) FROM (SELECT 'A' AS x UNION SELECT 'a ') u", [("1",)]),

@@ -57,6 +57,7 @@ VALUES = [
     ("CAST('' AS int)", "0", "int"),
     ("CAST('-' AS int)", "0", "int"),
     ("CAST('1.5d2' AS float)", "150", "float"),
+    (f"CAST('{'0' * 5000}1.{'5' * 2000}' AS decimal(5, 3))", "1.556", "decimal(5,3)"),
     ("CAST('1.5e2' AS float)", "150", "float"),
     ("CAST('true' AS bit)", "1", "bit"),
     ("CAST(17 AS bit)", "1", "bit"),
@@ -295,7 +296,7 @@ VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("expression", "value", "type_name"), VALUES, ids=[case[0] for case in VALUES])
+@pytest.mark.parametrize(("expression", "value", "type_name"), VALUES, ids=[case[0][:90] for case in VALUES])
 def test_value_and_type(bench: Bench, expression: str, value: str | None, type_name: str) -> None:
     assert (bench.value(expression), bench.type(expression)) == (value, type_name)
 
@@ -341,6 +342,13 @@ ERRORS = [
     ("LEFT('abc', -1)", 536),
     ("PARSE('x' AS int)", 9819),
     ("SQRT(-1)", 3623),
+    ("1e999", 168),
+    (f"CAST('{'9' * 5000}' AS int)", 248),
+    (f"CAST('-{'9' * 5000}.5' AS decimal(38, 1))", 8115),
+    (f"CAST('{'9' * 5000}' AS money)", 8115),
+    ("9" * 5000, 1007),
+    ("FORMAT(1, 'N999999999')", 40510),
+    ("REPLICATE(CAST('x' AS varchar(max)), 2147483647)", 701),
     ("SWITCHOFFSET(CAST('0001-01-01' AS datetime2), -1)", 8115),
     ("-CAST(-32768 AS smallint)", 8115),
     ("5e0 % 2", 402),
@@ -366,7 +374,7 @@ ERRORS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("expression", "number"), ERRORS, ids=[case[0] for case in ERRORS])
+@pytest.mark.parametrize(("expression", "number"), ERRORS, ids=[case[0][:90] for case in ERRORS])
 def test_error_number(bench: Bench, expression: str, number: int) -> None:
     with pytest.raises(SqlError) as caught:
         bench.value(expression)

@@ -67,7 +67,7 @@ def _format(call: Call, value: Any, pattern: str, culture: str | None = None) ->
 
 
 def _format_number(scaled: int, scale: int, pattern: str) -> str:
-    found = re.fullmatch(r"([NnFfDd])(\d*)", pattern)
+    found = re.fullmatch(r"([NnFfDd])(\d{0,2})", pattern)
     if found:
         kind = found[1].upper()
         digits = int(found[2]) if found[2] else (0 if kind == "D" else 2)

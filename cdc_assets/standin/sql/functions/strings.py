@@ -182,11 +182,17 @@ def _stuff(call: Call, subject: Any, start: int, length: int, replacement: Any) 
     return _fitting(head + new + tail, call.returns)
 
 
+_LARGEST: Final = 1 << 28
+"""Characters of a text that REPLICATE makes here."""
+
+
 def _replicate(call: Call, value: Any, count: int) -> Value:
     if count < 0:
         return None
     text = _text(value, call.types[0])
     limit = call.returns.length
+    if limit == MAX and len(text) * count > _LARGEST:
+        raise SqlError(701, "There is insufficient system memory in resource pool 'default' to run this query.", 17)
     return _fitting(text * (count if limit == MAX else min(count, limit // max(len(text), 1) + 1)), call.returns)
 
 
