@@ -32,14 +32,13 @@ from typing import Any, TypeVar
 from dagster_pyspark import LazyPySparkResource
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pydantic import Field, PrivateAttr
-from pyspark import SparkContext, cloudpickle
+from pyspark import SparkContext, __version__, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.types import BinaryType
 
 from cdc_assets.errors import ConfigurationError, RetryableError
-from resources.spark_archive import default_class_archive
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -170,6 +169,11 @@ def stop_spark(wait_s: float = 30) -> None:
     gateway.proc.stdin.close()
     gateway.proc.wait(wait_s)
     SparkContext._gateway = SparkContext._jvm = None
+
+
+def default_class_archive() -> str:
+    """Where this environment's archive of JVM classes lies (`spark_archive`), whether it is there or not."""
+    return str(Path(sys.prefix) / f"spark-{__version__}.jsa")
 
 
 class SparkResource(LazyPySparkResource):

@@ -5,21 +5,13 @@ environment beside them; if one of them changes, the JVM ignores it and starts a
 slowly as without. `python -m resources.spark_archive` makes it if it is missing.
 """
 
-import sys
 from pathlib import Path
 
-import pyspark
-
-
-def default_class_archive() -> str:
-    """Where this environment's archive lies, whether it is there or not."""
-    return str(Path(sys.prefix) / f"spark-{pyspark.__version__}.jsa")
+from resources.spark import SparkResource, default_class_archive, stop_spark
 
 
 def build_class_archive(path: str) -> None:
     """Start a session, do what every run does, and let the JVM write the archive as it ends (half a minute)."""
-    from resources.spark import SparkResource, stop_spark
-
     draft = f"{path}.draft"
     options = {"spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Xlog:disable -XX:ArchiveClassesAtExit={draft}"}
     resource = SparkResource(master="local[2]", class_archive="", spark_config=options)
