@@ -97,14 +97,14 @@ class SparkTaskRunner:
         """
         if not tasks:
             return []
-        payloads = [cloudpickle.dumps((function, task)) for task in tasks]
-        frame = self._session().range(0, len(payloads), 1, len(payloads))
-        execute = udf(lambda index: _attempt(payloads[index]), BinaryType(), useArrow=False).asNondeterministic()
+        payload = cloudpickle.dumps((function, list(tasks)))  # together: tasks share the plans of their tables
+        frame = self._session().range(0, len(tasks), 1, len(tasks))
+        execute = udf(lambda index: _attempt(payload, index), BinaryType(), useArrow=False).asNondeterministic()
         try:
             rows = frame.select("id", execute("id").alias("outcome")).collect()
         except (PySparkException, Py4JError) as error:
             raise SparkTaskError(
-                f"A Spark job of {len(payloads)} tasks broke: {_summary(error)}. "
+                f"A Spark job of {len(tasks)} tasks broke: {_summary(error)}. "
                 "Next: look for a killed Python worker or lost executor in Spark's log; the window is repeated."
             ) from error
         return [_result(bytes(row["outcome"])) for row in sorted(rows, key=lambda row: row["id"])]
@@ -117,14 +117,14 @@ def _summary(error: Exception) -> str:
     return (causes[-1] if causes else lines[0]).rstrip(".")
 
 
-def _attempt(payload: bytes) -> bytes:
+def _attempt(payload: bytes, index: int) -> bytes:
     """In the worker: run one task, retryable errors up to `ATTEMPTS` times, and pack what came of it."""
-    function, task = pickle.loads(payload)  # noqa: S301 - our own driver wrote it
+    function, tasks = pickle.loads(payload)  # noqa: S301 - our own driver wrote it
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(PAUSE_S * 2 ** (attempt - 1))
         try:
-            return bytes(cloudpickle.dumps((function(task), None)))
+            return bytes(cloudpickle.dumps((function(tasks[index]), None)))
         except Exception as error:  # noqa: BLE001 - the driver raises it again
             failure = _packed(error)
             if not getattr(error, "retryable", False):
