@@ -90,30 +90,40 @@ def _leave_for_good(context: Context, database: str, reason: str) -> None:
 def set_aside(context: Context, database: str) -> None:
     """Give up the window or snapshot in flight of a database that cannot be read now, so that the others go on.
 
-    Tables that the window has committed are complete to its end, the others stay where they are and are read again. A
-    snapshot is planned again, unless a signal asked for it: that is told as ABORTED.
+    Tables that the window has committed are complete to its end, the others stay where they are and are read again; one
+    of which it has committed a generation and not the next has failed, for no position is right for both. A snapshot is
+    planned again, unless a signal asked for it: that is told as ABORTED.
     """
     state, now = context.manifest.state, context.clock.now()
     window = state.pending
     if window is not None and window.kind == "stream" and window.database == database:
-        behind = {read.table for read in window.reads} - _through(context, window)
-        context.manifest.complete(now, (), behind, {})
+        begun, lacking = _progress(context, window)
+        torn = torn_by(f"Database {database} could not be read any more")
+        failed = [dataclasses.replace(state.tables[table], status="failed", reason=torn) for table in begun & lacking]
+        context.manifest.complete(now, failed, lacking, {})
     if database in state.snapshots:
         signal = state.snapshots[database].signal
         told = [context.notice("Initial Snapshot", "ABORTED", signal)] if signal else []
         context.manifest.finish_snapshot(now, database, [], told)
 
 
-def _through(context: Context, window: Window) -> set[TableId]:
-    """Tables that have committed their part of a window."""
-    entries = {read: context.history.of_instance(read.table, read.instance, read.after.next()) for read in window.reads}
-    reached = {
-        read: entry is not None and context.tables.reached(context.destination(entry)[1]) >= window.window_id
-        for read, entry in entries.items()
-    }
-    return {
-        read.table for read in window.reads if all(done for other, done in reached.items() if other.table == read.table)
-    }
+def _progress(context: Context, window: Window) -> tuple[set[TableId], set[TableId]]:
+    """Tables of which a window has committed a generation of their topic, and tables that lack one of it."""
+    begun: set[TableId] = set()
+    lacking: set[TableId] = set()
+    for read in window.reads:
+        entry = context.history.of_instance(read.table, read.instance, read.after.next())
+        there = entry is not None and context.tables.reached(context.destination(entry)[1]) >= window.window_id
+        (begun if there else lacking).add(read.table)
+    return begun, lacking
+
+
+def torn_by(cause: str) -> str:
+    """Why a table has failed of which one part of a window is committed and the other cannot be had any more."""
+    return (
+        f"{cause} between the two commits of a window that ends one generation of its topic and begins the next, "
+        "and the run died there. Next: materialize the table's snapshot asset."
+    )
 
 
 def empty_window(context: Context, database: str) -> Window:

@@ -30,6 +30,7 @@ from cdc_assets.streaming.forks import look
 from cdc_assets.streaming.instances import Gap, clip
 from cdc_assets.streaming.planner import with_gap
 from cdc_assets.streaming.progress import Progress, StructureChange, TableProgress, TroubledTable, rows_of
+from cdc_assets.streaming.retire import torn_by
 from cdc_assets.streaming.structures import Structures, WindowStructures
 from cdc_assets.streaming.tasks import PlannedRead, SliceResult, SliceTask, TransactionTopic, run_slice
 from cdc_assets.transactions import TOPIC_SCHEMA, transaction_topic
@@ -38,11 +39,6 @@ log = logging.getLogger(__name__)
 
 _COMMIT_THREADS = 8
 """Commits of different tables overlap; a commit is mostly waiting (spec spark §3)."""
-
-_TORN = (
-    "It was altered between the two commits of a window that ends one generation of its topic and begins the next, "
-    "and the run died there. Next: materialize the table's snapshot asset."
-)
 
 Files = dict[tuple[TableId, str], list[DataFile]]
 
@@ -84,7 +80,7 @@ class WindowExecutor:
         moved = {table for result in results for table in result.moved} - whole
         torn = moved & self._begun(window, structures) if repeated else set()
         moved -= torn
-        failed = {**structures.failed, **dict.fromkeys(torn, _TORN)}
+        failed = {**structures.failed, **dict.fromkeys(torn, torn_by("It was altered"))}
         changed = self._troubled(failed, results, whole, moved)
         for table in moved:
             log.info("%s was altered while it was read; the next window takes it along.", table)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,12 +11,13 @@ from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock
-from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LoginError
+from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LakeError, LoginError
 from cdc_assets.lake.steps import listening
+from cdc_assets.lake.topics import TopicTables
 from cdc_assets.standin.control import StandIn
 from cdc_assets.streaming import loop
 from cdc_assets.streaming.capture import Capture
-from cdc_assets.streaming.progress import StreamSummary
+from cdc_assets.streaming.progress import SnapshotSummary, StreamSummary
 from cdc_assets_tests.unit.streaming.child import config_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -53,11 +55,12 @@ class Two:
         self.insert(HERE, THERE)
         self.run("snapshot")
 
-    def enable(self, table: TableId) -> None:
+    def enable(self, table: TableId, instance: str = "dbo_orders") -> None:
         if not self.server.execute(f"SELECT name FROM [{table.database}].sys.tables WHERE name = N'orders'"):
             self.server.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY)", database=table.database)
         self.server.execute(
-            "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'orders', @role_name = NULL",
+            "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'orders', @role_name = NULL, "
+            f"@capture_instance = N'{instance}'",
             database=table.database,
         )
 
@@ -99,6 +102,12 @@ def reasons(summary: StreamSummary | None) -> dict[TableId, str]:
     return {trouble.table: trouble.reason for trouble in summary.troubled}
 
 
+def snapshot(two: Two, *tables: TableId) -> SnapshotSummary:
+    with SqlServerSource(two.config.connection) as source:
+        bulk = MssqlBulkSource(two.config.connection)
+        return Capture(two.config, source, bulk, LocalRunner(2), SystemClock()).snapshot(tables or None)
+
+
 def test_capture_turned_off_before_a_run_ends_the_tables_of_that_database(two: Two) -> None:
     two.server.execute("EXEC sys.sp_cdc_disable_db", database=THERE.database)
     two.insert(HERE)
@@ -114,9 +123,7 @@ def test_capture_turned_off_before_a_run_ends_the_tables_of_that_database(two: T
     two.server.execute("EXEC sys.sp_cdc_enable_db", database=THERE.database)
     two.enable(THERE)
     two.insert(THERE)
-    with SqlServerSource(two.config.connection) as source:
-        bulk = MssqlBulkSource(two.config.connection)
-        Capture(two.config, source, bulk, LocalRunner(2), SystemClock()).snapshot([THERE])
+    snapshot(two, THERE)
     two.insert(HERE, THERE)
     assert reasons(two.run()) == {}
     assert two.keys(THERE) == [2, 2, 5, 7]
@@ -203,14 +210,15 @@ def test_database_that_comes_back_while_the_loop_runs(two: Two, monkeypatch: pyt
     assert (two.keys(HERE), two.keys(THERE)) == ([1, 4], [2, 3])
 
 
-def broken_while_asked(two: Two) -> StreamSummary | None:
-    """A run during which the server breaks off, once a window is planned, whenever it is asked about a database."""
+def broken_while_asked(two: Two, change: Callable[[], None]) -> StreamSummary | None:
+    """A run in which, once a window is planned, something changes and questions about databases break off at first."""
     asking = "cdc-assets: database */"
     armed: list[str] = []
 
     def arm(step: str) -> None:
         if step == "window-planned" and not armed:
             armed.append(step)
+            change()
             two.server.faults.error(596, "The session is in the kill state.", matching=asking, times=ATTEMPTS)
 
     with listening(arm):
@@ -221,8 +229,7 @@ def broken_while_asked(two: Two) -> StreamSummary | None:
 
 def test_server_that_breaks_off_when_asked_why_a_database_cannot_be_read(two: Two) -> None:
     two.insert(HERE, THERE)
-    two.offline("[There].cdc.[dbo_orders_CT] AS [ct]")
-    assert "offline" in reasons(broken_while_asked(two))[THERE]
+    assert "offline" in reasons(broken_while_asked(two, two.offline))[THERE]
     assert two.keys(HERE) == [1, 3]
 
 
@@ -230,9 +237,10 @@ def test_server_that_breaks_off_when_asked_whether_a_database_is_back(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "IDLE_CHECK", loop.IDLE_CHECK * 0)
+    two.config = replace(two.config, streaming=replace(two.config.streaming, idle_timeout_s=3.0))
     two.insert(HERE, THERE)
-    two.offline(times=2)
-    assert reasons(broken_while_asked(two)) == {}
+    two.offline()
+    assert reasons(broken_while_asked(two, two.online)) == {}
     assert (two.keys(HERE), two.keys(THERE)) == ([1, 3], [2, 4])
 
 
@@ -297,6 +305,53 @@ def test_a_database_that_never_was_captured_is_a_mistake(two: Two) -> None:
     two.config = replace(two.config, connection=replace(two.config.connection, databases=names))
     with pytest.raises(LoginError, match="Nowhere"):
         two.run()
+
+
+def test_table_half_of_whose_window_is_committed_when_its_database_goes_offline(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def alter(statement: str, instance: str) -> None:
+        two.server.execute(statement, database=THERE.database)
+        two.enable(THERE, instance)
+
+    streaming = replace(two.config.streaming, max_iteration_transactions=0)
+    two.config = replace(two.config, streaming=streaming)
+    alter("ALTER TABLE dbo.orders ADD note int", "second")
+    two.server.execute("INSERT INTO dbo.orders VALUES (9, 1)", database=THERE.database)
+    two.server.agent.drain()
+    two.run()
+    two.server.execute(
+        "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'orders', "
+        "@capture_instance = N'dbo_orders'; INSERT INTO dbo.orders VALUES (10, 1); ALTER TABLE dbo.orders DROP COLUMN note",
+        database=THERE.database,
+    )
+    alter("ALTER TABLE dbo.orders ADD note nvarchar(9)", "third")
+    two.server.execute("INSERT INTO dbo.orders VALUES (11, N'x')", database=THERE.database)
+    two.server.agent.drain()
+    commit = TopicTables.commit
+
+    def refuse_the_next_generation(tables: TopicTables, directory: str, *given: Any) -> bool:
+        if directory.endswith("@2"):
+            raise LakeError("The store refuses.")
+        return commit(tables, directory, *given)
+
+    monkeypatch.setattr(TopicTables, "commit", refuse_the_next_generation)
+    with pytest.raises(LakeError, match="refuses"):
+        two.run()
+    monkeypatch.undo()
+    assert two.keys(THERE) == [2, 9, 10]
+
+    two.offline()
+    two.insert(HERE)
+    two.run()
+    two.online()
+    assert "two commits of a window" in reasons(two.run())[THERE]
+    assert two.keys(THERE) == [2, 9, 10], "nothing comes twice"
+    snapshot(two, THERE)
+    two.server.execute("INSERT INTO dbo.orders VALUES (12, N'y')", database=THERE.database)
+    two.server.agent.drain()
+    assert reasons(two.run()) == {}
+    assert two.keys(THERE) == [2, 9, 10, 2, 9, 10, 11, 12]
 
 
 @pytest.mark.parametrize("gone", [False, True])

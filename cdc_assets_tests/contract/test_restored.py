@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.cli.local import LocalRunner
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.defs.glance import Glance
@@ -15,12 +14,8 @@ from cdc_assets.errors import CdcError, DatabaseRestoredError
 from cdc_assets.lake.steps import listening
 from cdc_assets.standin.control import StandIn
 from cdc_assets.streaming import loop
-from cdc_assets.streaming.capture import Capture
-from cdc_assets.streaming.progress import SnapshotSummary
-from cdc_assets_tests.contract.test_databases import HERE, THERE, PowerCutError, Two, reasons
+from cdc_assets_tests.contract.test_databases import HERE, THERE, PowerCutError, Two, reasons, snapshot
 from cdc_assets_tests.unit.streaming.law import state_of
-from resources.bulk import MssqlBulkSource
-from resources.clock import SystemClock
 from resources.sqlserver_source import SqlServerSource
 
 
@@ -40,12 +35,6 @@ def glance(two: Two) -> tuple[dict[str, Lsn], list[object]]:
     with SqlServerSource(two.config.connection) as source:
         seen = Glance(two.config, source)
         return dict(seen.fresh()), list(seen.waiting([HERE, THERE], first_look=True))
-
-
-def snapshot(two: Two, *tables: object) -> SnapshotSummary:
-    with SqlServerSource(two.config.connection) as source:
-        capture = Capture(two.config, source, MssqlBulkSource(two.config.connection), LocalRunner(2), SystemClock())
-        return capture.snapshot(list(tables) or None)  # type: ignore[arg-type]
 
 
 def at_step(name: str, action: Callable[[], None]) -> Callable[[str], None]:
