@@ -35,9 +35,8 @@ from pyspark.sql.types import StructType
 
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import CaptureConfig, EventSettings, LakeSettings
-from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.envelope.naming import sanitized
+from cdc_assets.envelope.naming import key_parts, sanitized
 from cdc_assets.errors import InvalidValueError, LakeError
 from cdc_assets.lake.files import DataFile, operations_of
 from cdc_assets.lake.location import Location
@@ -227,7 +226,8 @@ class EnvelopeIOManager(LakeIOManager):
         order = {name: number for number, name in enumerate(context.asset_partitions_def.get_partition_keys())}
         numbers = {order[name] for name in context.asset_partition_keys}
         prefix, *names = context.asset_key.path[:-1]
-        state = Manifest(self.tables(""), prefix).read().tables.get(TableId(*names))
+        states = Manifest(self.tables(""), prefix).read().tables
+        state = next((state for table, state in states.items() if key_parts(table) == tuple(names)), None)
         if state is None or len(numbers) == len(order):
             return reads
         return of_partitions(reads, state.ranges, numbers, len(order))

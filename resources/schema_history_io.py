@@ -8,7 +8,9 @@ connector.
 
 import dagster as dg
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import regexp_replace
 
+from cdc_assets.envelope.naming import NOT_IN_TOPIC
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.history.store import SCHEMA
 from resources.envelope_io import EnvelopeFiles, LakeIOManager
@@ -30,7 +32,7 @@ class SchemaHistoryIOManager(LakeIOManager):
         if len(parts) < 4:
             return frame
         for column, value in zip(("database", "schema", "table"), parts[1:4], strict=True):
-            frame = frame.where(frame[column] == value)
+            frame = frame.where(regexp_replace(frame[column], NOT_IN_TOPIC, "_") == value)
         return frame
 
     def handle_output(self, context: dg.OutputContext, obj: DataFrame | EnvelopeFiles | None) -> None:

@@ -9,11 +9,10 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, NoReturn, ParamSpec
+from typing import Annotated, Any, NoReturn, ParamSpec, TextIO
 
 import typer
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.text import Text
 
 from cdc_assets.config.load import configuration_files, load_config
@@ -25,8 +24,17 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 P = ParamSpec("P")
 TRACEBACK_VARIABLE = "CDC_TRACEBACK"
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+_PIPE_WIDTH = 200
+"""Columns where nobody looks at a terminal: a log, a file, `grep`. Names must not be cut there."""
+
+
+def _console(stream: TextIO, **options: Any) -> Console:
+    free = stream.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if free else _PIPE_WIDTH, **options)
+
+
+out = _console(sys.stdout)
+err = _console(sys.stderr, stderr=True)
 
 ConfigOption = Annotated[
     Path,
@@ -81,11 +89,20 @@ def warn(message: str) -> None:
     err.print(Text.assemble(("warning ", "bold yellow"), message), soft_wrap=True)
 
 
+class _Lines(logging.Handler):
+    """A record is a line, which the terminal wraps: a log that is searched must not be wrapped by us."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print it; warnings in yellow, errors in red."""
+        style = "bold red" if record.levelno >= logging.ERROR else "yellow" if record.levelno >= logging.WARNING else ""
+        err.print(Text(self.format(record), style=style), soft_wrap=True)
+
+
 def show_logs() -> None:
     """Print warnings of all, and what signals and notifications say, on standard error."""
     root = logging.getLogger("cdc_assets")
-    if not any(isinstance(handler, RichHandler) for handler in root.handlers):
-        root.addHandler(RichHandler(console=err, show_time=False, show_level=False, show_path=False))
+    if not any(isinstance(handler, _Lines) for handler in root.handlers):
+        root.addHandler(_Lines())
     speak()
 
 

@@ -64,6 +64,7 @@ class Shop:
             "CDC_SHOP_PASSWORD": self.server.password,
             "DAGSTER_HOME": str(Path.cwd()),
             "PYTHONUNBUFFERED": "1",
+            "PYTHONWARNINGS": "ignore:Function `dev_command` is superseded",
         }
 
     def open_doors(self, rate: float) -> None:
@@ -78,6 +79,21 @@ class Shop:
             self.thread.join()
         self.server.agent.drain()
         return self.workload.steps
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a closed terminal, end the demo as Ctrl-C does: nothing it has started outlives it."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -103,7 +119,7 @@ def run(
     """Snapshot and changes of a busy shop through Dagster, then a summary."""
     started = time.monotonic()
     step("Starting a stand-in SQL Server")
-    with open_shop(seed=time.time_ns()) as shop:
+    with ended_by_signals(), open_shop(seed=time.time_ns()) as shop:
         os.environ.update(shop.environment())
         config = read_config(CONFIGURATION)
         before = totals(config)
@@ -154,7 +170,7 @@ def dev(
 ) -> None:
     """Dagster's pages with sensors on and a busy shop, until Ctrl-C."""
     step("Starting a stand-in SQL Server")
-    with open_shop(seed=time.time_ns()) as shop:
+    with ended_by_signals(), open_shop(seed=time.time_ns()) as shop:
         shop.open_doors(rate)
         step(
             f"{rate:g} transactions a second; Dagster's pages open on http://127.0.0.1:{port} (Ctrl-C ends everything)"

@@ -17,8 +17,8 @@ from resources.sqlserver_drift import drifts
 from resources.sqlserver_preflight import Finding, inspect
 from resources.sqlserver_source import SqlServerSource
 
-PER_TABLE = ("capture instance", "reading", "structure")
-"""Checks made for each table: good ones are counted, not listed."""
+PER_TABLE = {"capture instance": "table", "reading": "source or change table", "structure": "table"}
+"""Checks made for each of these: good ones are counted, not listed."""
 
 
 def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
@@ -74,14 +74,14 @@ def _structure(drift: Drift) -> Iterator[Finding]:
 
 
 def _show(findings: list[Finding]) -> None:
-    subject = Column("of", overflow="fold")
-    table = Table("", "what", subject, "is", box=None, header_style="bold")
+    subject, fact = Column("of", overflow="fold"), Column("is", overflow="fold")
+    table = Table("", "what", subject, fact, box=None, header_style="bold")
     for finding in findings:
         if not (finding.ok and finding.check in PER_TABLE):
             table.add_row(_mark(finding), finding.check, Text(finding.subject), Text(finding.actual))
-    for check in PER_TABLE:
+    for check, what in PER_TABLE.items():
         if good := sum(finding.ok for finding in findings if finding.check == check):
-            table.add_row(Text("ok", style="green"), check, f"{good} tables", "as expected")
+            table.add_row(Text("ok", style="green"), check, f"{good} {what}{'' if good == 1 else 's'}", "as expected")
     out.print(table)
     wrong = [finding for finding in findings if not finding.ok]
     out.print("\n[bold green]Everything is ready." if not wrong else f"\n[bold]{len(wrong)} to look at:")

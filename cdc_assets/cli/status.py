@@ -1,6 +1,6 @@
 """`cdc-assets status` and `summary`: where a capture is, and what it has written."""
 
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_config
@@ -22,7 +22,14 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
     if not topics:
         _nothing(view)
         return
-    table = Table("topic", "state", "complete to", "instance", box=None, header_style="bold")
+    table = Table(
+        Column("topic", overflow="fold"),
+        "state",
+        "complete to",
+        Column("instance", overflow="fold"),
+        box=None,
+        header_style="bold",
+    )
     for topic in topics:
         state = topic.state
         style = {"healthy": "green", "excluded": "dim"}.get(state.status, "bold red")
@@ -41,7 +48,7 @@ def summary(config: ConfigOption = DEFAULT_CONFIG) -> None:
     if not topics:
         _nothing(view)
         return
-    table = Table("topic", *OPERATIONS.values(), "events", box=None, header_style="bold")
+    table = Table(Column("topic", overflow="fold"), *OPERATIONS.values(), "events", box=None, header_style="bold")
     for topic in topics:
         counts = view.rows_by_operation(topic)
         numbers = [f"{counts.get(name, 0):,}" for name in OPERATIONS.values()]

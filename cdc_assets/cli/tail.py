@@ -13,7 +13,7 @@ import pyarrow as pa
 import typer
 
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, read_config
-from cdc_assets.cli.lake_view import LakeView
+from cdc_assets.cli.lake_view import LakeView, TopicView
 from cdc_assets.config.settings import TextFormat, TextSettings
 from cdc_assets.envelope.flat import flat_json, flat_records
 from cdc_assets.envelope.json import event_text, headers_text
@@ -23,7 +23,9 @@ FOLLOW_INTERVAL_S = 1.0
 
 
 def tail(
-    topic: str = typer.Argument(help="Topic, or its end: `orders` finds `shop.SalesDb.dbo.orders`."),
+    topic: str = typer.Argument(
+        help="Topic or table, or the end of its name: `orders` finds `shop.SalesDb.dbo.orders`."
+    ),
     config: ConfigOption = DEFAULT_CONFIG,
     number: int = typer.Option(10, "--number", "-n", min=0, help="How many of the last events."),
     form: Annotated[
@@ -97,7 +99,7 @@ def find_topic(view: LakeView, wanted: str) -> str:
         LakeError: nothing was captured yet.
     """
     names = {topic.topic: topic for topic in view.topics() if topic.directories}
-    found = [wanted] if wanted in names else [name for name in names if name.lower().endswith(f".{wanted.lower()}")]
+    found = [wanted] if wanted in names else [name for name, topic in names.items() if _is_named(topic, wanted.lower())]
     if not found and "__" not in wanted and view.tables.open(wanted) is not None:
         return wanted  # transactions, notifications, schema changes
     if not names:
@@ -105,6 +107,11 @@ def find_topic(view: LakeView, wanted: str) -> str:
     if len(found) != 1:
         raise ConfigurationError("topic", wanted, "one of " + ", ".join(names), "name one of them")
     return found[0]
+
+
+def _is_named(topic: TopicView, wanted: str) -> bool:
+    """By the end of the topic's name, or of the table's, which may hold what a topic may not."""
+    return f".{topic.topic}".lower().endswith(f".{wanted}") or f".{topic.state.table}".lower().endswith(f".{wanted}")
 
 
 def lines(tables: Iterable[pa.Table], text: TextSettings, *, headers: bool = False) -> Iterator[str]:

@@ -20,6 +20,7 @@ from cdc_assets.defs.partitions import range_partitions
 from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.translator import CdcTranslator, Role, word
 from cdc_assets.envelope.naming import topic_name
+from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.signals.table import signal_table
@@ -126,6 +127,25 @@ class CaptureCatalog:
         self.partitions = range_partitions(config.snapshot.partitions)
         self.system = system_topics(config)
         self.windows_key = self.system_key(WINDOWS)
+        self._check_keys()
+
+    def _check_keys(self) -> None:
+        """See that Dagster can tell all tables apart: it makes names of their keys in which `.` and `-` are `_`, too.
+
+        Raises:
+            ConfigurationError: two tables have one name.
+        """
+        owners: dict[str, TableId] = {}
+        for schema in self.tables:
+            key = self.key(schema.table, "changes")
+            other = owners.setdefault(key.to_python_identifier(), schema.table)
+            if other != schema.table:
+                raise ConfigurationError(
+                    "asset key",
+                    key.to_user_string(),
+                    "a key that only one table has",
+                    f"exclude {other} or {schema.table}, or override CdcTranslator.asset_key",
+                )
 
     def key(self, table: TableId, role: Role) -> dg.AssetKey:
         """An asset's key."""

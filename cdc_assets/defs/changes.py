@@ -11,12 +11,13 @@ from pydantic import Field
 from cdc_assets.core.spoken import speak
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.checks import continuity_result, continuity_spec
+from cdc_assets.defs.checks import ContinuityReport, continuity_spec
 from cdc_assets.defs.failures import RETRY, as_failures
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
+from cdc_assets.streaming.progress import Progress
 
 _LOOK_EVERY_S = 1.0
 """Seconds between two looks for a waiting snapshot."""
@@ -49,6 +50,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         resource: CaptureResource = getattr(context.resources, names.resource)
         system = SystemReport(catalog, context)
         session = Session(catalog, "changes", context, config.report_every_s)
+        continuity = ContinuityReport(catalog, context)
         speak()
         notices = Notices(catalog, context)
         opened = resource.open(
@@ -58,7 +60,12 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             max_duration_s=config.max_duration_s,
         )
         with as_failures(), opened as capture:
-            summary = capture.stream(on_progress=session.on_progress, should_yield=_snapshot_waits(catalog, context))
+
+            def on_progress(progress: Progress) -> None:
+                session.on_progress(progress)
+                continuity.on_progress(progress, capture.state)
+
+            summary = capture.stream(on_progress=on_progress, should_yield=_snapshot_waits(catalog, context))
             context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
             yield from session.results(capture.structures())
             context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
@@ -66,10 +73,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         for trouble in summary.troubled:
             states[trouble.table] = replace(states[trouble.table], status=trouble.status, reason=trouble.reason)
         yield from system.results(session.windows)
-        for check in context.selected_asset_check_keys:
-            table = catalog.keys("changes")[check.asset_key]
-            if table in states:
-                yield continuity_result(check.asset_key, states[table])
+        yield from continuity.results(states)
 
     return changes
 

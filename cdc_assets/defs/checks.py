@@ -8,17 +8,19 @@ warns, for events stay right, only poorer than the table.
 from changes that were not read yet.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
 from cdc_assets.defs.glance import Headroom
 from cdc_assets.history.drift import Drift
-from cdc_assets.lake.state import TableState
+from cdc_assets.lake.state import CaptureState, TableState
+from cdc_assets.streaming.progress import Progress
 
 CONTINUITY = "lsn_continuity"
 HEADROOM = "retention_headroom"
@@ -48,6 +50,60 @@ def continuity_result(key: dg.AssetKey, state: TableState) -> dg.AssetCheckResul
         metadata=facts,
         description=state.reason or ("complete" if healthy else state.status),
     )
+
+
+class ContinuityReport:
+    """Tells `lsn_continuity` of a run's tables as soon as there is something to tell, and again what is new at its end.
+
+    A run of a busy capture takes minutes and the next one follows at once: told at the end alone, a check would be "in
+    progress" nearly always, for Dagster plans it with the run. An evaluation under the run's own id ends that, and the
+    result that the run yields later replaces it.
+
+    Args:
+        catalog: of the capture.
+        context: of the step.
+    """
+
+    def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> None:
+        tables = catalog.keys("changes")
+        self._context = context
+        self._chosen = {tables[check.asset_key]: check.asset_key for check in sorted(context.selected_asset_check_keys)}
+        self._told: dict[TableId, str] = {}
+        self._changed: set[TableId] = set()
+
+    def on_progress(self, progress: Progress, read: Callable[[], CaptureState]) -> None:
+        """A window is committed; the first one is the moment to report all tables.
+
+        Args:
+            progress: of the window.
+            read: gives the capture's state.
+        """
+        self._changed.update(progress.tables)
+        states = {} if self._told else read().tables
+        for table, key in self._chosen.items():
+            if table in states:
+                self._told[table] = states[table].status
+                self._report(key, continuity_result(key, states[table]))
+
+    def _report(self, key: dg.AssetKey, result: dg.AssetCheckResult) -> None:
+        evaluation = dg.AssetCheckEvaluation(
+            asset_key=key,
+            check_name=CONTINUITY,
+            passed=result.passed,
+            metadata=result.metadata,
+            description=result.description,
+            blocking=True,
+        )
+        event = dg.DagsterEvent(
+            dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, self._context.job_name, event_specific_data=evaluation
+        )
+        self._context.instance.report_dagster_event(event, self._context.run.run_id)
+
+    def results(self, states: Mapping[TableId, TableState]) -> Iterator[dg.AssetCheckResult]:
+        """At the end: tables that changed, and those whose state is another or was never told."""
+        for table, key in self._chosen.items():
+            if table in states and (table in self._changed or self._told.get(table) != states[table].status):
+                yield continuity_result(key, states[table])
 
 
 def headroom_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:

@@ -11,8 +11,8 @@ import socket
 from pathlib import Path
 from typing import Final
 
-PROCESS_TAG: Final = ".cdc/process"
-"""The dot keeps it off the pages."""
+PROCESS_TAG: Final = ".dagster/cdc_process"
+"""Pages do not show tags with this beginning."""
 _PROC = Path("/proc")
 
 

@@ -1,6 +1,7 @@
 """What a captured table looks like in Dagster. Override a method of `CdcTranslator` to change it.
 
-Keys are built from parts and never joined, so that a name may hold dots, blanks or brackets.
+Dagster makes names of inputs, outputs and steps from keys, and takes letters, digits and underscores only; so blanks,
+brackets and umlauts of names are replaced in keys, as they are in topics.
 """
 
 import re
@@ -11,6 +12,7 @@ import dagster as dg
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.envelope.naming import key_parts
 
 Role = Literal["source", "snapshot", "changes"]
 
@@ -36,8 +38,8 @@ class CdcTranslator:
     """
 
     def asset_key(self, prefix: str, table: TableId, role: Role) -> dg.AssetKey:
-        """`[prefix, database, schema, table, role]`."""
-        return dg.AssetKey([prefix, table.database, table.schema, table.table, role])
+        """`[prefix, database, schema, table, role]`; in a name, what is no ASCII letter, digit, `_`, `.` or `-` becomes `_`."""
+        return dg.AssetKey([prefix, *key_parts(table), role])
 
     def group_name(self, prefix: str, table: TableId) -> str:
         """One group per database of a capture."""

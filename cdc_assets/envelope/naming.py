@@ -13,7 +13,8 @@ from cdc_assets.config.settings import AdjustmentMode, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
 
-_NOT_IN_TOPIC = r"[^A-Za-z0-9._-]"
+NOT_IN_TOPIC = r"[^A-Za-z0-9._-]"
+"""Characters that become `_`."""
 _NOT_IN_ADDRESS = re.compile(r"[/\\%#?@\x00-\x1f]")
 """What a table's directory may not hold, whatever `custom.sanitize.pattern` lets through: what separates, escapes or ends
 parts of an address, and the mark of a topic's next generation."""
@@ -35,7 +36,7 @@ def sanitized(name: str, settings: EventSettings) -> str:
     Raises:
         ConfigurationError: the name is longer than 249 bytes, is `.` or `..`, or no directory can have it.
     """
-    topic = re.sub(settings.sanitize_pattern or _NOT_IN_TOPIC, "_", name)
+    topic = re.sub(settings.sanitize_pattern or NOT_IN_TOPIC, "_", name)
     if not 0 < len(topic.encode()) <= LONGEST_TOPIC or topic in (".", ".."):
         raise ConfigurationError(
             "topic name", topic, f"1 to {LONGEST_TOPIC} bytes, not . or ..", "choose a shorter topic.prefix"
@@ -45,6 +46,19 @@ def sanitized(name: str, settings: EventSettings) -> str:
             "topic name", topic, "a name without / \\ % # ? @", "let custom.sanitize.pattern match these characters too"
         )
     return topic
+
+
+def key_part(name: str) -> str:
+    """A name as a part of an asset key: what Dagster refuses in the names that it makes of keys becomes `_`, as in topics.
+
+    So two tables with the same key would share a topic, which `check_conflicts` does not let through.
+    """
+    return re.sub(NOT_IN_TOPIC, "_", name)
+
+
+def key_parts(table: TableId) -> tuple[str, str, str]:
+    """Database, schema and table as parts of an asset key."""
+    return key_part(table.database), key_part(table.schema), key_part(table.table)
 
 
 def schema_name(topic: str, part: str, mode: AdjustmentMode) -> str:

@@ -33,6 +33,9 @@ from cdc_assets.lake.location import Location, plain
 _ATTEMPTS = 5
 """Repetitions of a commit that lost against another writer of the same table, such as a compaction."""
 
+_PROPERTIES = {"delta.logRetentionDuration": "interval 7 days"}
+"""A loop may commit twice a second: Delta's own 30 days would be millions of log files in one folder."""
+
 
 class TopicTables:
     """All Delta tables below one location, with their handles kept open.
@@ -99,7 +102,7 @@ class TopicTables:
         Args:
             directory: of the topic table's generation.
             schema: of the events.
-            properties: Delta's table properties, for a table that is made.
+            properties: Delta's table properties, for a table that is made; a week of log if left out.
 
         Raises:
             LakeError: the store refuses.
@@ -124,7 +127,7 @@ class TopicTables:
             self.location.uri(directory),
             schema=Schema.from_arrow(schema),
             mode="ignore",
-            configuration=properties,
+            configuration=properties or _PROPERTIES,
             storage_options=self.location.storage_options,
         )
         handle.update_incremental()

@@ -36,6 +36,10 @@ def compose(
     Raises:
         ConfigurationError: it makes no sense; the message says why.
     """
+    if kind == "execute-snapshot" and not tables:
+        raise ConfigurationError(
+            "tables", "", "at least one regular expression of database.schema.table", "name what is to be read"
+        )
     data: dict[str, object] = {"data-collections": list(tables)} if tables else {}
     if kind == "execute-snapshot":
         data["type"] = snapshot

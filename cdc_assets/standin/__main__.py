@@ -27,7 +27,7 @@ def main(
     encryption: Annotated[Encryption, typer.Option(help="What the server offers.")] = Encryption.NOT_SUPPORTED,
     capture_latency: Annotated[float, typer.Option(help="Seconds from commit to capture; 0 captures at once.")] = 0.0,
 ) -> None:
-    """Serve until SIGINT or SIGTERM."""
+    """Start the SQL Server stand-in on loopback, for demonstration, tests and development, until it is interrupted."""
     serve(
         Options(
             port, tuple(database or ()), sample, workload_rate, seed, password, directory, encryption, capture_latency

@@ -56,7 +56,7 @@ from cdc_assets.streaming.selection import (
     set_removed_aside,
 )
 from cdc_assets.streaming.status import statuses
-from cdc_assets.streaming.tidy import tidy
+from cdc_assets.streaming.tidy import Housekeeper
 from cdc_assets.streaming.windows import WindowExecutor, troubled_table
 
 log = logging.getLogger(__name__)
@@ -284,7 +284,8 @@ class Capture:
             self._context.clock.sleep(delay)
         known = self._context.manifest.state.tables
         waiting_now = [table for table in _flat(selected) if table not in known]
-        loop = StreamLoop(self._context, on_progress, self._repair, self._join, waiting_now, away)
+        housekeeper = Housekeeper(self._context, on_progress)
+        loop = StreamLoop(self._context, housekeeper.on_progress, self._repair, self._join, waiting_now, away)
         ended = loop.run([*selected, *away], should_yield)
         state, included = self._context.manifest.state, included_by(self._context.config)
         own = [entry for entry in state.tables.values() if included(entry.table)]
@@ -293,7 +294,7 @@ class Capture:
         troubled += left_out((entry.table for entry in own if entry.table not in told), loop.away)
         waiting = tuple(table for table in _flat(selected) if table not in state.tables)
         self._context.manifest.settle(self._context.clock.now())
-        tidy(self._context, loop.rows)
+        housekeeper.tidy()
         return StreamSummary(ended, loop.windows, dict(loop.rows), tuple(troubled), waiting)
 
     def _repair(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:

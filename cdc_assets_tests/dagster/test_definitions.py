@@ -13,9 +13,12 @@ from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.defs.build import build_definitions
-from cdc_assets.defs.captures import configured_captures
+from cdc_assets.defs.captures import CaptureResource, configured_captures
+from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.discovery import discover, recall, remember
 from cdc_assets.defs.partitions import all_ranges, range_numbers, range_partitions
+from cdc_assets.defs.snapshot import snapshot_assets
 from cdc_assets.defs.translator import CdcTranslator, declared_type, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
@@ -68,6 +71,27 @@ def test_any_name_makes_a_spec_that_dagster_takes(name: str) -> None:
     schema = TableSchema(TableId(f"Ä {name}"[:60], "é", name), 7, ORDERS.columns, ("id",))
     for role in ("source", "snapshot", "changes"):
         assert CdcTranslator().spec("préfix", schema, role, "uri").kinds
+
+
+def odd_tables(*names: str) -> list[TableSchema]:
+    return [TableSchema(TableId("My-Db.2", "s ä", name), 7, ORDERS.columns, ("id",)) for name in names]
+
+
+def test_any_name_makes_definitions_that_dagster_takes(shop: Shop) -> None:
+    names = ["Order Details", "x.y", "a/b [c]", "Größe", "日本"]
+    catalog = CaptureCatalog(shop.config(), odd_tables(*names), CdcTranslator())
+    resources = {catalog.names.resource: CaptureResource(config_file=str(shop.file), spark=SparkResource())}
+    assets = [*catalog.specs("source", deps=None), changes_assets(catalog), snapshot_assets(catalog)]
+    definitions = dg.Definitions(assets=assets, resources=resources)
+    keys = definitions.resolve_asset_graph().get_all_asset_keys()
+    assert dg.AssetKey(["shop", "My-Db.2", "s__", "a_b__c_", "changes"]) in keys
+    assert len(catalog.keys("changes")) == len(names)
+
+
+@pytest.mark.parametrize("other", ["x y", "x.y", "x-y"])
+def test_names_that_dagster_cannot_tell_apart_are_refused(shop: Shop, other: str) -> None:
+    with pytest.raises(ConfigurationError, match="CdcTranslator"):
+        CaptureCatalog(shop.config(), odd_tables("x_y", other), CdcTranslator())
 
 
 def test_tables_show_their_columns_and_where_they_lie(shop: Shop, graph: AssetGraph) -> None:

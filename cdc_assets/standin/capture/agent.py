@@ -276,7 +276,8 @@ class Agent:
                 try:
                     pause = self._round(connection)
                 except sqlite3.Error as failure:
-                    self._failed(0, failure)
+                    if failure.sqlite_errorcode != sqlite3.SQLITE_SCHEMA:  # tables are made faster than one can look
+                        self._failed(0, failure)
                     pause = _AFTER_FAILURE_S
                 with self._wake:
                     if self.running and not self._news:

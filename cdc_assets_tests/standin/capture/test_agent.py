@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.standin.capture.agent import Agent
+from cdc_assets.standin.control import StandIn
 from cdc_assets.standin.engine.server import Engine
 from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.standin.capture.client import Client
@@ -252,3 +253,13 @@ def test_a_savepoint_lsn_covers_exactly_what_its_snapshot_sees(engine: Engine, s
     seen = reader.run("SELECT id FROM t")
     below = shop.run(f"SELECT id FROM cdc.dbo_t_CT WHERE __$start_lsn <= 0x{lsn.hex()}")
     assert seen == below == [(1,)]
+
+
+def test_many_tables_made_at_once_are_no_failure_of_the_agent() -> None:
+    """The thread may find no moment in which the tables stand still; nothing is wrong with what it captures."""
+    with StandIn(databases=("Big",)) as server, server.connect("Big") as connection:
+        for number in range(50):
+            connection.execute(f"CREATE TABLE dbo.t{number} (id int NOT NULL PRIMARY KEY)")
+            connection.execute(f"EXEC sys.sp_cdc_enable_table N'dbo', N't{number}', @role_name = NULL")
+        for number in range(50):
+            connection.execute(f"INSERT INTO dbo.t{number} VALUES (1)")

@@ -72,3 +72,19 @@ def test_recorded_files_outlive_a_vacuum(tmp_path: Path) -> None:
     tidy(capture._context, [orders])
     capture.stream()
     assert [event.op for event in events_of(config, orders)] == ["r"] * 6
+
+
+def test_a_loop_that_goes_on_is_tidied_on_the_way(tmp_path: Path) -> None:
+    server = SimulatedServer()
+    orders = server.create("orders", rows=2)
+    server.idle_tick()
+    config = make_config(
+        str(tmp_path), max_iteration_transactions=1, slices=1, compact_after_files=3, retention_hours=0
+    )
+    make_capture(server, config).snapshot()
+    committed(server, orders, WINDOWS)
+    seen: list[int] = []
+    summary = make_capture(server, config).stream(on_progress=lambda _: seen.append(files(tmp_path, f"shop.{orders}")))
+    assert summary.windows == WINDOWS
+    assert max(seen) <= 4, "the snapshot's file, and those of three windows"
+    assert [event.op for event in events_of(config, orders)] == ["r"] * 2 + ["c"] * WINDOWS

@@ -1,0 +1,88 @@
+"""The recipes of docs/reading.md, as they stand there, and what `current_rows` makes of hard histories."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+
+from cdc_assets.errors import InvalidValueError
+from cdc_assets_tests.shop import ROOT, Shop, key, open_shop
+from resources.current_rows import POSITION, current_rows
+from resources.envelope_io import EnvelopeIOManager
+from resources.spark import SparkResource
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning"),
+]
+RECIPE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "reading.md").read_text(), re.DOTALL)[0]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """Customers that were read, added, changed, removed, given another key and added again."""
+    with open_shop(tmp_path_factory.mktemp("reading")) as found, dg.DagsterInstance.ephemeral() as instance:
+        found.execute("UPDATE dbo.customers SET notes = N'long ' + name WHERE id <= 10")
+        found.execute("CREATE TABLE dbo.loose (a int NULL)")
+        found.execute("EXEC sys.sp_cdc_enable_table N'dbo', N'loose', @role_name = NULL")
+        found.execute("CREATE TABLE dbo.[odd names] ([order id] int NOT NULL PRIMARY KEY, [a.b`c] varchar(10) NULL)")
+        found.execute("EXEC sys.sp_cdc_enable_table N'dbo', N'odd names', @role_name = NULL")
+        assert found.snapshot(instance).success
+        found.execute("UPDATE dbo.customers SET name = N'changed' WHERE id < 5")
+        found.execute("UPDATE dbo.customers SET notes = NULL WHERE id = 3")
+        found.execute("INSERT INTO dbo.customers (name) VALUES (N'new'), (N'newer')")
+        found.execute("DELETE FROM dbo.customers WHERE id = 42")
+        found.execute("UPDATE dbo.customers SET name = N'changed again' WHERE id IN (2, 41)")
+        found.execute("INSERT INTO dbo.[odd names] VALUES (1, 'x'), (2, 'y')")
+        found.execute("UPDATE dbo.[odd names] SET [order id] = 3 WHERE [order id] = 1")
+        found.execute("INSERT INTO dbo.loose VALUES (1)")
+        assert found.changes(instance).success
+        yield found
+
+
+def rows(shop: Shop, spark: SparkResource, table: str) -> list[dict[str, Any]]:
+    manager = EnvelopeIOManager(lake=str(shop.folder / "lake"), spark=spark)
+    events = manager.load(f"shop.SalesDb.dbo.{table}")
+    return [row.asDict() for row in current_rows(events).drop(POSITION).collect()]
+
+
+def test_rows_are_the_servers(shop: Shop, spark_resource: SparkResource) -> None:
+    found = {row["id"]: (row["name"], row["notes"]) for row in rows(shop, spark_resource, "customers")}
+    expected = shop.execute("SELECT id, name, notes FROM dbo.customers")
+    assert found == {identity: (name, notes) for identity, name, notes in expected}
+    assert found[2] == ("changed again", found[2][1])
+    assert str(found[2][1]).startswith("long "), "an unchanged large value is taken from an older event"
+
+
+def test_names_may_be_odd_and_keys_may_change(shop: Shop, spark_resource: SparkResource) -> None:
+    found = sorted(rows(shop, spark_resource, "odd_names"), key=lambda row: row["order id"])
+    assert found == [{"order id": 2, "a.b`c": "y"}, {"order id": 3, "a.b`c": "x"}]
+
+
+def test_without_a_key_there_is_an_error(shop: Shop, spark_resource: SparkResource) -> None:
+    with pytest.raises(InvalidValueError, match=r"message\.key\.columns"):
+        rows(shop, spark_resource, "loose")
+
+
+def test_the_asset_of_the_document(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with shop.in_environment():
+        module: dict[str, Any] = {}
+        exec(compile(RECIPE, "reading.md", "exec"), module)  # noqa: S102 - our own document
+        definitions: dg.Definitions = module["defs"]()
+        job = definitions.resolve_implicit_global_asset_job_def()
+        result = job.execute_in_process(
+            instance=dg.DagsterInstance.ephemeral(), asset_selection=[dg.AssetKey("customers")]
+        )
+    assert result.success
+    assert key("customers", "changes") in {dep for spec in definitions.resolve_all_asset_specs() for dep in _deps(spec)}
+    (count,) = shop.execute("SELECT COUNT(*) FROM dbo.customers")[0]
+    assert DeltaTable("var/tables/customers").to_pyarrow_table().num_rows == count
+
+
+def _deps(spec: dg.AssetSpec) -> list[dg.AssetKey]:
+    return [dep.asset_key for dep in spec.deps]

@@ -1,0 +1,73 @@
+"""From events to rows: what a table looks like after some of its events, as a Spark data frame.
+
+*Why this is the table.* `position` orders the events of a key: a change sorts by its commit LSN, a READ at the LSN up to
+which its row was surely read, so that a change that the row may not hold yet sorts behind it. A row is therefore what the
+last event of its key left, and is gone if that was a deletion. An update of a key is a deletion and a creation, so each
+event is about one key. Tombstones follow deletions and say nothing more.
+
+*Large values.* The log holds a `(max)`, `text`, `ntext`, `image` or `xml` value only if it was changed; else the event has
+`unavailable.value.placeholder`. So of each such column the newest value that is not the placeholder counts, which may be
+that of an earlier event. After a deletion comes a creation first, which holds all values.
+
+One aggregation by key, without sorting: events of one key need not fit into memory.
+"""
+
+import base64
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import col, expr, max_by
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from cdc_assets.config.settings import EventSettings
+from cdc_assets.errors import InvalidValueError
+
+POSITION = "__position"
+"""Column beside a table's own: position of the event that a row is from."""
+_KEY, _GONE = "__key", "__gone"
+
+
+def current_rows(events: DataFrame, unavailable: str = EventSettings("").unavailable_value) -> DataFrame:
+    """Rows that a table's events lead to.
+
+    Args:
+        events: of one topic, in any order: for each key from a READ or its creation on.
+        unavailable: `unavailable.value.placeholder` of the capture.
+
+    Returns:
+        The table's columns, in the types of the events, and `__position` of each row's last event.
+
+    Raises:
+        InvalidValueError: the table has no key, so that its events tell of no row.
+    """
+    if not isinstance(events.schema["key"].dataType, StructType):
+        raise InvalidValueError(
+            "events", "a topic without keys", "events with a key", "give the table one, or set message.key.columns"
+        )
+    columns = events.select("value.after.*").schema
+    newest = [_newest(field, unavailable).alias(field.name) for field in columns]
+    last = [max_by(expr("value.op = 'd'"), "position").alias(_GONE), expr("max(position)").alias(POSITION)]
+    by_key = events.where("value IS NOT NULL").groupBy(col("key").alias(_KEY)).agg(*newest, *last)
+    return by_key.where(f"NOT {_GONE}").drop(_KEY, _GONE)
+
+
+def _newest(field: StructField, unavailable: str) -> Column:
+    """A column's value in the newest event that has one."""
+    name = f"value.after.`{field.name.replace('`', '``')}`"
+    if isinstance(field.dataType, StringType):
+        texts = ", ".join(f"'{_quoted(text)}'" for text in _texts(unavailable))
+        return expr(f"max_by({name}, position) FILTER (WHERE {name} IS NULL OR {name} NOT IN ({texts}))")
+    if isinstance(field.dataType, BinaryType):
+        missing = f"X'{unavailable.encode().hex()}'"
+        return expr(f"max_by({name}, position) FILTER (WHERE {name} IS NULL OR {name} <> {missing})")
+    return max_by(expr(name), "position")
+
+
+def _texts(unavailable: str) -> list[str]:
+    """The placeholder of a text, and of a binary in each `binary.handling.mode` that gives texts."""
+    raw = unavailable.encode()
+    forms = [unavailable, base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode(), raw.hex()]
+    return list(dict.fromkeys(forms))
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
