@@ -61,15 +61,13 @@ def build_config(given: Given) -> CaptureConfig:
     values = _values(found)
     signals = _signals(values, found)
     also = frozenset(table.lower() for table in signals.collections)
-    filters = FilterSettings(**values["filters"], also=also)
-    columns = FilterSettings(column_include=filters.column_include, column_exclude=filters.column_exclude)
-    events = EventSettings(**values["events"], column_filters=columns, column_rules=_column_rules(found))
+    events = EventSettings(**values["events"], column_rules=_column_rules(found))
     options, ignored_options = _driver_options(found)
     capture = {"name": events.topic_prefix} | values["capture"]
     return CaptureConfig(
         **capture,
         connection=_connection(values["connection"], options),
-        filters=filters,
+        filters=FilterSettings(**values["filters"], also=also),
         events=events,
         text=TextSettings(**values["text"]),
         snapshot=_snapshot(values["snapshot"], found),

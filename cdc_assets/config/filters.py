@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from cdc_assets.config.settings import FilterSettings
+from cdc_assets.config.settings import EventSettings, FilterSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -158,28 +157,15 @@ class ColumnFilter:
     """Which columns of a table event values hold.
 
     Args:
-        settings: the filter settings.
+        settings: how events look.
 
     Raises:
         ConfigurationError: both lists are given, or an expression does not compile.
     """
 
-    def __init__(self, settings: FilterSettings) -> None:
+    def __init__(self, settings: EventSettings) -> None:
         self._columns = _Switch("column", settings.column_include, settings.column_exclude)
 
     def accepts(self, table: TableId, column: str) -> bool:
         """Whether one column passes; lists match `schema.table.column`, and the database may stand before it."""
         return self._columns.accepts(f"{table.within_database}.{column}", f"{table}.{column}")
-
-    def select(self, schema: TableSchema, captured: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Names of a table's columns for values, in ordinal order.
-
-        Args:
-            schema: the table.
-            captured: names a capture instance has; all if None.
-
-        Returns:
-            Those that pass; all (captured) columns if none does, as Debezium falls back to.
-        """
-        names = [column.name for column in schema.columns if captured is None or column.name in captured]
-        return tuple(name for name in names if self.accepts(schema.table, name)) or tuple(names)

@@ -83,7 +83,7 @@ def event_columns(
     Raises:
         ConfigurationError: two columns would have one field name.
     """
-    columns = ColumnFilter(settings.column_filters)
+    columns = ColumnFilter(settings)
     wanted = {name for name in mapped if columns.accepts(table, name)}
     if not wanted:
         warnings.append(f"All columns of {table} were excluded by the column filters; all are captured instead.")

@@ -1,4 +1,4 @@
-"""Settings of the connection and of what is captured."""
+"""Settings of the connection and of the tables that are captured."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -37,12 +37,11 @@ class ConnectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class FilterSettings:
-    """Which schemas, tables and columns are captured (comma lists of anchored, case-insensitive regexes).
+    """Which schemas and tables are captured (comma lists of anchored, case-insensitive regexes).
 
     Args:
         schema_include: `schema.include.list`; each list's exclude twin must be empty if it is not.
         table_include: `table.include.list`, matching `schema.table`.
-        column_include: `column.include.list`, matching `schema.table.column`.
         ignore_builtin: leave out system tables.
         most_tables: `guardrail.collections.max`; 0 sets no limit.
         limit_action: `guardrail.collections.limit.action`: what happens above it.
@@ -53,8 +52,6 @@ class FilterSettings:
     schema_exclude: tuple[str, ...] = ()
     table_include: tuple[str, ...] = ()
     table_exclude: tuple[str, ...] = ()
-    column_include: tuple[str, ...] = ()
-    column_exclude: tuple[str, ...] = ()
     ignore_builtin: bool = True
     most_tables: int = 0
     limit_action: Literal["warn", "fail"] = "warn"

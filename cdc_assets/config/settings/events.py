@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cdc_assets.config.settings.connection import FilterSettings
-
 TimeMode = Literal[
     "adaptive", "adaptive_time_microseconds", "connect", "microseconds", "nanoseconds", "isostring", "structured"
 ]
@@ -39,7 +37,8 @@ class EventSettings:
 
     Args:
         message_key_columns: entries `table regex:column,column` of `message.key.columns`.
-        column_filters: which columns values hold; its other fields are unused.
+        column_include: `column.include.list`: regexes of `schema.table.column`, also with the database before it, whose
+            columns values hold; all if empty. `column_exclude` must be empty if it is not.
         column_rules: masks, hashes and truncations in the order of the file.
         propagate_columns: regexes of columns whose source type becomes schema parameters.
         propagate_types: regexes of `db.schema.table.TYPE` with the same effect.
@@ -63,7 +62,8 @@ class EventSettings:
     skipped_operations: frozenset[str] = frozenset({"t"})
     skip_unchanged: bool = False
     transaction_metadata: bool = False
-    column_filters: FilterSettings = field(default_factory=FilterSettings)
+    column_include: tuple[str, ...] = ()
+    column_exclude: tuple[str, ...] = ()
     column_rules: tuple[ColumnRule, ...] = ()
     propagate_columns: tuple[str, ...] = ()
     propagate_types: tuple[str, ...] = ()

@@ -97,14 +97,14 @@ FILTERS = (
         kinds.REGEXES,
         "",
         "Columns of event values, as `schema.table.column`.",
-        "filters.column_include",
+        "events.column_include",
     ),
     Property(
         "column.exclude.list",
         kinds.REGEXES,
         "",
         "Columns left out of event values, as `schema.table.column`; a key keeps its columns.",
-        "filters.column_exclude",
+        "events.column_exclude",
     ),
     Property(
         "internal.capture.instance.include.list",

@@ -27,10 +27,8 @@ SECTIONS = {
 TARGETED = [row for row in PROPERTIES if row.target]
 BUILT_BY_CODE = {
     "connection.extra",
-    "events.column_filters",
     "events.column_rules",
     "filters.also",
-    "filters.column_include",
     "snapshot.overrides",
     "snapshot.multipliers",
     "lake.storage_options",

@@ -361,8 +361,7 @@ def test_clean_up_during_a_round(server: StandIn, tmp_path: Path) -> None:
 
 def test_updates_without_a_visible_change_leave_the_read(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
-    hidden = FilterSettings(column_exclude=("dbo.orders.hidden",))
-    events = replace(world.config.events, skip_unchanged=True, column_filters=hidden)
+    events = replace(world.config.events, skip_unchanged=True, column_exclude=("dbo.orders.hidden",))
     world.config = replace(world.config, events=events)
     table = world.make("orders", "id int PRIMARY KEY, version int, hidden int")
     world.sql(f"INSERT INTO dbo.orders VALUES {values(*(f'{n}, {n}, 0' for n in range(1, 31)))}")
