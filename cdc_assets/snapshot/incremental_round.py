@@ -7,6 +7,7 @@ the thread starts, the close one after it has ended, so everything was read betw
 
 import contextlib
 import json
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -31,6 +32,8 @@ GROWTH = 8
 """A round has at most so many times the rows of the round before."""
 ROUND_BYTES = 256 * 1024 * 1024
 """About the bytes of a round, by the width of the rows of the round before; they lie in staged files."""
+ROUND_S = 10.0
+"""About the seconds of a round, by the pace of the round before: where few tasks run at once, windows wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +44,13 @@ class RoundRows:
         files: staged, in the order of their spans.
         last: where the last span ends.
         finished: whether that is the table's end.
+        seconds: that it took.
     """
 
     files: tuple[Staged, ...]
     last: Key
     finished: bool
+    seconds: float
 
 
 @dataclass(slots=True)
@@ -153,21 +158,23 @@ class RoundReader:
         if before is None:
             width, most = walk.declared_width, chunk if walk.large else chunk * MOST_CHUNKS
         else:
-            read = before.reading.result().files
-            width = sum(staged.size for staged in read) // max(1, sum(staged.rows for staged in read))
-            most = min(chunk * MOST_CHUNKS, before.wanted * GROWTH)
+            read = before.reading.result()
+            rows = max(1, sum(staged.rows for staged in read.files))
+            width = sum(staged.size for staged in read.files) // rows
+            most = min(chunk * MOST_CHUNKS, before.wanted * GROWTH, int(rows * ROUND_S / read.seconds))
         return max(chunk, min(most, ROUND_BYTES // max(1, width)))
 
     def _read(self, entry: Collection, walk: Walk, low: Key | None, wanted: int) -> RoundRows:
         """In the thread: bounds, then the rows between them."""
-        context, recompile = self._context, self._context.config.signals.recompile
+        context, recompile, begun = self._context, self._context.config.signals.recompile, time.perf_counter()
         parts = max(1, min(self._tasks, wanted // context.config.signals.chunk_rows))
         spans = next_spans(context, walk, entry, low, [-(-wanted // parts)] * parts)
         statements = (rows_query(walk.plan, walk.lacking, walk.ordered, span, recompile=recompile) for span in spans)
         staged = context.runner.run(stage, [StageTask(text, self.staging, context.bulk) for text in statements])
         last = spans[-1].high
         assert last is not None  # noqa: S101 - the walk has an end
-        return RoundRows(tuple(file for files in staged for file in files), last, last == entry.maximum)
+        files = tuple(file for written in staged for file in written)
+        return RoundRows(files, last, last == entry.maximum, time.perf_counter() - begun)
 
     def close(self, current: Round, markers: TableState) -> None:
         """Everything was read: write the close marker.

@@ -201,6 +201,16 @@ def test_wide_rows_make_small_rounds(server: StandIn, tmp_path: Path, monkeypatc
     assert sum(kind == "IN_PROGRESS" for kind, _ in world.notes()) >= 100 / 30
 
 
+def test_slow_reading_makes_small_rounds(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incremental_round, "ROUND_S", 1e-9)
+    world = World(server, str(tmp_path), chunk_rows=4)
+    table = orders(world, 300)
+    ask(world, table)
+    world.run()
+    assert ids(world, table) == list(range(1, 301))
+    assert sum(kind == "IN_PROGRESS" for kind, _ in world.notes()) >= (300 - 64 * 4) / 4
+
+
 # ---- what happens to a round in flight ---------------------------------------------------------------------------------
 
 
