@@ -6,7 +6,6 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.history.drift import Drift, drift_of
 from cdc_assets.history.store import SchemaHistory
-from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.state import TableState
 from cdc_assets.lake.topics import TopicTables
@@ -20,7 +19,7 @@ def drifts(source: SqlServerSource, config: CaptureConfig) -> Sequence[Drift]:
     Raises:
         CdcError: the server or the lake cannot be read.
     """
-    tables = TopicTables(Location.of(config.lake), config.name)
+    tables = TopicTables.of(config)
     state = Manifest(tables, config.events.topic_prefix).read()
     history = SchemaHistory(tables, config.events, config.history, ConnectorIdentity())
     history.read()

@@ -38,7 +38,7 @@ class LakeView:
     def __init__(self, config: CaptureConfig) -> None:
         self._config = config
         self.location = Location.of(config.lake)
-        self.tables = TopicTables(self.location, config.name)
+        self.tables = TopicTables.of(config)
 
     def state(self) -> CaptureState:
         """The manifest's newest state.

@@ -21,7 +21,6 @@ from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.translator import CdcTranslator, Role, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.signals.table import signal_table
 from cdc_assets.streaming.topics import WINDOWS, system_topics
@@ -178,7 +177,7 @@ class CaptureCatalog:
 
     def topics(self) -> TopicTables:
         """The lake's tables; they keep what they have read of the Delta logs."""
-        return TopicTables(Location.of(self.config.lake), self.config.name)
+        return TopicTables.of(self.config)
 
     def topic(self, table: TableId) -> str:
         """Name of the table's topic."""

@@ -12,7 +12,6 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Source
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
-from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.state import CaptureState, TableState
 from cdc_assets.lake.topics import TopicTables
@@ -58,7 +57,7 @@ class Glance:
     """
 
     def __init__(self, config: CaptureConfig, source: Source, adapters: Iterable[SignalChannel] = ()) -> None:
-        tables = TopicTables(Location.of(config.lake), config.name)
+        tables = TopicTables.of(config)
         self.state: CaptureState = Manifest(tables, config.events.topic_prefix).read()
         self._source, self._rule, self._streaming = source, rule_of(config.snapshot), config.streaming
         self._channels = channels_of(config, adapters)

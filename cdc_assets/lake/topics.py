@@ -19,12 +19,14 @@ it); each has its own application transaction, so each is repeated alone.
 import time
 from collections.abc import Mapping, Sequence
 from threading import Lock
+from typing import Self
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeConflictError, LakeError
 from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
 from cdc_assets.lake.files import DataFile
@@ -51,6 +53,14 @@ class TopicTables:
         self.location, self.capture = location, capture
         self._handles: dict[str, DeltaTable] = {}
         self._lock = Lock()
+
+    @classmethod
+    def of(cls, config: CaptureConfig) -> Self:
+        """Those of a capture.
+
+        Their application id is the topic prefix, as it is in their names: it stays when the capture gets another name.
+        """
+        return cls(Location.of(config.lake), config.events.topic_prefix)
 
     def open(self, directory: str) -> DeltaTable | None:
         """The table at its newest version, or None if there is none.

@@ -67,7 +67,7 @@ def ask(config: CaptureConfig, signal: Signal) -> None:
         LakeError: the lake cannot be read or written.
     """
     location, prefix = Location.of(config.lake), config.events.topic_prefix
-    tables = TopicTables(location, config.name)
+    tables = TopicTables.of(config)
     if not Manifest(tables, prefix).read().tables:
         raise ConfigurationError(
             "lake.path",

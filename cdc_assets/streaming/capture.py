@@ -22,7 +22,6 @@ from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.store import SchemaHistory
-from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.state import CaptureState
 from cdc_assets.lake.topics import TopicTables
@@ -98,7 +97,7 @@ class Capture:
         channels: Sequence[SignalChannel] = (),
         listener: Listener | None = None,
     ) -> None:
-        tables = TopicTables(Location.of(config.lake), config.name)
+        tables = TopicTables.of(config)
         notifier = Notifier(tables, config.notifications, config.events.topic_prefix, listener)
         connector = ConnectorIdentity(run_id=run_id or str(uuid.uuid4()))
         self._context = Context(

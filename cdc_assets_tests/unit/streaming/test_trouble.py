@@ -222,6 +222,27 @@ def test_zombie_that_woke_up_in_mid_window_is_fenced_at_its_end(tmp_path: Path) 
     assert [event.key for event in events_of(config, orders) if event.op == "c"] == [10]
 
 
+def test_capture_that_is_renamed_is_the_same_capture(tmp_path: Path) -> None:
+    server, config, lines, orders = two_tables(tmp_path)
+    server.commit((lines, "insert", 10, "a"), (orders, "insert", 10, "a"))
+    zombie = make_capture(server, config)
+    zombie.claim()
+
+    def crash(step: str) -> None:
+        if step == "table-committed":
+            raise RuntimeError(step)
+
+    with listening(crash), pytest.raises(RuntimeError):
+        make_capture(server, config).stream()
+    renamed = replace(config, name="market")
+    make_capture(server, renamed).stream()
+    assert [[event.key for event in events_of(config, table) if event.op == "c"] for table in (lines, orders)] == [
+        [10]
+    ] * 2
+    with pytest.raises(FencedError):
+        zombie.stream()
+
+
 def test_server_that_goes_away_is_waited_for_and_the_window_repeated(tmp_path: Path) -> None:
     server, config, _, orders = two_tables(tmp_path)
     server.commit((orders, "insert", 10, "a"))
