@@ -42,6 +42,8 @@ def continuity_result(key: dg.AssetKey, state: TableState) -> dg.AssetCheckResul
     facts: dict[str, Any] = {"complete_to": str(state.position) if state.position else "not streamed"}
     if state.status == "gap":
         facts |= {"missing_after": str(state.gap_after), "missing_until": str(state.gap_until)}
+    if past := state.gaps[: -1 if state.status == "gap" else None]:
+        facts["lost_before"] = [f"after {after} up to {until}" for after, until in past]
     healthy = state.status == "healthy"
     return dg.AssetCheckResult(
         passed=healthy,

@@ -205,15 +205,30 @@ class Manifest:
         """All streaming tables of a database are complete to `until`, because no change lies before it."""
         self._record(now, "advance", {}, "positions-advanced", database=database, until=until)
 
-    def record_log(self, now: datetime, database: str, log: LogHistory, told: Iterable[Notification] = ()) -> None:
+    def record_log(
+        self,
+        now: datetime,
+        database: str,
+        log: LogHistory,
+        told: Iterable[Notification] = (),
+        tables: Iterable[TableState] = (),
+    ) -> None:
         """A database's log is on another fork. If it was restored, its tables fail and what is in flight is given up.
+
+        Args:
+            now: the time.
+            database: whose.
+            log: what is known of it now.
+            told: notifications about what is given up.
+            tables: states that change with it.
 
         Raises:
             FencedError: another writer has taken over.
         """
-        self._record(
-            now, "log", {"log": encode(log)}, "tables-marked" if log.restored else "", database=database, told=told
-        )
+        reached, detail = "tables-marked" if log.restored else "", {"log": encode(log)}
+        if changed := encode(list(tables)):
+            reached, detail = "tables-marked", detail | {"tables": changed}
+        self._record(now, "log", detail, reached, database=database, told=told)
 
     def settle(self, now: datetime) -> None:
         """Nothing will be recorded for a while: note that everything was told, if the newest row told anything."""

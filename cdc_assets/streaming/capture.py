@@ -33,6 +33,7 @@ from cdc_assets.snapshot.due import Due
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.snapshot.run import Snapshotter
+from cdc_assets.streaming.anew import begin_anew, end_old_lives
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.forks import look
 from cdc_assets.streaming.loop import StreamLoop
@@ -116,6 +117,8 @@ class Capture:
         )
         self._due = Due(self._context)
         self._claimed = False
+        self._restored: dict[str, list[TableId]] = {}
+        """Captured tables of databases that were restored."""
         self._through: set[TableId] = set()
         """Tables that this start has snapshotted."""
 
@@ -145,7 +148,8 @@ class Capture:
             try:
                 look(self._context, database)
             except DatabaseRestoredError as error:
-                selected.pop(database, None)
+                if tables := selected.pop(database, None):
+                    self._restored[database] = tables
                 away[database] = error
         for database, problem in away.items():
             if selected or isinstance(problem, CdcDisabledError | DatabaseRestoredError):
@@ -153,6 +157,20 @@ class Capture:
         if not selected and not any(isinstance(problem, DatabaseRestoredError) for problem in away.values()):
             raise next(iter(away.values()))
         return selected, away
+
+    def _begin_anew(self, database: str, selected: dict[str, list[TableId]], away: dict[str, CdcError]) -> None:
+        """Take a restored database in again, if a new history of it can begin; nothing is in flight."""
+        try:
+            begin_anew(self._context, database)
+            end_old_lives(self._context, database)
+            look(self._context, database)
+        except DatabaseRestoredError as error:
+            away[database] = error
+            if not selected:
+                raise
+        else:
+            selected[database] = self._restored.pop(database)
+            del away[database]
 
     def claim(self) -> None:
         """Become the only writer of this capture. Called by `snapshot` and `stream`.
@@ -179,8 +197,8 @@ class Capture:
         A table that cannot be read does not stop the others; it is as due as before.
 
         Args:
-            tables: which; their rows are read whatever the mode says. None takes the captured tables that
-                `snapshot.mode` wants now.
+            tables: which; their rows are read whatever the mode says, and if their database was restored, a new history
+                of it begins. None takes the captured tables that `snapshot.mode` wants now.
             partitions: numbers, from 0, of the key-range partitions to read; None reads whole tables.
             on_progress: called after each round is committed.
 
@@ -192,10 +210,13 @@ class Capture:
             CdcError: the server or the lake failed as a whole. If it is retryable, the next call goes on where this one stopped.
         """
         selected, away = self._begin()
-        if not selected:
+        asked = {table.database for table in (tables or () if partitions is None else ())} & self._restored.keys()
+        if not selected and not asked:
             raise next(problem for problem in away.values() if isinstance(problem, DatabaseRestoredError))
         done = self._recover([*_flat(selected), *(tables or ())], away, on_progress)
         self._through.update(done.tables)
+        for database in asked:
+            self._begin_anew(database, selected, away)
         ranges = None if partitions is None else tuple(partitions)
         for database, captured in selected.items():
             if tables is None:
@@ -229,6 +250,8 @@ class Capture:
             with self._of_one_history(database, [entry.table for entry in run.tables]) as failed:
                 done += Snapshotter(self._context).resume(database, captured, on_progress)
             done += SnapshotSummary(failed=tuple(failed))
+        for database in {table.database for table in captured}:
+            end_old_lives(self._context, database)
         follow_filters(self._context)
         return done
 

@@ -22,6 +22,8 @@ shared part, whichever of the two answered. A restore after that look is found b
 of several restores between two looks only the last has a point. Rows of a snapshot are newer than its watermark: until
 the stream has passed the moment at which they were read, a restore to between the two counts as harmless.
 
+*Going on in the same topics* (`streaming.anew`) is for people to ask for, by a snapshot of its tables.
+
 *Crash.* The finding is one row of the manifest: tables failed, whatever was in flight given up, or nothing of it.
 """
 
@@ -66,7 +68,7 @@ def finding(source: Source, state: CaptureState, database: str) -> tuple[Recover
     if log.read is not None and (fork is None or not log.fork):
         with contextlib.suppress(CdcDisabledError):
             captured = source.max_captured_lsn(database)
-    reached = _reached(state, database)
+    reached = greatest(state, database)
     shared = shared_until(log, reached, fork, captured)
     if shared is None:
         return fork, ""
@@ -75,7 +77,9 @@ def finding(source: Source, state: CaptureState, database: str) -> tuple[Recover
         f"Database {database} was restored to an earlier moment, or made anew: it is on recovery fork {now} now, what was "
         f"read is of fork {was}. The lake holds changes after {shared} up to {reached} whose transactions the server no "
         "longer has. Nothing more is read from it, so that the two histories are not mixed. "
-        "Next: capture it under another topic.prefix or into another lake.path; leave these topics as they are."
+        f"Next: as soon as the server's LSNs have passed {reached}, materialize the snapshots of its tables: their old history "
+        "ends with a DROP, and a new one begins behind it. Or capture it at once under another topic.prefix or into another "
+        "lake.path, and leave these topics as they are."
     )
 
 
@@ -94,7 +98,7 @@ def look(context: Context, database: str) -> None:
         context.manifest.record_log(context.clock.now(), database, dataclasses.replace(log, fork=fork.identity))
 
 
-def _reached(state: CaptureState, database: str) -> Lsn | None:
+def greatest(state: CaptureState, database: str) -> Lsn | None:
     """Greatest LSN of which the lake may hold something; a window and a snapshot in flight count."""
     found = [entry.position for entry in state.tables.values() if entry.table.database == database]
     if state.pending is not None and state.pending.database == database:

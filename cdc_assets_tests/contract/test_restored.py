@@ -15,6 +15,7 @@ from cdc_assets.lake.steps import listening
 from cdc_assets.standin.control import StandIn
 from cdc_assets.streaming import loop
 from cdc_assets_tests.contract.test_databases import HERE, THERE, PowerCutError, Two, reasons, snapshot
+from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
 from resources.sqlserver_source import SqlServerSource
 
@@ -135,6 +136,77 @@ def test_snapshot_of_a_restored_database_is_refused(two: Two) -> None:
     two.insert(THERE)
     assert reasons(two.run()) == {}
     assert two.keys(THERE) == [2, 4]
+
+
+def pass_by(two: Two, reached: Lsn) -> None:
+    """Write until the server's LSNs are behind those that the lake holds."""
+    with SqlServerSource(two.config.connection) as source:
+        while (source.max_captured_lsn(THERE.database) or reached) <= reached:
+            two.insert(THERE)
+
+
+def rows_from_the_last_drop(two: Two) -> list[int]:
+    """Keys that exist after the events behind the last DROP, in position order."""
+    history = rows_of_topic(two.config, "shop.__schema_history")
+    drop = max(str(row["commit_lsn"]) for row in history if row["type"] == "DROP" and row["database"] == THERE.database)
+    alive: set[int] = set()
+    for event in events_of(two.config, THERE):
+        if str(event.position)[:22] >= drop:
+            alive = alive - {event.key} if event.op in ("d", None) else alive | {event.key}
+    return sorted(alive)
+
+
+@pytest.mark.parametrize("dies_at", ["", "tables-marked", "window-planned", "history-recorded", "window-complete"])
+def test_a_new_history_goes_on_behind_the_old_one(two: Two, dies_at: str) -> None:
+    """Whatever step the run that begins it dies at."""
+    two.insert(HERE, THERE)
+    two.run()
+    backup = two.server.backup()
+    two.insert(THERE, THERE)
+    two.server.execute("DELETE FROM dbo.orders WHERE id = 4", database=THERE.database)
+    two.server.agent.drain()
+    two.run()
+    lost = two.keys(THERE)
+    two.server.restore(backup)
+    two.run()
+    state = state_of(two.config)
+    parted, reached = state.tables[THERE].position, state.log(THERE.database).read
+    assert reached is not None
+    refused = snapshot(two, THERE)
+    assert f"have passed {reached}" in refused.failed[0].reason
+    two.insert(HERE)
+    with listening(cut_at("window-planned")), suppress(PowerCutError):
+        two.run()  # another database's window is in flight
+    pass_by(two, reached)
+    assert snapshot(two).tables == ()
+    assert two.keys(THERE) == lost, "nobody has asked for it"
+
+    seen: list[str] = []
+
+    def cut(name: str) -> None:
+        seen.append(name)
+        if name == dies_at and "tables-marked" in seen:
+            raise PowerCutError
+
+    with listening(cut), suppress(PowerCutError):
+        snapshot(two, THERE)
+    assert not dies_at or seen[-1] == dies_at
+    if state_of(two.config).tables[THERE].status != "healthy":
+        assert snapshot(two, THERE).tables[-1:] == (THERE,)
+    two.insert(THERE, HERE)
+    two.server.execute("DELETE FROM dbo.orders WHERE id = 2", database=THERE.database)
+    two.server.agent.drain()
+    assert reasons(two.run()) == {}
+    rows = [row[0] for row in two.server.execute("SELECT id FROM dbo.orders ORDER BY id", database=THERE.database)]
+    assert rows_from_the_last_drop(two) == rows
+    events = events_of(two.config, THERE)
+    assert [event.key for event in events[: len(lost)]] == lost
+    assert all(str(event.position)[:22] > str(reached) for event in events[len(lost) :])
+    assert len({event.position for event in events}) == len(events)
+    assert two.told() == [("DROP", "There")]
+    new = state_of(two.config).tables[THERE]
+    assert new.gaps[-1][0] < parted <= reached == new.gaps[-1][1]  # type: ignore[operator]
+    assert len(new.gaps) == 1
 
 
 def test_restore_that_loses_nothing_of_ours(two: Two) -> None:

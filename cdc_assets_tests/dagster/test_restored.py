@@ -45,10 +45,29 @@ def test_sensor_starts_one_run_whose_checks_tell_it(restored: Shop, instance: dg
     assert "restored to an earlier moment" in (lost.description or "")
     assert not any(found.passed for found in verdicts.values())
     assert tick(restored, instance).skip_message == "Nothing new."
-    restored.add_customers(5)
-    assert tick(restored, instance).skip_message == "Nothing new."
     assert not restored.snapshot(instance, due_only=False).success
     assert len(restored.events("customers")) == events
     status = command(restored, "status")
     assert "restored to an earlier moment" in status.output
     assert command(restored, "doctor").exit_code == 1
+
+
+def test_snapshots_that_people_ask_for_begin_a_new_history(restored: Shop, instance: dg.DagsterInstance) -> None:
+    restored.changes(instance)
+    lost = len(restored.events("customers"))
+    restored.add_customers(5)
+    assert tick(restored, instance).skip_message == "Nothing new."
+    assert not restored.snapshot(instance).success, "only what is due: nobody has asked for it"
+    assert len(restored.events("customers")) == lost
+    assert restored.snapshot(instance, due_only=False).success
+    restored.add_customers(1)
+    result = restored.changes(instance)
+    verdicts = {found.asset_key: found for found in result.get_asset_check_evaluations()}
+    assert all(found.passed for found in verdicts.values())
+    (interval,) = verdicts[key("customers", "changes")].metadata["lost_before"].value
+    last = restored.events("customers")[lost - 1]["position"][:22]
+    assert interval.startswith("after ")
+    assert interval.rpartition(" ")[2] >= last
+    operations = [event["value"]["op"] for event in restored.events("customers")[lost:]]
+    assert operations == ["r"] * 45 + ["c"]
+    assert command(restored, "doctor").exit_code == 0
