@@ -89,6 +89,9 @@ def _fits(old: StructField, new: StructField) -> bool:
         return True
     if old.name != new.name or old.metadata.get("connect.name") != new.metadata.get("connect.name"):
         return False
+    forms = {field.metadata["lake.form"] for field in (old, new) if "lake.form" in field.metadata}  # not told earlier
+    if len(forms) > 1:
+        return False
     return old.dataType == new.dataType or _widens(old.dataType, new.dataType)
 
 

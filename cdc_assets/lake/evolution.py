@@ -11,7 +11,8 @@ dropped or made nullable at the source must not force a new generation. What the
 event schema said travels in the field's metadata (`connect.*`).
 
 The same type with another meaning is another type: a `datetime` in milliseconds
-and a `datetime2(7)` in nanoseconds are both int64, and must not stand in one column.
+and a `datetime2(7)` in nanoseconds are both int64, and must not stand in one column,
+nor must hexadecimal digits and base64.
 A field that says nothing of its meaning, as one that Spark has computed, goes by its type.
 """
 
@@ -55,7 +56,13 @@ def _same(old: pa.Field, new: pa.Field) -> bool:
     if pa.types.is_struct(old.type) and pa.types.is_struct(new.type):
         return _fits(list(old.type), list(new.type))
     told = all(b"connect.type" in (field.metadata or {}) for field in (old, new))
-    return _same_type(old.type, new.type) and (not told or meaning(old) == meaning(new))
+    return _same_type(old.type, new.type) and (not told or meaning(old) == meaning(new)) and _same_form(old, new)
+
+
+def _same_form(old: pa.Field, new: pa.Field) -> bool:
+    """Forms were not told in earlier releases."""
+    forms = {form for field in (old, new) if (form := (field.metadata or {}).get(b"lake.form"))}
+    return len(forms) < 2
 
 
 def _same_type(old: pa.DataType, new: pa.DataType) -> bool:

@@ -11,6 +11,7 @@ schema alone:
 | `connect.name`, `connect.version` | semantic type, if any |
 | `connect.parameters` | JSON object of texts, in order |
 | `connect.default` | JSON text of the default as it stands in a payload |
+| `lake.form` | how a text was made where no semantic type says it: `hex`, `base64`; not part of the schema |
 | `connect.items` | of an array: JSON object of its element's metadata, because Delta keeps none for elements |
 
 Connect's own logical types become native types of the lake: Decimal is
@@ -55,6 +56,7 @@ class ConnectType:
         fields: of a struct.
         optional: whether the value may be null.
         default: JSON text of the default as in a payload, or None.
+        form: see `lake.form`; empty if the type says it all.
     """
 
     kind: str
@@ -65,6 +67,7 @@ class ConnectType:
     fields: tuple[pa.Field, ...] = ()
     optional: bool = True
     default: str | None = None
+    form: str = ""
 
     def data_type(self) -> pa.DataType:
         """The Arrow type that holds the value."""
@@ -87,6 +90,8 @@ class ConnectType:
             found["connect.parameters"] = json.dumps(dict(self.parameters), ensure_ascii=False)
         if self.default is not None:
             found["connect.default"] = self.default
+        if self.form:
+            found["lake.form"] = self.form
         return found
 
     def required(self) -> "ConnectType":
@@ -141,4 +146,5 @@ def described(field: pa.Field) -> ConnectType:
         tuple(field.type.field(place) for place in range(field.type.num_fields)) if kind == "struct" else (),
         found.get("connect.optional", "true") == "true",
         found.get("connect.default"),
+        found.get("lake.form", ""),
     )

@@ -91,7 +91,7 @@ def fraction_digits(column: Column) -> int:
 
 _BINARY: dict[BinaryMode, tuple[ConnectType, Callable[[pa.Array], pa.Array]]] = {
     "bytes": (ConnectType("bytes"), same),
-    "base64": (ConnectType("string"), base64),
-    "base64-url-safe": (ConnectType("string"), partial(base64, url_safe=True)),
-    "hex": (ConnectType("string"), hexadecimal),
+    "base64": (ConnectType("string", form="base64"), base64),
+    "base64-url-safe": (ConnectType("string", form="base64-url-safe"), partial(base64, url_safe=True)),
+    "hex": (ConnectType("string", form="hex"), hexadecimal),
 }

@@ -1,5 +1,6 @@
 """Topic tables: one commit per window, structure that follows, generations."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,11 +10,14 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_assets.config.settings import BinaryMode, EventSettings
+from cdc_assets.core.schema import Column
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets_tests.unit.envelope.building import plan_of
 
 
 def schema_of(**columns: pa.DataType) -> pa.Schema:
@@ -157,6 +161,16 @@ def test_the_same_type_with_another_meaning_opens_a_generation() -> None:
         millis, pa.schema([pa.field("value", pa.struct([pa.field("after", pa.struct({"at": pa.int64()}))]))])
     )
     assert not is_compatible(millis, column("AT", pa.int64(), "io.debezium.time.Timestamp"))
+
+
+def test_digits_and_base64_do_not_share_a_column() -> None:
+    columns = [Column("id", "int", 1), Column("raw", "varbinary", 2, length=10)]
+    modes: tuple[BinaryMode, ...] = ("hex", "base64", "base64-url-safe", "bytes")
+    found = [plan_of("t", columns, settings=EventSettings("shop", binary_mode=mode)).topic_schema for mode in modes]
+    for old, new in itertools.product(found, found):
+        assert is_compatible(lake_schema(old), new) == (old is new)
+    digits = column("raw", pa.string(), **{"lake.form": "hex"})
+    assert is_compatible(column("raw", pa.string()), digits)  # written by an earlier release
 
 
 def test_fields_are_added_beside_fields_whose_metadata_changed(tables: TopicTables) -> None:
