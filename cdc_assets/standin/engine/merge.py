@@ -8,7 +8,7 @@ table one after the other. A target row that two source rows would change is err
 import re
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from cdc_assets.standin.catalog import Column, fold
@@ -301,8 +301,11 @@ class MergeCompiler:
             self.session, self.frame, Output(items, wanted.into, wanted.columns),
             {"inserted": fresh, "deleted": stale, self.text.source_alias: source}, self.scope,
         )  # fmt: skip
-        if plan.into is None and self.columns is None:
-            self.columns = plan.columns
+        if plan.into is None:  # what one clause always has, another may lack: `inserted` after a DELETE
+            self.columns = [
+                replace(column, nullable=column.nullable or known.nullable)
+                for column, known in zip(plan.columns, self.columns or plan.columns, strict=True)
+            ]
         self.into = plan if plan.into is not None else None
         return (
             f"SELECT {plan.sql} FROM temp.{table} AS source LEFT JOIN {self.table.sqlite} AS fresh ON fresh.rowid = source.r "

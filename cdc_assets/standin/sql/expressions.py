@@ -351,7 +351,7 @@ _EXPONENT: Final = re.compile(r"[eE][+-]?\Z")
 
 
 def _text_type(name: str, text: str) -> SqlType:
-    length = max(len(text), 1)
+    length = max(textforms.units(text), 1)
     return SqlType(name, length if length <= (4000 if name == "nvarchar" else 8000) else -1)
 
 

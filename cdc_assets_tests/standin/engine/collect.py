@@ -8,11 +8,12 @@ from cdc_assets.standin.contract import Login, ResultColumn
 from cdc_assets.standin.engine.server import Engine
 from cdc_assets.standin.engine.session import EngineSession
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.wire.rowenc import encoder_of
 
 
 @dataclass
 class Collected:
-    """What a batch sent."""
+    """What a batch sent; every row must fit its columns as the wire would tell them."""
 
     results: list[list[tuple[Any, ...]]] = field(default_factory=list)
     names: list[list[str]] = field(default_factory=list)
@@ -21,16 +22,20 @@ class Collected:
     messages: list[str] = field(default_factory=list)
     errors: list[SqlError] = field(default_factory=list)
     stop: BaseException | None = None
+    shape: Sequence[ResultColumn] = ()
 
     def columns(self, columns: Sequence[ResultColumn]) -> None:
         self.names.append([column.name for column in columns])
         self.types.append([str(column.type) for column in columns])
         self.results.append([])
+        self.shape = columns
 
     def rows(self, rows: Iterable[Sequence[Any]]) -> int:
         before = len(self.results[-1])
         self.results[-1].extend(tuple(row) for row in rows)
-        return len(self.results[-1]) - before
+        added = self.results[-1][before:]
+        assert encoder_of(self.shape)(added)[0] == len(added)
+        return len(added)
 
     def blocks(self, blocks: Iterable[tuple[int, bytes]]) -> int:
         raise NotImplementedError

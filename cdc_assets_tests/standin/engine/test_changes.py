@@ -209,6 +209,15 @@ def test_merge(client: Client) -> None:
     assert client.value("SELECT COUNT(*) FROM m") == 3
 
 
+def test_what_one_clause_of_merge_lacks_is_null(client: Client) -> None:
+    client.do("CREATE TABLE m (id int PRIMARY KEY) INSERT m VALUES (1), (2)")
+    merge = (
+        "MERGE m USING (VALUES (1)) AS s (id) ON m.id = s.id WHEN MATCHED THEN UPDATE SET id = s.id "
+        "WHEN NOT MATCHED BY SOURCE THEN DELETE OUTPUT inserted.id, deleted.id;"
+    )
+    assert sorted(client.rows(merge), key=str) == [(1, 1), (None, 2)]
+
+
 def test_a_failed_statement_leaves_nothing(shop: Client) -> None:
     assert shop.errors("INSERT customers SELECT v, CAST(v AS nvarchar(9)), 1 FROM (VALUES (7), (8), (1)) AS t (v)") == [
         2627

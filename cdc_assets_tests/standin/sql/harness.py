@@ -16,6 +16,7 @@ from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
 from cdc_assets.standin.sql.query import compile_query
 from cdc_assets.standin.sql.registry import register_functions
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, SqlType, Value, parse_type
+from cdc_assets.standin.wire.rowenc import encoder_of
 
 NVARCHAR = SqlType("nvarchar", 4000)
 FIRST = datetime.fromisoformat("0001-01-01")
@@ -145,14 +146,16 @@ class Bench:
         return compile_query(parse_select(text), self)
 
     def rows(self, text: str) -> list[tuple[Value, ...]]:
-        """Stored values of a query's rows; the error a function parked, if it failed."""
+        """Stored values of a query's rows, which must fit its columns on the wire; the error a function parked, if it failed."""
         query = self.compile(text)
         values = {name: self.variables[name].value for name in query.variables}
         self.context.failure = None
         try:
-            return self.connection.execute(query.sql, values).fetchall()
+            rows = self.connection.execute(query.sql, values).fetchall()
         except sqlite3.OperationalError as error:
             raise (self.context.failure or error) from error
+        assert encoder_of(query.columns)(rows)[0] == len(rows)
+        return rows
 
     def texts(self, text: str) -> list[tuple[str | None, ...]]:
         """Rows with every value as CAST AS nvarchar writes it (dates in style 121, binary in style 1)."""

@@ -20,6 +20,7 @@ VALUES = [
     ("0x1F", "0x1F", "varbinary(1)"),
     ("0x", "0x", "varbinary(1)"),
     ("N'añ'", "añ", "nvarchar(2)"),
+    ("N'😀a'", "😀a", "nvarchar(3)"),
     ("'it''s'", "it's", "varchar(4)"),
     ("$12.5", "12.5000", "money"),
     ("7 / 2", "3", "int"),
