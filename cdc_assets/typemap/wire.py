@@ -22,7 +22,8 @@ own binary form, which numpy decodes. One rule per type:
 | hierarchyid | `CAST(c AS varbinary(892))` | binary | binary |
 
 `datetime` counts 1/300 s; the driver rounds to .000, .003, .007 as the server's
-own text does, so microseconds are exact. In the binary forms all integers are
+own text does, so microseconds are exact. Half a surrogate pair, which nvarchar may
+hold and UTF-8 may not, arrives as U+FFFD (measured). In the binary forms all integers are
 little-endian, days count from 0001-01-01.
 """
 

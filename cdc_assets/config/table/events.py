@@ -72,7 +72,8 @@ EVENTS = (
         "time.precision.mode",
         kinds.choice(*get_args(TimeMode)),
         "adaptive",
-        "How dates and times are represented.",
+        "How dates and times are represented. Nanoseconds (`datetime2(7)` if adaptive) reach from 1677-09-21 to 2262-04-11: for "
+        "9999-12-31 `event.converting.failure.handling.mode` counts. `microseconds`, `isostring` and `structured` hold all.",
         "events.time_mode",
     ),
     Property(
@@ -163,7 +164,8 @@ EVENTS = (
         "event.converting.failure.handling.mode",
         kinds.choice(*get_args(FailureMode)),
         "warn",
-        "What happens to a value that does not fit its event type.",
+        "What happens to a value that does not fit its event type: the run fails, or null is written, with or without a warning "
+        "in the log of the Spark task.",
         "events.conversion_failure",
     ),
     Property(
