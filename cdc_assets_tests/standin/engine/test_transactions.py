@@ -272,7 +272,7 @@ class Attention(Collected):
             raise Cancelled
 
 
-@pytest.mark.parametrize("statement", ["SELECT SUM(i) FROM n", "INSERT t SELECT i, 0 FROM n"])
+@pytest.mark.parametrize("statement", ["SELECT i FROM n WHERE i < 0", "INSERT t SELECT i, 0 FROM n"])
 def test_no_attention_is_swallowed_while_a_transaction_writes(table: Client, statement: str) -> None:
     """One that is taken must end the request: the client waits for its answer."""
     table.do("CREATE TABLE n (i int) INSERT n SELECT value FROM GENERATE_SERIES(10, 200000)")
