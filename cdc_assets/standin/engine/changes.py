@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cdc_assets.standin.contract import ResultColumn
-from cdc_assets.standin.engine import constraints, insert, merge, physical, queries, sqlite_errors, tree, update
+from cdc_assets.standin.engine import constraints, insert, merge, queries, sqlite_errors, tree, update
 from cdc_assets.standin.engine.certain import certain
-from cdc_assets.standin.engine.effects import Row, changing, finish
+from cdc_assets.standin.engine.effects import Row, changing, finish, judged_at_end
 from cdc_assets.standin.engine.insert import ChangePlan
 from cdc_assets.standin.engine.plans import planned
 from cdc_assets.standin.errors import SqlError, unsupported
@@ -16,6 +16,7 @@ from cdc_assets.standin.sqltypes import Value
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.interpreter import Interpreter
+    from cdc_assets.standin.engine.session import EngineSession
 
 
 def run(interpreter: "Interpreter", statement: tree.Change) -> None:
@@ -67,9 +68,9 @@ def execute(interpreter: "Interpreter", plan: ChangePlan, rows: list[Row] | None
         if rows is not None:
             count, output_rows = _insert_rows(session.connection, plan, rows)
         elif plan.before:
-            count, output_rows = _staged(session.connection, plan, values)
+            count, output_rows = _staged(session, plan, values)
         else:
-            count, output_rows = _single(interpreter, plan, values)
+            count, output_rows = _single(session, plan, values)
     except sqlite3.Error as error:
         raise sqlite_errors.translate(session, error, plan.verb) from error
     if plan.explicit_identity is not None and count:
@@ -84,15 +85,21 @@ def execute(interpreter: "Interpreter", plan: ChangePlan, rows: list[Row] | None
     return count, output_rows
 
 
-def _single(interpreter: "Interpreter", plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
-    connection = interpreter.session.connection
-    if plan.keys_change:
-        return _key_update(interpreter, plan, values)
-    cursor = connection.execute(plan.sql, values)
+def _single(session: "EngineSession", plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
     if plan.output is not None:
-        rows = cursor.fetchall()
+        rows = session.connection.execute(plan.sql, values).fetchall()
         return len(rows), rows
-    return _count(connection, cursor), []
+    return _changed(session, plan, values), []
+
+
+def _changed(session: "EngineSession", plan: ChangePlan, values: dict[str, Value]) -> int:
+    """Run the plan's statement; the number of rows."""
+    connection = session.connection
+
+    def change() -> int:
+        return _count(connection, connection.execute(plan.sql, values))
+
+    return judged_at_end(session, plan.target.table, change) if plan.keys_change else change()
 
 
 def _count(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> int:
@@ -102,34 +109,11 @@ def _count(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> int:
     return count
 
 
-def _key_update(interpreter: "Interpreter", plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
-    """SQLite checks unique keys row by row, SQL Server at the end: on a clash try again with the indexes set aside."""
-    session, table = interpreter.session, plan.target.table
-    connection = session.connection
-    connection.execute("SAVEPOINT keys")
-    try:
-        cursor = connection.execute(plan.sql, values)
-        count = _count(connection, cursor)
-    except sqlite3.IntegrityError as error:
-        connection.execute("ROLLBACK TO keys")
-        if "UNIQUE" not in str(error):
-            connection.execute("RELEASE keys")
-            raise
-        unique = [index for index in table.indexes if index.unique]
-        for index in unique:
-            physical.drop_index(session, table, index)
-        count = _count(connection, connection.execute(plan.sql, values))
-        for index in unique:
-            physical.create_index(session, table, index)
-    connection.execute("RELEASE keys")
-    return count, []
-
-
-def _staged(connection: sqlite3.Connection, plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
-    wanted = certain(plan.output, "an OUTPUT clause")
+def _staged(session: "EngineSession", plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
+    connection, wanted = session.connection, certain(plan.output, "an OUTPUT clause")
     connection.execute("DROP TABLE IF EXISTS temp.engine_stage")
     connection.execute(plan.before, values)
-    count = _count(connection, connection.execute(plan.sql, values))
+    count = _changed(session, plan, values)
     rows = connection.execute(wanted.sql, values).fetchall()
     connection.execute("DROP TABLE temp.engine_stage")
     return count, rows

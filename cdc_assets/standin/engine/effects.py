@@ -1,16 +1,21 @@
 """What every data-changing statement has around it."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
+from cdc_assets.standin.catalog import Table
 from cdc_assets.standin.contract import ResultColumn
+from cdc_assets.standin.engine import physical
 from cdc_assets.standin.sqltypes import Value
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.interpreter import Interpreter
+    from cdc_assets.standin.engine.session import EngineSession
 
 Row = Sequence[Value]
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -22,6 +27,34 @@ def changing(interpreter: "Interpreter", private: bool = False) -> Iterator[None
         yield
         session.raise_cancelled()
         session.check()
+
+
+def judged_at_end(session: "EngineSession", table: Table, change: Callable[[], T]) -> T:
+    """Run a change whose rows may clash on their way to a state without duplicates.
+
+    SQLite checks unique keys row by row, SQL Server when the statement is done: after a clash the change runs again with the
+    unique indexes set aside. Building them tells of true duplicates.
+
+    Raises:
+        sqlite3.IntegrityError: duplicates, or another constraint that does not hold.
+    """
+    connection = session.connection
+    connection.execute("SAVEPOINT keys")
+    try:
+        result = change()
+    except sqlite3.IntegrityError as error:
+        connection.execute("ROLLBACK TO keys")
+        if "UNIQUE" not in str(error):
+            connection.execute("RELEASE keys")
+            raise
+        unique = [index for index in table.indexes if index.unique]
+        for index in unique:
+            physical.drop_index(session, table, index)
+        result = change()
+        for index in unique:
+            physical.create_index(session, table, index)
+    connection.execute("RELEASE keys")
+    return result
 
 
 def finish(interpreter: "Interpreter", columns: Sequence[ResultColumn] | None, rows: Iterable[Row], count: int) -> None:

@@ -351,7 +351,7 @@ def run(interpreter: "Interpreter", statement: tree.Change) -> None:
     with effects.changing(interpreter):
         plan.target.lock(session)
         try:
-            count, rows = _execute(session.connection, plan, frame.values(plan.variables))
+            count, rows = _execute(session, plan, frame.values(plan.variables))
         except sqlite3.Error as error:
             raise sqlite_errors.translate(session, error, "MERGE") from error
         if plan.into is not None:
@@ -359,13 +359,19 @@ def run(interpreter: "Interpreter", statement: tree.Change) -> None:
     effects.finish(interpreter, plan.columns, rows, count)
 
 
-def _execute(
-    connection: sqlite3.Connection, plan: MergePlan, values: dict[str, Value]
-) -> tuple[int, list[effects.Row]]:
+def _execute(session: "EngineSession", plan: MergePlan, values: dict[str, Value]) -> tuple[int, list[effects.Row]]:
+    connection = session.connection
     for step in plan.steps:
         connection.execute(f"DROP TABLE IF EXISTS temp.{step.table}")
         connection.execute(step.select, values)
     _check_once(connection, plan)
+    done = effects.judged_at_end(session, plan.target.table, lambda: _change(connection, plan, values))
+    for step in plan.steps:
+        connection.execute(f"DROP TABLE temp.{step.table}")
+    return done
+
+
+def _change(connection: sqlite3.Connection, plan: MergePlan, values: dict[str, Value]) -> tuple[int, list[effects.Row]]:
     count = 0
     rows: list[effects.Row] = []
     for step in plan.steps:
@@ -375,8 +381,6 @@ def _execute(
             count += connection.execute(step.change, values).rowcount
         if step.output:
             rows += connection.execute(step.output, values).fetchall()
-    for step in plan.steps:
-        connection.execute(f"DROP TABLE temp.{step.table}")
     return count, rows
 
 

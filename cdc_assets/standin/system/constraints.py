@@ -2,7 +2,7 @@
 
 from cdc_assets.standin.catalog import Database, ForeignKey, Table
 from cdc_assets.standin.contract import SessionContext
-from cdc_assets.standin.system.describe import schema_id, stored_datetime, tables_of
+from cdc_assets.standin.system.describe import referenced_index, schema_id, stored_datetime, tables_of
 from cdc_assets.standin.system.objects import OBJECT, default_constraint, object_row
 from cdc_assets.standin.system.view import Rows, view
 
@@ -56,9 +56,9 @@ def foreign_keys(_: SessionContext, database: Database) -> Rows:
         for key in table.foreign_keys:
             referenced = database.table(key.referenced_schema, key.referenced_table)
             head = object_row(database, table, key.name, key.object_id, "F", "FOREIGN_KEY_CONSTRAINT", table.object_id)
-            index = referenced.primary_key.index_id if referenced and referenced.primary_key else None
+            index = referenced_index(database, key)
             yield (
-                *head, referenced.object_id if referenced else None, index, 0, 0, 0, *_action(key.on_delete),
+                *head, referenced.object_id if referenced else None, index.index_id if index else None, 0, 0, 0, *_action(key.on_delete),
                 *_action(key.on_update), int("__" in key.name),
             )  # fmt: skip
 

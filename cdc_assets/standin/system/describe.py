@@ -3,7 +3,18 @@
 from datetime import datetime
 from typing import Final
 
-from cdc_assets.standin.catalog import AliasType, Column, Database, Table, UserProcedure, UserView, fold
+from cdc_assets.standin.capture.times import to_stored
+from cdc_assets.standin.catalog import (
+    AliasType,
+    Column,
+    Database,
+    ForeignKey,
+    Index,
+    Table,
+    UserProcedure,
+    UserView,
+    fold,
+)
 from cdc_assets.standin.sqltypes import (
     APPROXIMATE,
     CHARACTER,
@@ -13,9 +24,9 @@ from cdc_assets.standin.sqltypes import (
     SqlType,
 )
 
+CLR_TYPES: Final = {"hierarchyid": 128, "geometry": 129, "geography": 130}
+"""`user_type_id` of the types that share one `system_type_id`."""
 PRINCIPALS: Final = {"dbo": 1, "guest": 2, "INFORMATION_SCHEMA": 3, "sys": 4}
-
-_EPOCH: Final = datetime(1900, 1, 1)
 
 _NUMERIC: Final[dict[str, tuple[int, int]]] = {
     "bit": (1, 0), "tinyint": (3, 0), "smallint": (5, 0), "int": (10, 0), "bigint": (19, 0), "money": (19, 4),
@@ -25,11 +36,8 @@ _TIME_DIGITS: Final = {"time": 8, "datetime2": 19, "datetimeoffset": 26}
 
 
 def stored_datetime(moment: datetime) -> int:
-    """A moment as a stored `datetime`."""
-    if moment < _EPOCH:
-        return 0
-    micros = int((moment - _EPOCH).total_seconds() * 1_000_000)
-    return (micros * 3 + 5_000) // 10_000
+    """A moment as a stored `datetime`, 0 for one from before 1900: what never was dated."""
+    return max(to_stored(moment), 0)
 
 
 def precision(kind: SqlType) -> int:
@@ -60,7 +68,7 @@ def user_type_id(column: Column, database: Database) -> int:
     alias = alias_of(column, database)
     if alias is not None:
         return alias.user_type_id
-    return {"hierarchyid": 128, "geometry": 129, "geography": 130}.get(column.type.name, column.type.system_id)
+    return CLR_TYPES.get(column.type.name, column.type.system_id)
 
 
 def alias_of(column: Column, database: Database) -> AliasType | None:
@@ -84,6 +92,14 @@ def catalog_type_name(kind: SqlType) -> str:
 def is_approximate(kind: SqlType) -> bool:
     """real and float."""
     return kind.name in APPROXIMATE
+
+
+def referenced_index(database: Database, key: ForeignKey) -> Index | None:
+    """The unique index of the referenced table that a foreign key relies on: over its columns, in any order."""
+    parent = database.table(key.referenced_schema, key.referenced_table)
+    wanted = {fold(name) for name in key.referenced_columns}
+    indexes = parent.indexes if parent else ()
+    return next((index for index in indexes if index.unique and {fold(name) for name, _ in index.keys} == wanted), None)
 
 
 def views_of(database: Database) -> list[UserView]:

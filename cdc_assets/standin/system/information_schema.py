@@ -13,6 +13,7 @@ from cdc_assets.standin.system.describe import (
     is_approximate,
     precision,
     procedures_of,
+    referenced_index,
     scale,
     shapes_of,
     tables_of,
@@ -190,8 +191,7 @@ def referential_constraints(_: SessionContext, database: Database) -> Rows:
     """Foreign keys."""
     for table in tables_of(database):
         for key in table.foreign_keys:
-            referenced = database.table(key.referenced_schema, key.referenced_table)
-            unique = referenced.primary_key.name if referenced and referenced.primary_key else None
+            index = referenced_index(database, key)
             rules = key.on_update.replace("_", " "), key.on_delete.replace("_", " ")
             yield (
                 database.name,
@@ -199,7 +199,7 @@ def referential_constraints(_: SessionContext, database: Database) -> Rows:
                 key.name,
                 database.name,
                 key.referenced_schema,
-                unique,
+                index.name if index else None,
                 "SIMPLE",
                 *rules,
             )

@@ -13,7 +13,7 @@ from cdc_assets.standin.contract import Parameter, ProcedureContext, ResultColum
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import INT, NVARCHAR_MAX, SMALLINT, SYSNAME, TINYINT, SqlType, Value
 from cdc_assets.standin.system import odbc
-from cdc_assets.standin.system.describe import tables_of, views_of
+from cdc_assets.standin.system.describe import referenced_index, tables_of, views_of
 from cdc_assets.standin.system.patterns import matches
 
 _REMARKS: Final = SqlType("varchar", length=254)
@@ -229,14 +229,13 @@ def sp_fkeys(context: ProcedureContext, given: dict[str, Parameter]) -> int:
             fits = matches(key.referenced_table, arguments.text("pktable_name"), False)
             if not fits or not matches(key.referenced_schema, arguments.text("pktable_owner"), False):
                 continue
-            referenced = database.table(key.referenced_schema, key.referenced_table)
-            unique = referenced.primary_key.name if referenced and referenced.primary_key else None
+            index = referenced_index(database, key)
             rules = _RULES.get(key.on_update.replace(" ", "_"), 1), _RULES.get(key.on_delete.replace(" ", "_"), 1)
             for place, (own, other) in enumerate(zip(key.columns, key.referenced_columns, strict=True), 1):
                 rows.append(
                     (
                         database.name, key.referenced_schema, key.referenced_table, other,
-                        database.name, table.schema, table.name, own, place, *rules, key.name, unique, 7,
+                        database.name, table.schema, table.name, own, place, *rules, key.name, index.name if index else None, 7,
                     )
                 )  # fmt: skip
     context.send(_FKEYS, rows)

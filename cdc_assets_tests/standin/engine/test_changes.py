@@ -271,3 +271,22 @@ def test_insert_top(client: Client) -> None:
 def test_what_is_not_supported_says_so(client: Client, text: str) -> None:
     client.do("CREATE TABLE t (id int)")
     assert client.errors(f"DECLARE @a int {text}") == [40510]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE k SET id = id + 1",
+        "UPDATE k SET id = id + 1 OUTPUT deleted.id, inserted.id",
+        "MERGE k USING k AS s ON k.id = s.id WHEN MATCHED THEN UPDATE SET id = s.id + 1;",
+        "MERGE k USING (VALUES (2), (3), (4)) AS s (id) ON k.id = -s.id WHEN NOT MATCHED THEN INSERT VALUES (s.id) "
+        "WHEN NOT MATCHED BY SOURCE THEN DELETE OUTPUT $action;",
+    ],
+)
+def test_unique_keys_are_judged_when_the_statement_is_done(client: Client, change: str) -> None:
+    client.do("CREATE TABLE k (id int PRIMARY KEY) INSERT k VALUES (1), (2), (3)")
+    assert client.errors(change) == []
+    assert client.rows("SELECT id FROM k ORDER BY id") == [(2,), (3,), (4,)]
+    assert client.errors(change.replace("id + 1", "id * 0").replace("(2), (3), (4)", "(5), (5), (6)")) == [2627]
+    assert client.rows("SELECT id FROM k ORDER BY id") == [(2,), (3,), (4,)]
+    assert client.errors("INSERT k VALUES (2)") == [2627]

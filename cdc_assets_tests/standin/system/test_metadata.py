@@ -113,6 +113,22 @@ def test_foreign_keys_from_both_sides(client: Client) -> None:
     assert call(client, "sp_fkeys", None, None, None, "orders", "dbo", "shop") == [found]
 
 
+def test_a_foreign_key_names_the_key_that_it_relies_on(client: Client) -> None:
+    """Which need not be the primary one."""
+    client.run(
+        "CREATE TABLE coupons (id int PRIMARY KEY, code varchar(10) CONSTRAINT FK_code REFERENCES customers (code))"
+    )
+    (found,) = call(client, "sp_fkeys", None, None, None, "coupons", "dbo", "shop")
+    assert found["PK_NAME"] == "UQ_code"
+    listed = "SELECT UNIQUE_CONSTRAINT_NAME FROM INFORMATION_SCHEMA.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_NAME = 'FK_code'"
+    assert client.run(listed) == [("UQ_code",)]
+    joined = (
+        "SELECT i.name FROM sys.foreign_keys AS f JOIN sys.indexes AS i "
+        "ON i.object_id = f.referenced_object_id AND i.index_id = f.key_index_id WHERE f.name = 'FK_code'"
+    )
+    assert client.run(joined) == [("UQ_code",)]
+
+
 def test_special_columns(client: Client) -> None:
     assert [row["COLUMN_NAME"] for row in call(client, "sp_special_columns_100", "orders", "dbo", "shop")] == [
         "id",
