@@ -70,7 +70,7 @@ class ContinuityReport:
         tables = catalog.keys("changes")
         self._context = context
         self._chosen = {tables[check.asset_key]: check.asset_key for check in sorted(context.selected_asset_check_keys)}
-        self._told: dict[TableId, str] = {}
+        self._told: set[TableId] = set()
         self._changed: set[TableId] = set()
 
     def on_progress(self, progress: Progress, read: Callable[[], CaptureState]) -> None:
@@ -84,7 +84,7 @@ class ContinuityReport:
         states = {} if self._told else read().tables
         for table, key in self._chosen.items():
             if table in states:
-                self._told[table] = states[table].status
+                self._told.add(table)
                 self._report(key, continuity_result(key, states[table]))
 
     def _report(self, key: dg.AssetKey, result: dg.AssetCheckResult) -> None:
@@ -102,9 +102,10 @@ class ContinuityReport:
         self._context.instance.report_dagster_event(event, self._context.run.run_id)
 
     def results(self, states: Mapping[TableId, TableState]) -> Iterator[dg.AssetCheckResult]:
-        """At the end: tables that changed, and those whose state is another or was never told."""
+        """At the end: tables that changed, those never told, and those in trouble, whose failed check fails the run."""
         for table, key in self._chosen.items():
-            if table in states and (table in self._changed or self._told.get(table) != states[table].status):
+            new = table in self._changed or table not in self._told
+            if table in states and (new or states[table].status != "healthy"):
                 yield continuity_result(key, states[table])
 
 
