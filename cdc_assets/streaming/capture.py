@@ -10,7 +10,7 @@ nothing anywhere.
 import contextlib
 import logging
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
@@ -46,7 +46,7 @@ from cdc_assets.streaming.progress import (
     TableStatus,
     TroubledTable,
 )
-from cdc_assets.streaming.retire import part_with
+from cdc_assets.streaming.retire import end_tables, part_with
 from cdc_assets.streaming.selection import (
     follow_filters,
     included_by,
@@ -231,13 +231,15 @@ class Capture:
         self._context.manifest.settle(self._context.clock.now())
         return done
 
-    def _recover(self, captured: Sequence[TableId], away: Collection[str], on_progress: OnProgress) -> SnapshotSummary:
+    def _recover(
+        self, captured: Sequence[TableId], away: Mapping[str, CdcError], on_progress: OnProgress
+    ) -> SnapshotSummary:
         """Finish the window or the snapshots that an earlier run left; then the filters of now hold."""
         watch = SignalWatch(self._context)
         incremental = IncrementalSnapshot(self._context, watch, on_progress)
         if self._context.config.signals.collections:
             incremental.clean()
-        for database in self._context.manifest.state.signals.keys() - away:
+        for database in self._context.manifest.state.signals.keys() - away.keys():
             incremental.recover(database)
         pending = self._context.manifest.state.pending
         if pending is not None and pending.kind == "stream":
@@ -252,6 +254,9 @@ class Capture:
             done += SnapshotSummary(failed=tuple(failed))
         for database in {table.database for table in captured}:
             end_old_lives(self._context, database)
+        for database, problem in away.items():
+            if isinstance(problem, CdcDisabledError):
+                end_tables(self._context, database, problem)
         follow_filters(self._context)
         return done
 

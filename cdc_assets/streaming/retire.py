@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 
 
 def retire(context: Context, database: str, gone: Sequence[TableState]) -> None:
-    """Record the end of tables.
+    """Record the end of tables, and tell it.
 
     Args:
-        context: of the capture; no window is in flight.
+        context: of the capture. While a window of another database is in flight, states are recorded alone: call again.
         database: of the tables.
         gone: their new states.
 
@@ -48,7 +48,7 @@ def retire(context: Context, database: str, gone: Sequence[TableState]) -> None:
             log.error("%s", state.reason)
     drops = [drop for state in gone if (drop := _drop(context, state))]
     now = context.clock.now()
-    if not drops:
+    if not drops or context.manifest.state.pending is not None:
         context.manifest.mark(now, database, [state for state in gone if state != _known(context, state)])
         return
     window = empty_window(context, database)
@@ -70,10 +70,15 @@ def part_with(context: Context, database: str, error: CdcError) -> None:
         return
     set_aside(context, database)
     if isinstance(error, CdcDisabledError):
-        reason = f"{error}; its changes stop here. Then materialize its snapshot asset."
-        own = [state for state in context.manifest.state.tables.values() if state.table.database == database]
-        gone = [dataclasses.replace(state, status="failed", reason=reason) for state in own if state.streams]
-        retire(context, database, gone)
+        end_tables(context, database, error)
+
+
+def end_tables(context: Context, database: str, error: CdcDisabledError) -> None:
+    """Record the end of the tables of a database without change data capture, and tell it if it was not told yet."""
+    reason = f"{error}; its changes stop here. Then materialize its snapshot asset."
+    own = [state for state in context.manifest.state.tables.values() if state.table.database == database]
+    ended = [state for state in own if state.streams or state.reason == reason]
+    retire(context, database, [dataclasses.replace(state, status="failed", reason=reason) for state in ended])
 
 
 def _leave_for_good(context: Context, database: str, reason: str) -> None:

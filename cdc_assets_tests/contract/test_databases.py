@@ -148,6 +148,25 @@ def test_capture_turned_off_while_a_window_is_in_flight(two: Two) -> None:
     assert two.told() == [("DROP", "There")]
 
 
+@pytest.mark.parametrize("step", ["window-planned", "table-committed"])
+def test_capture_turned_off_while_another_database_is_in_flight(two: Two, step: str) -> None:
+    two.insert(HERE)
+
+    def cut(name: str) -> None:
+        if name == step:
+            raise PowerCutError
+
+    with listening(cut), pytest.raises(PowerCutError):
+        two.run()
+    two.server.execute("EXEC sys.sp_cdc_disable_db", database=THERE.database)
+    for _ in range(2):
+        two.insert(HERE)
+        two.run()
+        assert state_of(two.config).tables[THERE].status == "failed"
+        assert two.told() == [("DROP", "There")]
+    assert two.keys(HERE) == [1, 3, 4, 5]
+
+
 @pytest.mark.parametrize("step", ["window-planned", "files-written", "table-committed", ""])
 def test_database_that_is_offline_goes_on_where_it_stopped(two: Two, step: str) -> None:
     two.insert(THERE)
