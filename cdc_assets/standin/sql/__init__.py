@@ -2,10 +2,10 @@
 
 | module | what it does |
 |---|---|
-| parse | text to sqlglot trees that keep function names and types |
+| parse, escapes | text to sqlglot trees that keep function names and types |
 | scope, columns | what names mean, what a statement used |
-| query, limits, sources, windows | SELECT, set operations, WITH, TOP, FROM, APPLY, OVER |
-| expressions, conditions, operators, patterns, forms | values and conditions |
+| query, combining, ctes, limits, sources, windows | SELECT, set operations, WITH, TOP, FROM, APPLY, OVER |
+| expressions, conditions, constants, operators, patterns, forms | values and conditions |
 | coercion, convert, kernels | which type comes out, conversions in text and on values |
 | temporal, numbers, textforms, xmltext | the value forms that conversions pass through |
 | collation, literals | comparison of texts, values as SQLite text |

@@ -5,8 +5,6 @@ conversions are inserted by precedence and the SQLite text is put together. Node
 tables below are refused by name.
 """
 
-import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -16,14 +14,14 @@ from sqlglot import exp
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Names, Typed
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
-from cdc_assets.standin.sql import comparison, convert, operators, registry, textforms
+from cdc_assets.standin.sql import comparison, constants, convert, operators, registry
 from cdc_assets.standin.sql.coercion import Collated, common, is_null
 from cdc_assets.standin.sql.conditions import COMPARISONS, CONDITIONS, Conditions, one_column
 from cdc_assets.standin.sql.forms import FORMS, check_count
 from cdc_assets.standin.sql.literals import Constant, Invariant, constant, is_fixed
 from cdc_assets.standin.sql.runtime import apply, call, specification
 from cdc_assets.standin.sql.scope import Scope
-from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, FLOAT, INT, SqlType, decimal_to_stored, parse_type
+from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, INT, SqlType, parse_type
 
 if TYPE_CHECKING:
     from cdc_assets.standin.sql.block import Block
@@ -142,28 +140,7 @@ class Compiler(Conditions):
         return Typed(f"({typed.sql})", typed.type, typed.nullable)
 
     def _literal(self, node: Any, _: Scope) -> Typed:
-        text: str = node.this
-        if node.is_string:
-            sql_type = _text_type("varchar", text)
-            return constant(textforms.to_page(text, sql_type), sql_type, untyped=True)
-        if "e" in text.lower():
-            return _float_constant(text)
-        if "." not in text:
-            if len(text.lstrip("0")) <= 10 and int(text) < 2**31:
-                return constant(int(text), INT)
-            return _decimal_constant(text, 0)
-        whole, fraction, *rest = text.split(".")
-        if rest:
-            raise syntax_error(text)
-        return _decimal_constant(whole + fraction, len(fraction))
-
-    def _national(self, node: Any, _: Scope) -> Typed:
-        return constant(node.this, _text_type("nvarchar", node.this), untyped=True)
-
-    def _hex(self, node: Any, _: Scope) -> Typed:
-        digits: str = node.this
-        value = bytes.fromhex(digits.rjust(len(digits) + len(digits) % 2, "0"))
-        return constant(value, SqlType("varbinary", max(len(value), 1)))
+        return constants.constant_of(node)
 
     def _null(self, _: Any, __: Scope) -> Typed:
         return constant(None, INT, untyped=True)
@@ -346,35 +323,6 @@ class Compiler(Conditions):
         return convert.implicit(value, wanted)
 
 
-_EXPONENT: Final = re.compile(r"[eE][+-]?\Z")
-"""An exponent without digits is 0."""
-
-
-def _text_type(name: str, text: str) -> SqlType:
-    length = max(textforms.units(text), 1)
-    return SqlType(name, length if length <= (4000 if name == "nvarchar" else 8000) else -1)
-
-
-def _float_constant(text: str) -> Constant:
-    number = float(_EXPONENT.sub(r"\g<0>0", text))
-    if math.isinf(number):
-        raise SqlError(
-            168, f"The floating point value '{text}' is out of the range of computer representation (8 bytes).", 15
-        )
-    return constant(number, FLOAT)
-
-
-def _decimal_constant(digits: str, scale: int) -> Constant:
-    significant = digits.lstrip("0")
-    precision = max(len(significant), scale, 1)
-    if precision > 38:
-        raise SqlError(
-            1007, f"The number '{digits}' is out of the range for numeric representation (maximum precision 38).", 15
-        )
-    sql_type = SqlType("numeric", precision=precision, scale=scale)
-    return constant(decimal_to_stored(int(digits or 0), sql_type), sql_type)
-
-
 def column_name(node: Any) -> tuple[str, tuple[str, ...]]:
     """Name and qualifiers of a column reference, qualifiers from the outermost."""
     parts = (node.args.get("catalog"), node.args.get("db"), node.args.get("table"))
@@ -405,8 +353,8 @@ def _function_name(node: Any) -> str:
 _SCALARS: Final[dict[type, Callable[[Compiler, Any, Scope], Typed]]] = {
     exp.Paren: Compiler._paren,
     exp.Literal: Compiler._literal,
-    exp.National: Compiler._national,
-    exp.HexString: Compiler._hex,
+    exp.National: Compiler._literal,
+    exp.HexString: Compiler._literal,
     exp.Null: Compiler._null,
     exp.Column: Compiler._column,
     exp.Parameter: Compiler._parameter,

@@ -14,7 +14,6 @@ here keeps sqlglot's grammar of queries and data changes and replaces the rest:
 Trees are cached and shared: nobody may change one.
 """
 
-import re
 from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Any, ClassVar, Final
@@ -26,6 +25,7 @@ from sqlglot.parsers.tsql import TSQLParser
 from sqlglot.tokens import Token, TokenType
 
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
+from cdc_assets.standin.sql.escapes import without_escapes
 
 _WORDS: Final = tuple(
     """
@@ -287,43 +287,6 @@ class Dialect(TSQL):
 
 _DIALECT: Final = Dialect()
 
-_ESCAPES: Final = re.compile(
-    r"""(?P<skip>'(?:[^']|'')*'|\[(?:[^\]]|\]\])*\]|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/)"""
-    r"""|\{\s*(?P<kind>ts|d|t|guid)\s*(?P<text>'(?:[^']|'')*')\s*\}"""
-    r"""|\{\s*fn\s+(?P<fn>\w+)"""
-    r"""|(?P<close>\})"""
-    r"""|(?P<empty>\b0x(?![0-9a-f]))"""
-    r"""|(?<![\w$@#\]"])\$(?P<money>\d+(?:\.\d*)?|\.\d+)""",
-    re.IGNORECASE | re.DOTALL,
-)
-_EMPTY_BINARY: Final = re.compile(r"\b0x(?![0-9a-f])", re.IGNORECASE)
-_ODBC_FUNCTIONS: Final = {
-    "UCASE": "UPPER", "LCASE": "LOWER", "LENGTH": "LEN", "IFNULL": "ISNULL", "NOW": "GETDATE", "REPEAT": "REPLICATE",
-    "DATABASE": "DB_NAME", "DAYOFMONTH": "DAY", "TRUNCATE": "ROUND",
-}  # fmt: skip
-_LITERAL_TYPES: Final = {"ts": "datetime", "d": "datetime", "t": "datetime", "guid": "uniqueidentifier"}
-
-
-def _plain(text: str) -> str:
-    """Replace ODBC escapes and money literals by what they stand for."""
-    if "{" not in text and "$" not in text and not _EMPTY_BINARY.search(text):
-        return text
-
-    def replacement(found: re.Match[str]) -> str:
-        if found["skip"] is not None:
-            return found["skip"]
-        if found["kind"] is not None:
-            return f"CAST({found['text']} AS {_LITERAL_TYPES[found['kind'].lower()]})"
-        if found["fn"] is not None:
-            return _ODBC_FUNCTIONS.get(found["fn"].upper(), found["fn"])
-        if found["empty"] is not None:
-            return "CAST('' AS varbinary(1))"
-        if found["money"] is not None:
-            return f"CAST({found['money']} AS money)"
-        return " "
-
-    return _ESCAPES.sub(replacement, text)
-
 
 def _tokens(text: str) -> list[Token]:
     try:
@@ -340,7 +303,7 @@ def _one(trees: list[exp.Expression | None]) -> exp.Expression:
 
 
 def _run(parse: Callable[[_Parser, list[Token], str], list[exp.Expression | None]], text: str) -> exp.Expression:
-    plain = _plain(text)
+    plain = without_escapes(text)
     tokens = _tokens(plain)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()

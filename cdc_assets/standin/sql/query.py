@@ -1,4 +1,4 @@
-"""Queries: SELECT and WITH to SQLite text (set operations and VALUES: `combining`).
+"""Queries: SELECT to SQLite text (set operations and VALUES: `combining`, WITH: `ctes`).
 
 Every output column is called k1, k2, … inside SQLite, every source s1, s2, …; so no T-SQL name can
 collide with a word of SQLite or with another scope, and references to scopes around stay unambiguous.
@@ -6,7 +6,7 @@ collide with a word of SQLite or with another scope, and references to scopes ar
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlglot import exp
@@ -18,19 +18,17 @@ from cdc_assets.standin.contract import (
     Relation,
     RelationColumn,
     ResultColumn,
-    SessionContext,
     Typed,
 )
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql import convert
 from cdc_assets.standin.sql.block import Block
 from cdc_assets.standin.sql.coercion import is_null
-from cdc_assets.standin.sql.columns import check_varies, named, origin, position
-from cdc_assets.standin.sql.combining import Combining, unequal_lists
+from cdc_assets.standin.sql.columns import check_varies, origin, position
+from cdc_assets.standin.sql.ctes import CommonTables, recursion_limit
 from cdc_assets.standin.sql.expressions import column_name, identifier
 from cdc_assets.standin.sql.functions.aggregates import contains_aggregate, is_aggregate
 from cdc_assets.standin.sql.limits import SortKey
-from cdc_assets.standin.sql.runtime import Kernel, builder, call, specification
 from cdc_assets.standin.sql.scope import Scope, Source, Used
 from cdc_assets.standin.sql.sources import Sources
 
@@ -75,7 +73,7 @@ _CLAUSES: Final = frozenset(
 """What `_select` knows of a SELECT; a grammar that reads more must not have it ignored."""
 
 
-class Queries(Combining):
+class Queries(CommonTables):
     """Compiles queries."""
 
     def __init__(self, names: Names) -> None:
@@ -106,47 +104,6 @@ class Queries(Combining):
             raise unsupported(f"{extra[0].upper()} after a parenthesised query")
         return self.query(node.this, scope, top)
 
-    # ---- common table expressions -------------------------------------------------------------------------------
-
-    def bind(self, with_: Any, scope: Scope) -> None:
-        """Make the common table expressions of a WITH known in a scope."""
-        for cte in with_.expressions:
-            name = identifier(cte.args["alias"].this)
-            labels = [identifier(column) for column in cte.args["alias"].args.get("columns") or ()]
-            if _mentions(cte.this, name) and isinstance(cte.this, exp.Union):
-                relation = self._recursive(cte.this, name, labels, scope)
-            else:
-                block = self.query(cte.this, scope)
-                relation = Relation(f"({block.sql})", named(block.columns, labels, name))
-            scope.ctes[fold(name)] = relation
-
-    def _recursive(self, union: Any, name: str, labels: list[str], scope: Scope) -> Relation:
-        if union.args.get("distinct"):
-            raise SqlError(
-                252, f"Recursive common table expression '{name}' does not contain a top-level UNION ALL operator."
-            )
-        anchor = self.query(union.this, scope)
-        columns = named(anchor.columns, labels, name)
-        table = scope.used.name("r")
-        scope.used.recursive.append(table)
-        inner = scope.inner()
-        inner.ctes[fold(name)] = Relation(table, columns)
-        step = self.query(union.expression, inner)
-        if len(step.columns) != len(columns):
-            raise unequal_lists()
-        for column, target in zip(step.columns, columns, strict=True):
-            if str(column.type) != str(target.type):
-                raise SqlError(
-                    240,
-                    f'Types don\'t match between the anchor and the recursive part in column "{target.name}" of recursive query "{name}".',
-                )
-        keys = ", ".join(column.sql for column in columns)
-        return Relation(
-            f"(WITH RECURSIVE {table}({keys}, depth) AS (SELECT *, 0 FROM ({anchor.sql}) UNION ALL {step.sql}) "
-            f"SELECT {keys} FROM {table})",
-            tuple(replace(column, nullable=True) for column in columns),
-        )
-
     # ---- SELECT -------------------------------------------------------------------------------------------------
 
     def _select(self, node: Any, outer: Scope, top: bool) -> Block:
@@ -172,7 +129,7 @@ class Queries(Combining):
         ]
         if having and not grouping:  # SQLite takes HAVING only where the select list has an aggregate
             keys[0] = f"(CASE WHEN count(*) >= 0 THEN {selected.items[0].typed.sql} END) AS k1"
-        keys += self._depth(scope)
+        keys += self.depth(scope)
         order = self._order(node, scope, selected, bool(distinct))
         head = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(keys)}"
         if distinct and any(self.needs_grouping(column.type) for column in columns):
@@ -188,16 +145,6 @@ class Queries(Combining):
         nulls = frozenset(place for place, item in enumerate(selected.items) if is_null(item.typed))
         single = (not node.args.get("group") and bool(scope.groups == [])) or _is_one(node.args.get("limit"))
         return Block(self.limited(node, (head, text), order, columns, scope), columns, single, nulls)
-
-    @staticmethod
-    def _depth(scope: Scope) -> list[str]:
-        """In the recursive part of a common table expression, how deep a row is."""
-        for source in scope.sources:
-            if source.relation.sql in scope.used.recursive:
-                depth = f"{source.qualifier}.depth"
-                most = scope.used.most_recursions
-                return [call(specification("depth", str(most)), [depth]) if most else f"{depth} + 1"]
-        return []
 
     def _group(self, node: Any, scope: Scope) -> str:
         group = node.args.get("group")
@@ -338,31 +285,6 @@ class Queries(Combining):
         return SortKey(self.ordering(Typed(f"k{place + 1}", typed.type)), descending)
 
 
-def _mentions(node: Any, name: str) -> bool:
-    return any(fold(table.name) == fold(name) and not table.args.get("db") for table in node.find_all(exp.Table))
-
-
-def _recursion_limit(tree: Any) -> int:
-    """Of OPTION (MAXRECURSION n); the vendor page of WITH says 100 without it."""
-    options = tree.args.get("options")
-    return int(options[-1].this) if options else 100
-
-
-@builder("depth")
-def _build_depth(arguments: Sequence[str]) -> Kernel:
-    most = int(arguments[0])
-
-    def run(_: SessionContext, depth: int) -> int:
-        if depth < most:
-            return depth + 1
-        raise SqlError(
-            530,
-            f"The statement terminated. The maximum recursion {most} has been exhausted before statement completion.",
-        )
-
-    return run
-
-
 def _is_one(limit: Any) -> bool:
     count = limit.expression if isinstance(limit, exp.Limit) else None
     return isinstance(count, exp.Literal) and count.this == "1" and not limit.args.get("limit_options")
@@ -380,7 +302,7 @@ def compile_query(tree: Any, names: Names, scope: Scope | None = None) -> Query:
         SqlError: SQL Server's numbers for wrong names, types and forms; 40510 for what is not supported.
     """
     scope = scope or Scope(used=Used())
-    scope.used.most_recursions = _recursion_limit(tree)
+    scope.used.most_recursions = recursion_limit(tree)
     queries = Queries(names)
     block = queries.query(tree, scope, top=True)
     into = _into(tree)
@@ -404,11 +326,6 @@ def compile_view(tree: Any, names: Names) -> tuple[Block, list[Relation]]:
     """Compile the query of a view; returns it with the relations that it reads."""
     scope = Scope(used=Used())
     return Queries(names).query(tree, scope), scope.used.relations
-
-
-def bind_ctes(with_: Any, names: Names, scope: Scope) -> None:
-    """Make the common table expressions of a WITH known in a scope; for DML statements that begin with WITH."""
-    Queries(names).bind(with_, scope)
 
 
 def _into(tree: Any) -> tuple[str, ...] | None:

@@ -217,6 +217,7 @@ ERRORS = [
     ("SELECT TOP 1 WITH TIES id FROM customers", 1062),
     ("WITH r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 102) SELECT MAX(n) FROM r", 530),
     ("WITH r AS (SELECT 1 AS n UNION ALL SELECT n FROM r) SELECT n FROM r OPTION (MAXRECURSION 5)", 530),
+    ("WITH a AS (SELECT 1 AS x), A AS (SELECT 2 AS x) SELECT x FROM a", 239),
     ("WITH r AS (SELECT 1 AS n UNION ALL SELECT 'x' FROM r) SELECT * FROM r", 240),
     ("SELECT id FROM customers WHERE name = CAST('x' AS xml)", 305),
     ("SELECT id FROM customers WHERE since = 5", 206),

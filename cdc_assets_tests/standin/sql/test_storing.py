@@ -9,7 +9,6 @@ from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sql.expressions import compile_condition, compile_scalar
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select, parse_statement
-from cdc_assets.standin.sql.query import bind_ctes
 from cdc_assets.standin.sql.registry import Call, define
 from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.sqltypes import BIGINT, INT, NVARCHAR_MAX, SYSNAME, Value, parse_type
@@ -120,15 +119,6 @@ def test_scope_notes_what_was_used(bench: Bench) -> None:
     assert scope.used.variables == ["p"]
     assert [relation.table.name for relation in scope.used.relations if relation.table] == ["t"]
     assert [hints for _, hints in scope.used.hints] == [frozenset({"HOLDLOCK"})]
-
-
-def test_ctes_can_be_bound_for_dml(bench: Bench) -> None:
-    scope = Scope()
-    tree = parse_select("WITH x(a) AS (SELECT id FROM t) SELECT 1")
-    bind_ctes(tree.args["with_"], bench, scope)
-    relation = scope.cte("X")
-    assert relation is not None
-    assert [column.name for column in relation.columns] == ["a"]
 
 
 def test_other_rooms_define_functions(bench: Bench) -> None:

@@ -3,14 +3,11 @@
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql import numbers, textforms
-from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sql.convert import convert_value, family
-from cdc_assets.standin.sql.patterns import bare, matcher
 from cdc_assets.standin.sql.registry import Call, define
 from cdc_assets.standin.sqltypes import (
     BIGINT,
@@ -23,7 +20,7 @@ from cdc_assets.standin.sqltypes import (
     Value,
 )
 
-_TEXT: Final = SqlType("nvarchar", 4000)
+TEXT: Final = SqlType("nvarchar", 4000)
 _FLOAT: Final = SqlType("float", precision=53)
 
 
@@ -41,18 +38,18 @@ def _same(types: Sequence[SqlType]) -> SqlType:
     return _varying(types[0])
 
 
-def _widest(types: Sequence[SqlType]) -> SqlType:
+def widest(types: Sequence[SqlType]) -> SqlType:
     """8000 bytes, or (max) when the first argument is (max)."""
     unicode = any(one.name in UNICODE for one in types)
     length = MAX if types[0].is_max else (4000 if unicode else 8000)
     return SqlType("nvarchar" if unicode else "varchar", length, collation=types[0].collation)
 
 
-def _length_type(types: Sequence[SqlType]) -> SqlType:
+def length_type(types: Sequence[SqlType]) -> SqlType:
     return BIGINT if types[0].is_max else INT
 
 
-def _text(value: Value, sql_type: SqlType) -> str:
+def as_text(value: Value, sql_type: SqlType) -> str:
     """Any value as text, as an implicit conversion would write it."""
     return value if isinstance(value, str) else str(convert_value(value, sql_type, VARCHAR_MAX))
 
@@ -68,7 +65,7 @@ def _define(
     """A function whose first argument is read as text, and the second as the type given."""
 
     def implementation(call: Call, first: Value, *rest: Value) -> Value:
-        return function(_text(first, call.types[0]), *rest)
+        return function(as_text(first, call.types[0]), *rest)
 
     define(name, returns, count, maximum or count, implementation, arguments=(None, second))
 
@@ -109,7 +106,7 @@ def _substring(call: Call, value: Any, start: int, length: int) -> Value:
     count = max(start - 1 + length - first, 0)
     if isinstance(value, bytes) and family(call.types[0]) == "binary":
         return value[first : first + count]
-    return textforms.slice_units(_text(value, call.types[0]), first, count)
+    return textforms.slice_units(as_text(value, call.types[0]), first, count)
 
 
 def _substring_type(types: Sequence[SqlType]) -> SqlType:
@@ -118,68 +115,21 @@ def _substring_type(types: Sequence[SqlType]) -> SqlType:
     return _varying(types[0])
 
 
-@lru_cache(maxsize=4096)
-def _bare_char(char: str, ignore_case: bool, ignore_accent: bool) -> str:
-    folded = bare(char) if ignore_accent else char
-    folded = folded.lower() if ignore_case else folded
-    return folded if len(folded) == 1 else char
-
-
-def _folded(text: str, collation: str) -> str:
-    """One character for each code unit, equal where the collation takes them for equal."""
-    ignore_case, ignore_accent = collation.startswith("ts_ci"), collation.endswith("_ai")
-    if text.isascii():
-        return text.lower() if ignore_case else text
-    return "".join(_bare_char(char, ignore_case, ignore_accent) for char in textforms.unit_text(text))
-
-
-def _charindex(call: Call, wanted: Any, subject: Any, start: int = 1) -> int:
-    collation = sqlite_collation(call.types[1].collation or call.types[0].collation)
-    needle = _folded(_text(wanted, call.types[0]), collation)
-    if not needle:
-        return 0
-    return _folded(_text(subject, call.types[1]), collation).find(needle, max(start - 1, 0)) + 1
-
-
-def _patindex(call: Call, pattern: Any, subject: Any) -> int:
-    match = matcher(sqlite_collation(call.types[1].collation), "")
-    text, wanted = textforms.unit_text(_text(subject, call.types[1])), str(pattern)
-    rest = wanted.lstrip("%")
-    if rest == wanted or not rest:
-        return int(match(text, wanted) is not None)
-    return next((at + 1 for at in range(len(text) + 1) if match(text[at:], rest)), 0)
-
-
-def _replace(call: Call, subject: Any, wanted: Any, replacement: Any) -> str:
-    text, old, new = (
-        _text(value, kind) for value, kind in zip((subject, wanted, replacement), call.types, strict=True)
-    )
-    if not old:
-        return text
-    collation = sqlite_collation(call.types[0].collation)
-    units, folded, needle = textforms.unit_text(text), _folded(text, collation), _folded(old, collation)
-    pieces, at = [], 0
-    while (found := folded.find(needle, at)) >= 0:
-        pieces += [units[at:found], new]
-        at = found + len(needle)
-    return _fitting(textforms.from_units("".join((*pieces, units[at:]))), call.returns)
-
-
-def _fitting(text: str, sql_type: SqlType) -> str:
+def fitting(text: str, sql_type: SqlType) -> str:
     """At most 8000 bytes, unless the type is a (max) one."""
     return text if sql_type.length == MAX else textforms.cut(text, sql_type.length)
 
 
 def _stuff(call: Call, subject: Any, start: int, length: int, replacement: Any) -> Value:
-    text = _text(subject, call.types[0])
-    new = "" if replacement is None else _text(replacement, call.types[3])
+    text = as_text(subject, call.types[0])
+    new = "" if replacement is None else as_text(replacement, call.types[3])
     if start < 1 or length < 0 or start > textforms.units(text):
         return None
     head, tail = (
         textforms.slice_units(text, 0, start - 1),
         textforms.slice_units(text, start - 1 + length, len(text) * 2),
     )
-    return _fitting(head + new + tail, call.returns)
+    return fitting(head + new + tail, call.returns)
 
 
 _LARGEST: Final = 1 << 28
@@ -189,11 +139,11 @@ _LARGEST: Final = 1 << 28
 def _replicate(call: Call, value: Any, count: int) -> Value:
     if count < 0:
         return None
-    text = _text(value, call.types[0])
+    text = as_text(value, call.types[0])
     limit = call.returns.length
     if limit == MAX and len(text) * count > _LARGEST:
         raise SqlError(701, "There is insufficient system memory in resource pool 'default' to run this query.", 17)
-    return _fitting(text * (count if limit == MAX else min(count, limit // max(len(text), 1) + 1)), call.returns)
+    return fitting(text * (count if limit == MAX else min(count, limit // max(len(text), 1) + 1)), call.returns)
 
 
 def _trim(side: str) -> Callable[..., str]:
@@ -281,7 +231,7 @@ def _translate(call: Call, subject: Any, characters: Any, translations: Any) -> 
             9828,
             "The second and third arguments of the TRANSLATE built-in function must contain an equal number of characters.",
         )
-    return _text(subject, call.types[0]).translate(str.maketrans(characters, translations))
+    return as_text(subject, call.types[0]).translate(str.maketrans(characters, translations))
 
 
 def _parsename(_: Call, name: str, piece: int) -> Value:
@@ -356,39 +306,36 @@ def _is_numeric(call: Call, value: Value) -> int:
     return 0
 
 
-_define("LEN", _length_type, 1, _len)
-define("DATALENGTH", _length_type, 1, 1, _datalength)
+_define("LEN", length_type, 1, _len)
+define("DATALENGTH", length_type, 1, 1, _datalength)
 for _name, _method in (("UPPER", str.upper), ("LOWER", str.lower)):
     _define(_name, _same, 1, _by_character(_method))
 _define("REVERSE", _same, 1, lambda text: text[::-1])
-_define("LTRIM", _same, 1, _trim("left"), 2, _TEXT)
-_define("RTRIM", _same, 1, _trim("right"), 2, _TEXT)
-_define("TRIM", _same, 1, _trim("both"), 2, _TEXT)
+_define("LTRIM", _same, 1, _trim("left"), 2, TEXT)
+_define("RTRIM", _same, 1, _trim("right"), 2, TEXT)
+_define("TRIM", _same, 1, _trim("both"), 2, TEXT)
 _define("LEFT", _same, 2, _left, second=INT)
 _define("RIGHT", _same, 2, _right, second=INT)
 _define("ASCII", INT, 1, _ascii)
 _define("UNICODE", INT, 1, _unicode)
 define("SUBSTRING", _substring_type, 3, 3, _substring, arguments=(None, INT, INT))
-define("CHARINDEX", lambda types: _length_type(types[1:]), 2, 3, _charindex, arguments=(None, None, INT))
-define("PATINDEX", lambda types: _length_type(types[1:]), 2, 2, _patindex, arguments=(_TEXT, None))
-define("REPLACE", _widest, 3, 3, _replace)
 define(
     "STUFF",
-    _widest,
+    widest,
     4,
     4,
     lambda call, *v: None if None in v[:3] else _stuff(call, *v),
     strict=False,
     arguments=(None, INT, INT, None),
 )
-define("REPLICATE", _widest, 2, 2, _replicate, arguments=(None, INT))
+define("REPLICATE", widest, 2, 2, _replicate, arguments=(None, INT))
 define("SPACE", SqlType("varchar", 8000), 1, 1, lambda _, n: None if n < 0 else " " * min(n, 8000), arguments=(INT,))
-define("QUOTENAME", SqlType("nvarchar", 258), 1, 2, _quotename, arguments=(_TEXT, _TEXT))
+define("QUOTENAME", SqlType("nvarchar", 258), 1, 2, _quotename, arguments=(TEXT, TEXT))
 define("CHAR", SqlType("char", 1), 1, 1, _char, arguments=(INT,))
 define("NCHAR", SqlType("nchar", 1), 1, 1, _nchar, arguments=(INT,))
 define("STR", SqlType("varchar", 8000), 1, 3, _str, arguments=(_FLOAT, INT, INT))
-define("TRANSLATE", _same, 3, 3, _translate, arguments=(_TEXT,))
-define("PARSENAME", SqlType("nvarchar", 128), 2, 2, _parsename, arguments=(_TEXT, INT))
-define("FORMATMESSAGE", SqlType("nvarchar", 4000), 1, -1, _formatmessage, strict=False, arguments=(_TEXT, None))
+define("TRANSLATE", _same, 3, 3, _translate, arguments=(TEXT,))
+define("PARSENAME", SqlType("nvarchar", 128), 2, 2, _parsename, arguments=(TEXT, INT))
+define("FORMATMESSAGE", SqlType("nvarchar", 4000), 1, -1, _formatmessage, strict=False, arguments=(TEXT, None))
 define("ISNUMERIC", INT, 1, 1, _is_numeric, strict=False, nullable=False)
-define("STRING_ESCAPE", NVARCHAR_MAX, 2, 2, _string_escape, arguments=(_TEXT, _TEXT))
+define("STRING_ESCAPE", NVARCHAR_MAX, 2, 2, _string_escape, arguments=(TEXT, TEXT))
