@@ -165,6 +165,10 @@ class IncrementalSnapshot:
             return "nothing"
         markers = self._markers(database)
         if markers is None:
+            log.warning(
+                "An incremental snapshot is given up: database %s has no signal table that is captured. "
+                "Next: set signal.data.collection and enable change data capture for that table.", database,
+            )  # fmt: skip
             self._leave(database, "SKIPPED")
             return "worked"
         done = [
@@ -176,15 +180,10 @@ class IncrementalSnapshot:
         return "waiting" if rounds else "nothing"
 
     def _markers(self, database: str) -> TableState | None:
+        """The signal table, if markers written there come back through the log."""
         table = signal_table(self._context.config.signals.collections, database)
         own = self._context.manifest.state.tables.get(table) if table else None
-        if own is not None and own.streams:
-            return own
-        log.warning(
-            "An incremental snapshot is given up: database %s has no signal table that is captured. "
-            "Next: set signal.data.collection and enable change data capture for that table.", database,
-        )  # fmt: skip
-        return None
+        return own if own is not None and own.streams else None
 
     def _close(self, database: str, current: Round) -> Turn:
         if markers := self._markers(database):  # else it is given up at the window's border
