@@ -36,7 +36,8 @@ from cdc_assets.streaming.statements import Statement, change_query, rows_query
 from cdc_assets.streaming.tasks import SliceTask
 from resources.bulk import MssqlBulkSource
 from resources.clock import SystemClock
-from resources.spark import SparkResource, SparkTaskRunner, stop_spark
+from resources.spark import SparkResource, stop_spark
+from resources.spark_runner import SparkTaskRunner
 from resources.sqlserver_source import SqlServerSource
 
 T = TypeVar("T")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from resources.spark import SparkResource, SparkTaskRunner
+    from resources.spark import SparkResource
+    from resources.spark_runner import SparkTaskRunner
 
 
 @pytest.fixture(scope="session")

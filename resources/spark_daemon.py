@@ -4,15 +4,26 @@ A worker whose JVM has closed their socket ends with `BrokenPipeError` as it flu
 its session is stopped, a busy one when a query has rows enough (`LIMIT`). Nothing is wrong then, and nothing is lost; but
 Spark's own daemon prints the traceback, which looks like a failure at the end of a good run.
 
+What tasks import is imported here once and shared by all workers, which are forked from this process.
+
 Set by `spark.python.daemon.module`.
 """
 
 import socket
+from importlib import import_module
 
 from pyspark import daemon
 
 _worker = daemon.worker
 _ENDED = 1
+
+_OF_TASKS = (
+    "cdc_assets.snapshot.staging",
+    "cdc_assets.snapshot.tasks",
+    "cdc_assets.streaming.tasks",
+    "resources.spark_runner",
+)
+"""What tasks import, but for the driver: a library of native code that may not outlive a fork."""
 
 
 def worker(connection: socket.socket, authenticated: bool) -> int:
@@ -24,5 +35,7 @@ def worker(connection: socket.socket, authenticated: bool) -> int:
 
 
 if __name__ == "__main__":
+    for name in _OF_TASKS:
+        import_module(name)
     daemon.worker = worker
     daemon.manager()

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, GapError
-from resources.spark import ATTEMPTS, SparkResource, SparkTaskError, SparkTaskRunner
+from resources.spark import SparkResource
+from resources.spark_runner import ATTEMPTS, SparkTaskError, SparkTaskRunner
 
 pytestmark = pytest.mark.spark
 
