@@ -54,7 +54,7 @@ class Owner(Protocol):
         """After the lock was released."""
 
     def rolled_back(self) -> None:
-        """The whole transaction was rolled back."""
+        """Everything that the transaction wrote was rolled back."""
 
     def check(self) -> None:
         """Raise Cancelled after an attention."""
@@ -175,11 +175,13 @@ class Transaction:
             raise _doomed()
         if savepoint.place:
             connection.execute(f"ROLLBACK TO {savepoint.place}")
-        elif self._pinned and self.writing:
-            connection.execute(f"ROLLBACK TO {_PINNED}")
-        elif self.writing:
-            connection.execute("ROLLBACK")
-            self.writing = False
+        elif self.writing:  # all that was written came after it
+            if self._pinned:
+                connection.execute(f"ROLLBACK TO {_PINNED}")
+            else:
+                connection.execute("ROLLBACK")
+                self.writing = False
+            self._owner.rolled_back()
         self.edited = savepoint.catalog
         del self._savepoints[place + 1 :]
         kept = savepoint.locks | ({WRITER} if self.writing else set())
