@@ -8,6 +8,7 @@ import pytest
 
 from cdc_assets.config.settings import HeartbeatSettings, NotificationSettings
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.lake.steps import listening
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 
@@ -59,6 +60,32 @@ def test_snapshot_and_hand_over_are_notified(tmp_path: Path, caplog: pytest.LogC
     assert old["capture_instance"] == "dbo_orders"
     assert old["connector_name"] == "shop"
     assert sum("[Notification Service]" in record.message for record in caplog.records) == 5
+
+
+def test_hand_over_is_told_though_the_run_dies_before(tmp_path: Path) -> None:
+    server = SimulatedServer()
+    orders = server.create("orders", rows=1)
+    server.idle_tick()
+    config = replace(make_config(str(tmp_path)), notifications=NotificationSettings(("sink",), "notices"))
+    make_capture(server, config).snapshot()
+    server.add_column(orders, "state")
+    server.enable(orders)
+    server.commit((orders, "insert", 5, "a"))
+
+    def die(step: str) -> None:
+        if step == "window-complete":
+            raise KeyboardInterrupt
+
+    def told() -> list[str]:
+        values = [row["value"] for row in rows_of_topic(config, "notices")]
+        return [str(value["type"]) for value in values if value["aggregate_type"] == "Capture Instance"]  # type: ignore[index]
+
+    with listening(die), pytest.raises(KeyboardInterrupt):
+        make_capture(server, config).stream()
+    assert told() == []
+    for _ in range(2):
+        make_capture(server, config).stream()
+        assert told() == ["COMPLETED"]
 
 
 def test_sink_without_topic_is_refused(tmp_path: Path) -> None:
