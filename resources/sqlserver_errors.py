@@ -19,8 +19,10 @@ from cdc_assets.errors import (
     ServerBusyError,
 )
 
-BUSY = frozenset({701, 802, 1204, 1205, 1222, 3960, 3966, 8645, 8651, 10928, 10929, 40501, 49918, 49919, 49920})
-"""Memory, locks, deadlock, lock time-out, update conflict, Azure SQL throttling."""
+BUSY = frozenset(
+    {701, 802, 1204, 1205, 1222, 3958, 3960, 3966, 3967, 8645, 8651, 10928, 10929, 40501, 49918, 49919, 49920}
+)
+"""Memory, locks, deadlock, lock time-out, update conflict, row versions that had no room, Azure SQL throttling."""
 LOST = frozenset({64, 121, 233, 596, 976, 978, 983, 6005, 10053, 10054, 10060, 17142, 18401, 40197, 40613})
 """Socket broken, session killed, replica not readable now, server starting, stopping or moving."""
 AWAY = frozenset({911, 922, 923, 924, 927, 942, 945, 952, 955})
@@ -44,6 +46,9 @@ _TEXTS: tuple[tuple[str, int], ...] = (
     ("Lock request time out period exceeded", 1222),
     ("Snapshot isolation transaction aborted due to update conflict", 3960),
     ("Snapshot isolation transaction failed accessing database", 3952),
+    ("Requested versioned row was not found", 3958),
+    ("when accessing version store", 3966),
+    ("Insufficient space in tempdb to hold row versions", 3967),
     ("Login failed for user", 18456),
     ("Cannot open database", 4060),
     ("cannot be opened because it is offline", 942),

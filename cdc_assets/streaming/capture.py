@@ -1,16 +1,13 @@
 """One capture, as Dagster and the command line use it.
 
-A `Capture` is opened for one run. It claims the manifest, which fences any
-earlier run, finishes what that run left, and goes on. Nothing is connected and
-nothing is written before the first call that needs it; the lake is checked
-before the server is asked, so that a lake that cannot be written changes
-nothing anywhere.
+A `Capture` is opened for one run. What comes first is in `opening`; then it
+snapshots, or streams. Nothing is connected and nothing is written before the
+first call that needs it.
 """
 
-import contextlib
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
@@ -19,7 +16,7 @@ from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts, topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
+from cdc_assets.errors import DatabaseRestoredError
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.manifest import Manifest
@@ -27,16 +24,12 @@ from cdc_assets.lake.state import CaptureState
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Listener, Notifier
 from cdc_assets.signals.channels import SignalChannel
-from cdc_assets.signals.structures import GivenStructures
-from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.due import Due
-from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.snapshot.run import Snapshotter
-from cdc_assets.streaming.anew import begin_anew, end_old_lives
 from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.forks import look
 from cdc_assets.streaming.loop import StreamLoop
+from cdc_assets.streaming.opening import Opening
 from cdc_assets.streaming.progress import (
     OnProgress,
     Progress,
@@ -44,20 +37,16 @@ from cdc_assets.streaming.progress import (
     SnapshotSummary,
     StreamSummary,
     TableStatus,
-    TroubledTable,
 )
-from cdc_assets.streaming.retire import end_tables, part_with
 from cdc_assets.streaming.selection import (
-    follow_filters,
     included_by,
     left_out,
     remembered,
     select,
-    set_removed_aside,
 )
 from cdc_assets.streaming.status import statuses
 from cdc_assets.streaming.tidy import Housekeeper
-from cdc_assets.streaming.windows import WindowExecutor, troubled_table
+from cdc_assets.streaming.windows import troubled_table
 
 log = logging.getLogger(__name__)
 
@@ -116,9 +105,7 @@ class Capture:
             channels=channels,
         )
         self._due = Due(self._context)
-        self._claimed = False
-        self._restored: dict[str, list[TableId]] = {}
-        """Captured tables of databases that were restored."""
+        self._opening = Opening(self._context)
         self._through: set[TableId] = set()
         """Tables that this start has snapshotted."""
 
@@ -135,43 +122,6 @@ class Capture:
         found = list(self._context.source.table_schemas(_flat(selected)).values())
         return [*found, *remembered(self._context, away)] if away else found
 
-    def _begin(self) -> tuple[dict[str, list[TableId]], dict[str, CdcError]]:
-        """Claim the capture, and leave out the databases that cannot be captured now.
-
-        Raises:
-            CdcError: none is left, and none was restored.
-        """
-        selected, away = select(self._context)
-        self.claim()
-        set_removed_aside(self._context)
-        for database in [*selected, *(name for name, error in away.items() if isinstance(error, CdcDisabledError))]:
-            try:
-                look(self._context, database)
-            except DatabaseRestoredError as error:
-                if tables := selected.pop(database, None):
-                    self._restored[database] = tables
-                away[database] = error
-        for database, problem in away.items():
-            if selected or isinstance(problem, CdcDisabledError | DatabaseRestoredError):
-                part_with(self._context, database, problem)
-        if not selected and not any(isinstance(problem, DatabaseRestoredError) for problem in away.values()):
-            raise next(iter(away.values()))
-        return selected, away
-
-    def _begin_anew(self, database: str, selected: dict[str, list[TableId]], away: dict[str, CdcError]) -> None:
-        """Take a restored database in again, if a new history of it can begin; nothing is in flight."""
-        try:
-            begin_anew(self._context, database)
-            end_old_lives(self._context, database)
-            look(self._context, database)
-        except DatabaseRestoredError as error:
-            away[database] = error
-            if not selected:
-                raise
-        else:
-            selected[database] = self._restored.pop(database)
-            del away[database]
-
     def claim(self) -> None:
         """Become the only writer of this capture. Called by `snapshot` and `stream`.
 
@@ -179,12 +129,7 @@ class Capture:
             LakeError: the lake cannot be written; nothing was changed.
             FencedError: another run claimed it at the same moment.
         """
-        if self._claimed:
-            return
-        self._context.tables.location.check_writable()
-        self._context.manifest.claim(self._context.clock.now())
-        self._context.history.load()
-        self._claimed = True
+        self._opening.claim()
 
     def snapshot(
         self,
@@ -209,73 +154,28 @@ class Capture:
             DatabaseRestoredError: the only database was put back behind what was read from it.
             CdcError: the server or the lake failed as a whole. If it is retryable, the next call goes on where this one stopped.
         """
-        selected, away = self._begin()
-        asked = {table.database for table in (tables or () if partitions is None else ())} & self._restored.keys()
+        selected, away = self._opening.begin()
+        whole = (tables or ()) if partitions is None else ()
+        asked = {table.database for table in whole} & self._opening.restored.keys()
         if not selected and not asked:
             raise next(problem for problem in away.values() if isinstance(problem, DatabaseRestoredError))
-        done = self._recover([*_flat(selected), *(tables or ())], away, on_progress)
+        done = self._opening.finish([*_flat(selected), *(tables or ())], away, on_progress)
         self._through.update(done.tables)
         for database in asked:
-            self._begin_anew(database, selected, away)
+            self._opening.begin_anew(database, selected, away)
         ranges = None if partitions is None else tuple(partitions)
         for database, captured in selected.items():
             if tables is None:
                 requests = self._due.requests(database, captured, self._through)
             else:
                 requests = self._due.whole([table for table in tables if table.database == database], ranges)
-            done += self._read(database, requests, on_progress)
+            done += self._opening.snapshot(database, requests, on_progress)
         done += SnapshotSummary(failed=tuple(left_out(tables or (), away)))
         self._through.update(done.tables)
         if tables is None and not done.tables and not done.failed:
             self._context.notifier.send(self._context.notice("Initial Snapshot", "SKIPPED"))
         self._context.manifest.settle(self._context.clock.now())
         return done
-
-    def _recover(
-        self, captured: Sequence[TableId], away: Mapping[str, CdcError], on_progress: OnProgress
-    ) -> SnapshotSummary:
-        """Finish the window or the snapshots that an earlier run left; then the filters of now hold."""
-        watch = SignalWatch(self._context)
-        incremental = IncrementalSnapshot(self._context, watch, on_progress)
-        if self._context.config.signals.collections:
-            incremental.clean()
-        for database in self._context.manifest.state.signals.keys() - away.keys():
-            incremental.recover(database)
-        pending = self._context.manifest.state.pending
-        if pending is not None and pending.kind == "stream":
-            on_progress(WindowExecutor(self._context).execute(pending, repeated=True))
-        for database in list(self._context.manifest.state.signals):
-            GivenStructures(self._context, watch).recover(database)
-        done = SnapshotSummary()
-        for database in list(self._context.manifest.state.snapshots):
-            run = self._context.manifest.state.snapshots[database]
-            with self._of_one_history(database, [entry.table for entry in run.tables]) as failed:
-                done += Snapshotter(self._context).resume(database, captured, on_progress)
-            done += SnapshotSummary(failed=tuple(failed))
-        for database in {table.database for table in captured}:
-            end_old_lives(self._context, database)
-        for database, problem in away.items():
-            if isinstance(problem, CdcDisabledError):
-                end_tables(self._context, database, problem)
-        follow_filters(self._context)
-        return done
-
-    def _read(self, database: str, requests: Sequence[Request], on_progress: OnProgress) -> SnapshotSummary:
-        """Snapshot tables; if their database is restored meanwhile, they have failed."""
-        done = SnapshotSummary()
-        with self._of_one_history(database, [request.table for request in requests]) as failed:
-            done = Snapshotter(self._context).run(database, requests, on_progress)
-        return done + SnapshotSummary(failed=tuple(failed))
-
-    @contextlib.contextmanager
-    def _of_one_history(self, database: str, tables: Sequence[TableId]) -> Iterator[list[TroubledTable]]:
-        """Record it if a database turns out to be restored; gives its tables, which have failed then."""
-        failed: list[TroubledTable] = []
-        try:
-            yield failed
-        except DatabaseRestoredError as error:
-            part_with(self._context, database, error)
-            failed += left_out(tables, {database: error})
 
     def stream(
         self,
@@ -296,8 +196,8 @@ class Capture:
         Raises:
             CdcError: the server or the lake failed longer than the retries allow; the next call goes on.
         """
-        selected, away = self._begin()
-        recovered = self._recover(_flat(selected), away, on_progress)
+        selected, away = self._opening.begin()
+        recovered = self._opening.finish(_flat(selected), away, on_progress)
         self._through.update(recovered.tables)
         if not self._due.streams:
             log.info("Streaming is disabled for snapshot mode %s.", self._context.config.snapshot.mode)
@@ -305,7 +205,7 @@ class Capture:
         for database, captured in selected.items():
             due = self._due.requests(database, captured, self._through)
             starting = [request for request in due if not request.data]
-            self._through.update(self._read(database, starting, on_progress).tables)
+            self._through.update(self._opening.snapshot(database, starting, on_progress).tables)
         if self._through and (delay := self._context.config.streaming.delay_s):
             log.info("Streaming begins in %s s (streaming.delay.ms).", delay)
             self._context.clock.sleep(delay)

@@ -128,6 +128,12 @@ def test_driver_states(state: str, text: str, expected: type[CdcError]) -> None:
             ServerBusyError,
         ),
         ("HY000", "[Microsoft][ODBC Driver 18 for SQL Server]Lock request time out period exceeded.", ServerBusyError),
+        (
+            "42000",
+            "[Microsoft][ODBC Driver 18 for SQL Server]Transaction aborted when accessing versioned row in table 'a' in "
+            "database 'b'. Requested versioned row was not found. Your tempdb is probably out of space.",
+            ServerBusyError,
+        ),
         ("42S02", "[Microsoft][ODBC Driver 18 for SQL Server]Invalid object name 'cdc.change_tables'.", QueryError),
         (
             "42000",
