@@ -16,7 +16,7 @@ _IGNORED: Final = frozenset(
 )
 """Accepted as ON; the stand-in behaves as their defaults say."""
 
-_MUST_STAY_ON: Final = frozenset({"ANSI_NULLS", "ANSI_PADDING", "CONCAT_NULL_YIELDS_NULL"})
+_MUST_STAY_ON: Final = frozenset({"ANSI_NULLS", "ANSI_PADDING", "ANSI_WARNINGS", "CONCAT_NULL_YIELDS_NULL"})
 _SWITCHES: Final = frozenset({"NOCOUNT", "XACT_ABORT", "IMPLICIT_TRANSACTIONS", "NOEXEC", "FMTONLY", "PARSEONLY"})
 _REFUSED: Final = frozenset({"SHOWPLAN_ALL", "SHOWPLAN_TEXT", "SHOWPLAN_XML", "STATISTICS", "OFFSETS"})
 _DATE_FORMATS: Final = frozenset({"mdy", "dmy", "ymd", "ydm", "myd", "dym"})
@@ -35,7 +35,6 @@ class Options:
     lock_timeout_ms: int = -1
     rowcount: int = 0
     date_first: int = 7
-    date_format: str = "mdy"
     language: str = "us_english"
     text_size: int = 2147483647
     deadlock_priority: int = 0
@@ -100,7 +99,8 @@ def _value(options: Options, name: str, tokens: tuple[Token, ...]) -> None:
     elif name == "DATEFORMAT":
         if text.lower() not in _DATE_FORMATS:
             raise SqlError(2741, f"SET DATEFORMAT date order '{text}' is invalid.")
-        options.date_format = text.lower()
+        if text.lower() != "mdy":
+            raise unsupported(f"SET DATEFORMAT {text}")
     elif name == "LANGUAGE":
         if text.lower() not in ("us_english", "english"):
             raise unsupported(f"SET LANGUAGE {text}")

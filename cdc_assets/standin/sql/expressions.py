@@ -185,7 +185,9 @@ class Compiler(Conditions):
         return operators.negate(self.scalar(node.this, scope))
 
     def _collate(self, node: Any, scope: Scope) -> Typed:
-        return comparison.collate(self.scalar(node.this, scope), node.expression.name)
+        name = node.expression.name
+        default = name.upper() in ("DATABASE_DEFAULT", "CATALOG_DEFAULT")
+        return comparison.collate(self.scalar(node.this, scope), self.names.collation if default else name)
 
     def _convert(self, node: Any, scope: Scope) -> Typed:
         target = self.type_of(node.this.name)

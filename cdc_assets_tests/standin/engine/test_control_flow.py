@@ -137,6 +137,21 @@ def test_row_count_after_statements_that_count_none(client: Client, statement: s
     assert client.run(f"{before} {statement} SELECT @@ROWCOUNT").results[-1] == [(count,)]
 
 
+@pytest.mark.parametrize(
+    ("first", "parts"), [(7, (2, 2, "2", "2024-01-07")), (1, (1, 2, "2", "2024-01-08")), (3, (6, 2, "2", "2024-01-03"))]
+)
+def test_weeks_begin_as_set_datefirst_says(client: Client, first: int, parts: tuple[object, ...]) -> None:
+    """For one and the same plan; 2024-01-08 is a Monday."""
+    client.do(f"SET DATEFIRST {first}")
+    query = "SELECT DATEPART(dw, d), DATEPART(wk, d), DATENAME(wk, d), CAST(DATETRUNC(week, d) AS varchar(10))"
+    assert client.rows(f"{query} FROM (VALUES (CAST('2024-01-08' AS date))) AS t (d)") == [parts]
+
+
+def test_settings_that_would_change_answers_are_refused(client: Client) -> None:
+    assert client.errors("SET DATEFORMAT dmy") == [40510]
+    assert client.errors("SET ANSI_WARNINGS OFF") == [40510]
+
+
 def test_a_variable_that_gathers_rows_is_refused(client: Client) -> None:
     gather = "DECLARE @v varchar(9) = '' SELECT @v = @v + v FROM (VALUES ('a'), ('b')) AS t (v) WHERE v <= "
     assert client.value(f"{gather} 'a' SELECT @v") == "a"

@@ -242,6 +242,12 @@ def test_error_number(bench: Bench, query: str, number: int) -> None:
     assert caught.value.number == number
 
 
+def test_the_collation_of_the_database_can_be_named() -> None:
+    bench = Bench()
+    bench.collation = "Latin1_General_CS_AS"
+    assert bench.value("CASE WHEN 'a' COLLATE DATABASE_DEFAULT = 'A' THEN 1 ELSE 0 END") == "0"
+
+
 def test_assignments_convert_and_truncate_silently(bench: Bench) -> None:
     query = bench.compile("SELECT @out = name, @id = id FROM customers WHERE id = 3")
     assert query.assignments == [("out", 0), ("id", 1)]

@@ -11,7 +11,7 @@ from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql import temporal
 from cdc_assets.standin.sql.convert import family, implicit
 from cdc_assets.standin.sql.forms import form
-from cdc_assets.standin.sql.runtime import Kernel, apply, builder, read_type, specification, strict
+from cdc_assets.standin.sql.runtime import Kernel, apply, builder, call, read_type, specification, strict
 from cdc_assets.standin.sql.temporal import DAY, HOUR, MINUTE, SECOND
 from cdc_assets.standin.sqltypes import BIGINT, DATE, DATETIME, INT, SqlType, Value
 
@@ -213,7 +213,24 @@ def _part(compiler: "Compiler", word: Any, node: Any, scope: "Scope", function: 
     part = part_of(word, function)
     value = temporal_argument(compiler.scalar(node, scope), _OFFSET7 if part == "tzoffset" else _DATETIME2)
     _check_part(part, value.type, function)
-    return apply(specification(function, part, value.type), [value], returns, value.nullable)
+    return _applied(function, part, value, returns)
+
+
+_SESSION_PARTS: Final = frozenset({"week", "weekday"})
+"""What SET DATEFIRST changes: never computed ahead, since other sessions run the same plan."""
+
+
+def _applied(function: str, part: str, value: Typed, returns: SqlType) -> Typed:
+    spec = specification(function, part, value.type)
+    if part in _SESSION_PARTS:
+        return Typed(call(spec, [value.sql], volatile=True), returns, value.nullable)
+    return apply(spec, [value], returns, value.nullable)
+
+
+def _first_day(context: Any) -> int:
+    """SET DATEFIRST of the session: 1 is Monday, 7 Sunday."""
+    options = getattr(context, "options", None)
+    return int(getattr(options, "date_first", 7))
 
 
 def _short(name: str, part: str) -> None:
@@ -229,14 +246,22 @@ for _name in ("year", "month", "day"):
 @builder("datepart")
 def _build_datepart(arguments: Sequence[str]) -> Kernel:
     part, sql_type = arguments[0], read_type(arguments[1])
-    return strict(lambda value: date_part(part, temporal.to_moment(value, sql_type), sql_type))
+
+    def run(context: SessionContext, value: Value) -> Value:
+        if value is None:
+            return None
+        return date_part(part, temporal.to_moment(value, sql_type), sql_type, _first_day(context))
+
+    return run
 
 
 @builder("datename")
 def _build_datename(arguments: Sequence[str]) -> Kernel:
     part, sql_type = arguments[0], read_type(arguments[1])
 
-    def run(value: Value) -> str:
+    def run(context: SessionContext, value: Value) -> Value:
+        if value is None:
+            return None
         moment = temporal.to_moment(value, sql_type)
         if part == "month":
             return temporal.FULL_MONTHS[temporal.calendar(moment[0]).month - 1]
@@ -244,28 +269,30 @@ def _build_datename(arguments: Sequence[str]) -> Kernel:
             return WEEKDAYS[temporal.calendar(moment[0]).weekday()]
         if part == "tzoffset":
             return temporal.offset_text(moment[1] or 0)
-        return str(date_part(part, moment, sql_type))
+        return str(date_part(part, moment, sql_type, _first_day(context)))
 
-    return strict(run)
+    return run
 
 
-_DAY_PARTS: Final[dict[str, Callable[[date], int]]] = {
-    "year": lambda d: d.year,
-    "quarter": lambda d: (d.month + 2) // 3,
-    "month": lambda d: d.month,
-    "dayofyear": lambda d: d.timetuple().tm_yday,
-    "day": lambda d: d.day,
-    "weekday": lambda d: d.isoweekday() % 7 + 1,
-    "iso_week": lambda d: d.isocalendar().week,
-    "week": lambda d: (d.timetuple().tm_yday - 1 + d.replace(month=1, day=1).isoweekday() % 7) // 7 + 1,
+_DAY_PARTS: Final[dict[str, Callable[[date, int], int]]] = {
+    "year": lambda d, _: d.year,
+    "quarter": lambda d, _: (d.month + 2) // 3,
+    "month": lambda d, _: d.month,
+    "dayofyear": lambda d, _: d.timetuple().tm_yday,
+    "day": lambda d, _: d.day,
+    "weekday": lambda d, first: (d.isoweekday() - first) % 7 + 1,
+    "iso_week": lambda d, _: d.isocalendar().week,
+    "week": lambda d, first: (
+        (d.timetuple().tm_yday - 1 + (d.replace(month=1, day=1).isoweekday() - first) % 7) // 7 + 1
+    ),
 }
 
 
-def date_part(part: str, moment: temporal.Moment, sql_type: SqlType) -> int:
-    """A part of a moment as a number; weeks begin on Sunday (us_english)."""
+def date_part(part: str, moment: temporal.Moment, sql_type: SqlType, first: int = 7) -> int:
+    """A part of a moment as a number; weeks begin on day `first`, 1 for Monday to 7 for Sunday."""
     local, offset = moment
     if part in _DAY_PARTS:
-        return _DAY_PARTS[part](temporal.calendar(local))
+        return _DAY_PARTS[part](temporal.calendar(local), first)
     if part == "tzoffset":
         return offset or 0
     ticks = local % DAY
@@ -289,16 +316,18 @@ def _datetrunc(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -
     _check_part(part, value.type, "datetrunc")
     if part in ("weekday", "tzoffset", "nanosecond"):
         _refuse(part, "datetrunc", value.type)
-    return apply(specification("datetrunc", part, value.type), [value], value.type, value.nullable)
+    return _applied("datetrunc", part, value, value.type)
 
 
 @builder("datetrunc")
 def _build_datetrunc(arguments: Sequence[str]) -> Kernel:
     part, sql_type = arguments[0], read_type(arguments[1])
 
-    def run(value: Value) -> Value:
+    def run(context: SessionContext, value: Value) -> Value:
+        if value is None:
+            return None
         local, offset = temporal.to_moment(value, sql_type)
-        truncated = _truncated(part, local)
+        truncated = _truncated(part, local, _first_day(context))
         if truncated < 0:
             raise SqlError(
                 9837,
@@ -306,15 +335,15 @@ def _build_datetrunc(arguments: Sequence[str]) -> Kernel:
             )
         return temporal.from_moment((truncated, offset), sql_type, sql_type)
 
-    return strict(run)
+    return run
 
 
-def _truncated(part: str, local: int) -> int:
+def _truncated(part: str, local: int, first: int) -> int:
     if part in _MONTHS:
         months = boundaries(part, local) * _MONTHS[part]
         return (date(months // 12, months % 12 + 1, 1).toordinal() - 1) * DAY
     if part in ("week", "iso_week"):
-        shift = 1 if part == "week" else 0
+        shift = 8 - first if part == "week" else 0  # day 0 is a Monday
         return ((local // DAY + shift) // 7 * 7 - shift) * DAY
     return local // _UNITS[part] * _UNITS[part]
 
