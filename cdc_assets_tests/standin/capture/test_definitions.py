@@ -126,7 +126,7 @@ def test_a_savepoint_takes_back_its_changes_only(captured: Client) -> None:
 
 def test_a_transaction_that_took_everything_back_leaves_nothing_to_the_next(captured: Client) -> None:
     captured.run("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3), (4, 'd', 4)")
-    captured.run("BEGIN TRAN; SAVE TRAN s; UPDATE t SET id = id + 1; ROLLBACK TRAN s; COMMIT")
+    captured.run("BEGIN TRAN; SAVE TRAN s; UPDATE t SET id = id + 1; UPDATE t SET name = 'x'; ROLLBACK TRAN s; COMMIT")
     captured.run("BEGIN TRAN; UPDATE t SET id = id + 10 WHERE id < 4; UPDATE t SET id = id + 1; COMMIT")
     assert captured.run("SELECT id FROM t ORDER BY id") == [(5,), (12,), (13,), (14,)]
 
