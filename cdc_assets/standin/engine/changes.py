@@ -1,15 +1,15 @@
 """Runs INSERT, UPDATE, DELETE, MERGE and SELECT INTO."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cdc_assets.standin.contract import ResultColumn
-from cdc_assets.standin.engine import constraints, insert, merge, queries, sqlite_errors, tree, update
+from cdc_assets.standin.engine import constraints, insert, merge, queries, sqlite_errors, tree, update, update_text
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.effects import Row, changing, finish, judged_at_end
 from cdc_assets.standin.engine.insert import ChangePlan
 from cdc_assets.standin.engine.plans import planned
+from cdc_assets.standin.engine.sinks import CollectingSink
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.sql.convert import convert_value
 from cdc_assets.standin.sqltypes import Value
@@ -56,7 +56,7 @@ def compile_change(interpreter: "Interpreter", statement: tree.Change) -> Change
     session, frame, with_clause = interpreter.session, interpreter.frame, statement.with_clause
     if statement.verb == "INSERT":
         return insert.InsertCompiler(session, frame, insert.read(statement.text), with_clause).compile()
-    return update.UpdateCompiler(session, frame, update.read(statement.text), with_clause).compile()
+    return update.UpdateCompiler(session, frame, update_text.read(statement.text), with_clause).compile()
 
 
 def execute(interpreter: "Interpreter", plan: ChangePlan, rows: list[Row] | None) -> tuple[int, list[Row]]:
@@ -152,53 +152,12 @@ def check_self_references(interpreter: "Interpreter", plan: ChangePlan) -> None:
 # ---- INSERT … EXEC -----------------------------------------------------------------------------------------------
 
 
-class CollectingSink:
-    """Takes the result sets of an EXEC for an INSERT; everything else goes on to the client."""
-
-    def __init__(self, interpreter: "Interpreter") -> None:
-        self._outer = interpreter.sink
-        self.results: list[tuple[Sequence[ResultColumn], list[Row]]] = []
-
-    def columns(self, columns: Sequence[ResultColumn]) -> None:
-        """Begin a result set."""
-        self.results.append((columns, []))
-
-    def rows(self, rows: Iterable[Row]) -> int:
-        """Keep rows."""
-        kept = self.results[-1][1]
-        before = len(kept)
-        kept.extend(rows)
-        return len(kept) - before
-
-    def blocks(self, blocks: Iterable[tuple[int, bytes]]) -> int:
-        """Never used: blocks are for clients."""
-        raise SqlError(8630, "Internal error: encoded rows cannot be inserted.", 17)
-
-    def done(self, count: int | None = None) -> None:
-        """Counts of the EXEC are not sent."""
-
-    def message(self, message: SqlError) -> None:
-        """On to the client."""
-        self._outer.message(message)
-
-    def error(self, error: SqlError) -> None:
-        """An error inside ends the INSERT."""
-        raise error
-
-    def database_changed(self, old: str, new: str) -> None:
-        """Not told."""
-
-    def check(self) -> None:
-        """The client's attention."""
-        self._outer.check()
-
-
 def executed_rows(interpreter: "Interpreter", plan: ChangePlan) -> Iterator[Row]:
     """Rows of the EXEC, converted to the columns' types."""
     from cdc_assets.standin.engine.batch import parse_batch
     from cdc_assets.standin.engine.interpreter import Interpreter
 
-    sink = CollectingSink(interpreter)
+    sink = CollectingSink(interpreter.sink)
     inner = Interpreter(interpreter.session, interpreter.frame, sink)
     outer, interpreter.session.sink = interpreter.session.sink, sink
     try:

@@ -24,6 +24,7 @@ from cdc_assets.standin.engine.targets import (
     read_output,
     read_top,
     resolve,
+    specified_twice,
 )
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.sql.convert import assign
@@ -261,11 +262,7 @@ def _check_listed(table: Table, columns: list[Column], explicit: bool) -> None:
     seen: set[int] = set()
     for column in columns:
         if column.column_id in seen:
-            raise SqlError(
-                264,
-                f"The column name '{column.name}' is specified more than once in the SET clause or column list of an INSERT. A column "
-                "cannot be assigned more than one value in the same clause.",
-            )
+            raise specified_twice(column)
         seen.add(column.column_id)
         if column.computed is not None:
             raise SqlError(

@@ -8,7 +8,7 @@ table one after the other. A target row that two source rows would change is err
 import re
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from cdc_assets.standin.catalog import Column, fold
@@ -16,24 +16,14 @@ from cdc_assets.standin.contract import Query, Relation, RelationColumn, ResultC
 from cdc_assets.standin.engine import effects, output, sqlite_errors, tree
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.insert import InsertCompiler, InsertText
+from cdc_assets.standin.engine.merge_text import BY_SOURCE, Clause, MergeText, read
 from cdc_assets.standin.engine.names import ROWID, SessionNames
 from cdc_assets.standin.engine.plans import is_shared, planned
 from cdc_assets.standin.engine.queries import Reads
-from cdc_assets.standin.engine.reader import Reader
-from cdc_assets.standin.engine.targets import (
-    Output,
-    Target,
-    full_name,
-    read_columns,
-    read_hints,
-    read_name,
-    read_output,
-    read_top,
-    read_until,
-    resolve,
-)
-from cdc_assets.standin.engine.update import UpdateCompiler, UpdateText, read_assignment
-from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.engine.targets import Output, Target, full_name, resolve
+from cdc_assets.standin.engine.update import UpdateCompiler
+from cdc_assets.standin.engine.update_text import UpdateText
+from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sql.parse import parse_select
 from cdc_assets.standin.sql.query import compile_query
@@ -45,37 +35,7 @@ if TYPE_CHECKING:
     from cdc_assets.standin.engine.interpreter import Interpreter
     from cdc_assets.standin.engine.session import EngineSession
 
-_BY_SOURCE: Final = "NOT MATCHED BY SOURCE"
-_ENDS: Final = frozenset({"WHEN", "OUTPUT", "OPTION"})
 _ACTION: Final = re.compile(r"\$action\b", re.IGNORECASE)
-
-
-@dataclass(slots=True)
-class Clause:
-    """A WHEN clause, read."""
-
-    kind: str
-    """MATCHED, NOT MATCHED or NOT MATCHED BY SOURCE."""
-    condition: str
-    action: str
-    assignments: list[tuple[str, str]] = field(default_factory=list)
-    columns: list[str] | None = None
-    values: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class MergeText:
-    """A MERGE, read."""
-
-    target: tuple[str, ...]
-    hints: frozenset[str]
-    alias: str
-    source: str
-    """Text of the source with its alias."""
-    source_alias: str
-    condition: str
-    clauses: list[Clause] = field(default_factory=list)
-    output: Output | None = None
 
 
 @dataclass(slots=True)
@@ -100,85 +60,6 @@ class MergePlan:
     shared: bool
     columns: list[ResultColumn] | None
     into: output.OutputPlan | None
-
-
-# ---- reading -------------------------------------------------------------------------------------------------------
-
-
-def read(text: str) -> MergeText:
-    """Read a MERGE statement."""
-    reader = Reader(text)
-    reader.expect("MERGE")
-    if read_top(reader):
-        raise unsupported("MERGE TOP (n)")
-    reader.accept("INTO")
-    name = read_name(reader)
-    hints = read_hints(reader)
-    alias = _alias(reader, "USING") or name[-1]
-    reader.expect("USING")
-    first = reader.place
-    if reader.word() == "(":
-        reader.parenthesised()
-    else:
-        read_name(reader)
-        if reader.word() == "(":
-            reader.parenthesised()
-    read_hints(reader)
-    last_name = reader.tokens[reader.place - 1].value
-    source_alias = _alias(reader, "ON") or last_name
-    if reader.word() == "(":
-        reader.parenthesised()
-    source = reader.between(first, reader.place)
-    reader.expect("ON")
-    result = MergeText(name, hints, alias, source, source_alias, read_until(reader, _ENDS))
-    while reader.accept("WHEN"):
-        result.clauses.append(_clause(reader))
-    result.output = read_output(reader, frozenset({"OPTION"}))
-    if not result.clauses or (reader.token() is not None and reader.word() != "OPTION"):
-        raise reader.fail()
-    return result
-
-
-def _alias(reader: Reader, end: str) -> str:
-    if reader.accept("AS"):
-        return reader.take().value
-    return "" if reader.word() == end else reader.take().value
-
-
-def _clause(reader: Reader) -> Clause:
-    kind = "NOT MATCHED" if reader.accept("NOT") else "MATCHED"
-    reader.expect("MATCHED")
-    if reader.accept("BY", "SOURCE"):
-        kind = _BY_SOURCE
-    else:
-        reader.accept("BY", "TARGET")
-    condition = read_until(reader, frozenset({"THEN"})) if reader.accept("AND") else ""
-    reader.expect("THEN")
-    clause = Clause(kind, condition, reader.take().upper)
-    if clause.action == "UPDATE":
-        reader.expect("SET")
-        clause.assignments.append(read_assignment(reader, _ENDS))
-        while reader.accept(","):
-            clause.assignments.append(read_assignment(reader, _ENDS))
-    elif clause.action == "INSERT" and kind == "NOT MATCHED":
-        _insertion(reader, clause)
-    elif clause.action != "DELETE":
-        raise reader.fail()
-    return clause
-
-
-def _insertion(reader: Reader, clause: Clause) -> None:
-    if reader.word() == "(":
-        clause.columns = read_columns(reader)
-    if reader.accept("DEFAULT"):
-        reader.expect("VALUES")
-        clause.columns = []
-        return
-    reader.expect("VALUES", "(")
-    clause.values.append(reader.required("VALUES", ","))
-    while reader.accept(","):
-        clause.values.append(reader.required("VALUES", ","))
-    reader.expect(")")
 
 
 # ---- compiling -----------------------------------------------------------------------------------------------------
@@ -236,12 +117,12 @@ class MergeCompiler:
         source, on = self.text.source, self.text.condition
         sides: list[str] = []
         if self.text.output is not None:
-            sides = {"MATCHED": [f"{alias}.*", f"[{self.text.source_alias}].*"], _BY_SOURCE: [f"{alias}.*"]}.get(
+            sides = {"MATCHED": [f"{alias}.*", f"[{self.text.source_alias}].*"], BY_SOURCE: [f"{alias}.*"]}.get(
                 clause.kind, [f"[{self.text.source_alias}].*"]
             )
         if clause.kind == "MATCHED":
             rest = f"FROM {target} JOIN {source} ON {on}"
-        elif clause.kind == _BY_SOURCE:
+        elif clause.kind == BY_SOURCE:
             rest, tests = f"FROM {target}", [f"NOT EXISTS (SELECT 1 FROM {source} WHERE {on})", *tests]
         else:
             rest, tests = f"FROM {source}", [f"NOT EXISTS (SELECT 1 FROM {target} WHERE {on})", *tests]
@@ -295,7 +176,7 @@ class MergeCompiler:
         has_target = clause.kind != "NOT MATCHED"
         width = len(self.table.columns) + 1 if has_target else 0
         stale = self._noted(query, first, width) if has_target else self._nothing()
-        source = self._source_row(query, first + width) if clause.kind != _BY_SOURCE else self._no_source()
+        source = self._source_row(query, first + width) if clause.kind != BY_SOURCE else self._no_source()
         fresh = self._nothing() if clause.action == "DELETE" else self.names.of_row(self.table, "fresh")
         plan = output.compile_relations(
             self.session, self.frame, Output(items, wanted.into, wanted.columns),

@@ -24,6 +24,7 @@ from cdc_assets.standin.engine.identity import Identities
 from cdc_assets.standin.engine.interpreter import Interpreter
 from cdc_assets.standin.engine.options import Options
 from cdc_assets.standin.engine.plans import FIRST_TEMPORARY, Plan
+from cdc_assets.standin.engine.sinks import NullSink
 from cdc_assets.standin.engine.suggest import suggest
 from cdc_assets.standin.engine.transactions import Transaction
 from cdc_assets.standin.errors import SqlError
@@ -35,36 +36,6 @@ if TYPE_CHECKING:
 
 _POLL_EVERY: Final = 50_000
 """SQLite instructions between two looks for an attention; about a millisecond."""
-
-
-class NullSink:
-    """A sink for what nobody reads."""
-
-    def columns(self, columns: Sequence[ResultColumn]) -> None:
-        """Nothing."""
-
-    def rows(self, rows: Iterable[Sequence[Value]]) -> int:
-        """Count them."""
-        return sum(1 for _ in rows)
-
-    def blocks(self, blocks: Iterable[tuple[int, bytes]]) -> int:
-        """Count their rows."""
-        return sum(count for count, _ in blocks)
-
-    def done(self, count: int | None = None) -> None:
-        """Nothing."""
-
-    def message(self, message: SqlError) -> None:
-        """Nothing."""
-
-    def error(self, error: SqlError) -> None:
-        """Nothing."""
-
-    def database_changed(self, old: str, new: str) -> None:
-        """Nothing."""
-
-    def check(self) -> None:
-        """Nobody cancels."""
 
 
 class EngineSession:

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Parameter, RelationColumn
-from cdc_assets.standin.engine import insert, tree, update
+from cdc_assets.standin.engine import insert, tree, update_text
 from cdc_assets.standin.engine.batch import parse_batch
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.lexer import Kind, tokenize
@@ -72,7 +72,7 @@ class _Finder:
         elif isinstance(statement, tree.Change) and statement.verb == "INSERT":
             self._insert(insert.read(statement.text))
         elif isinstance(statement, tree.Change) and statement.verb in ("UPDATE", "DELETE"):
-            self._update(update.read(statement.text))
+            self._update(update_text.read(statement.text))
 
     def _insert(self, text: insert.InsertText) -> None:
         columns = [c for c in self._names.relation(text.target).columns if not c.computed]
@@ -87,7 +87,7 @@ class _Finder:
         if text.query:
             self._query(parse_select(text.query), [])
 
-    def _update(self, text: update.UpdateText) -> None:
+    def _update(self, text: update_text.UpdateText) -> None:
         columns = list(self._names.relation(text.target).columns) if not text.source else []
         if text.source:
             columns = self._columns(parse_select(f"SELECT 1 FROM {text.source}"))

@@ -166,6 +166,15 @@ def column_of(table: Table, name: str) -> Column:
     return found
 
 
+def specified_twice(column: Column) -> SqlError:
+    """264."""
+    return SqlError(
+        264,
+        f"The column name '{column.name}' is specified more than once in the SET clause or column list of an INSERT. A column cannot "
+        "be assigned more than one value in the same clause. Modify the clause to make sure that a column is updated only once.",
+    )
+
+
 def full_name(table: Table) -> str:
     """`database.schema.table` for messages."""
     return str(table) if table.database else f"tempdb.dbo.{table.name}"
