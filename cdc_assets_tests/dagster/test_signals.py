@@ -175,7 +175,7 @@ def test_a_request_that_a_dead_run_left_starts_another(asked: Shop, instance: dg
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ({"tables": []}, "data-collections"),
+        ({"tables": []}, "at least one regular expression"),
         ({"tables": ["("]}, "no regular expression"),
         ({"type": "log"}, "message"),
     ],
