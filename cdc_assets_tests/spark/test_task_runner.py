@@ -6,8 +6,10 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, GapError
 from resources.spark import SparkResource
@@ -26,6 +28,24 @@ class UnpicklableError(Exception):
 
 def test_results_come_in_task_order(runner: SparkTaskRunner) -> None:
     assert runner.run(lambda task: task * task, range(7)) == [0, 1, 4, 9, 16, 25, 36]
+
+
+class WithoutContext:
+    """A session of Spark Connect, as far as a runner sees it."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.range = session.range
+
+
+def test_tasks_need_no_context(spark_resource: SparkResource) -> None:
+    runner = SparkTaskRunner(lambda: cast(SparkSession, WithoutContext(spark_resource.spark_session)), 2)
+    assert runner.run(lambda task: task * task, range(7)) == [0, 1, 4, 9, 16, 25, 36]
+
+    def fail(task: int) -> None:
+        raise GapError(f"table{task}", "a", "b")
+
+    with pytest.raises(GapError, match="table3"):
+        runner.run(fail, [3])
 
 
 def test_no_tasks_start_no_session() -> None:
