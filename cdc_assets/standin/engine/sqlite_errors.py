@@ -133,4 +133,5 @@ def _conflict(verb: str, kind: str, name: str, table: Table) -> SqlError:
         547,
         f'The {verb} statement conflicted with the {kind} constraint "{name}". The conflict occurred in database '
         f'"{table.database or "tempdb"}", table "{shown(table)}".',
+        state=0,
     )

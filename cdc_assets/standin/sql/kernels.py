@@ -29,7 +29,7 @@ from cdc_assets.standin.sqltypes import (
 Convert = Callable[[Any], Value]
 
 _LEGACY: Final = frozenset({"datetime", "smalldatetime"})
-VALUE_ERRORS: Final = frozenset({220, 232, 234, 235, 241, 242, 244, 245, 248, 8114, 8115, 8169, 8170, 9400, 9812})
+VALUE_ERRORS: Final = frozenset({220, 232, 234, 235, 241, 242, 244, 245, 248, 293, 8114, 8115, 8169, 8170, 9400, 9812})
 
 
 def family(sql_type: SqlType) -> str:
@@ -213,7 +213,7 @@ def _from_text(source: SqlType, target: SqlType, style: int | None) -> Convert:
         return lambda v: numbers.parse_integer(v, target, source)
     if group == "exact":
         if target.name in MONEY:
-            return _exact_target(lambda v: numbers.parse_money(v, source), target, source)
+            return _exact_target(lambda v: numbers.parse_money(v, target), target, source)
         return _exact_target(lambda v: numbers.parse_exact(v, source), target, source)
     if group == "float":
         return _float_target(lambda v: numbers.parse_float(v, source, target), target)
@@ -238,7 +238,7 @@ def _parse_guid(text: str) -> bytes:
         raw = bytes.fromhex(digits)
     except ValueError as error:
         raise SqlError(
-            8169, "Conversion failed when converting from a character string to uniqueidentifier."
+            8169, "Conversion failed when converting from a character string to uniqueidentifier.", state=2
         ) from error
     return guid_to_stored(raw[3::-1] + raw[5:3:-1] + raw[7:5:-1] + raw[8:])
 

@@ -27,7 +27,7 @@ INT_BYTES: Final = {"bit": 1, "tinyint": 1, "smallint": 2, "int": 4, "bigint": 8
 def overflow(source: str, target: SqlType) -> SqlError:
     """8115."""
     name = "numeric" if target.name in DECIMAL else target.name
-    return SqlError(8115, f"Arithmetic overflow error converting {source} to data type {name}.")
+    return SqlError(8115, f"Arithmetic overflow error converting {source} to data type {name}.", state=2)
 
 
 def rescale(scaled: int, scale: int, target_scale: int) -> int:
@@ -151,7 +151,7 @@ def parse_integer(text: str, target: SqlType, source: SqlType) -> int:
     found = _INTEGER.match(text.strip(_BLANKS))
     if not found:
         if target.name == "bigint":
-            raise SqlError(8114, f"Error converting data type {source.name} to bigint.")
+            raise SqlError(8114, f"Error converting data type {source.name} to bigint.", state=5)
         raise SqlError(
             245,
             f"Conversion failed when converting the {source.name} value '{text}' to data type {target.name}.",
@@ -181,21 +181,23 @@ def parse_exact(text: str, source: SqlType) -> tuple[int, int]:
     """
     found = _EXACT.match(text.strip(_BLANKS))
     if not found or not (found[2] or found[3]):
-        raise SqlError(8114, f"Error converting data type {source.name} to numeric.")
+        raise SqlError(8114, f"Error converting data type {source.name} to numeric.", state=5)
     scaled, scale = _digits(found[2], found[3] or "")
     return (-scaled if found[1] == "-" else scaled), scale
 
 
-def parse_money(text: str, source: SqlType) -> tuple[int, int]:
+def parse_money(text: str, target: SqlType) -> tuple[int, int]:
     """Read an amount of money as (scaled integer, scale).
 
     Raises:
-        SqlError: 235.
+        SqlError: 235, for smallmoney 293.
     """
     found = _MONEY.match(text.strip(_BLANKS))
     if not found:
         raise SqlError(
-            235, f"Cannot convert a {source.name} value to money. The {source.name} value has incorrect syntax."
+            293 if target.name == "smallmoney" else 235,
+            f"Cannot convert a char value to {target.name}. The char value has incorrect syntax.",
+            state=0,
         )
     scaled, scale = _digits(found[3].replace(",", ""), found[4] or "")
     return (-scaled if "-" in (found[1], found[2]) else scaled), scale
@@ -210,7 +212,7 @@ def parse_float(text: str, source: SqlType, target: SqlType) -> float:
     if not text.strip():
         return 0.0
     if not _FLOAT.match(text.strip(_BLANKS)):
-        raise SqlError(8114, f"Error converting data type {source.name} to {target.name}.")
+        raise SqlError(8114, f"Error converting data type {source.name} to {target.name}.", state=5)
     number = float(text.replace(" ", "").lower().replace("d", "e"))
     if math.isinf(number):
         raise overflow(source.name, target)

@@ -36,6 +36,7 @@ def out_of_range(source: SqlType, target: SqlType) -> SqlError:
     return SqlError(
         242,
         f"The conversion of a {source.name} data type to a {target.name} data type resulted in an out-of-range value.",
+        state=3,
     )
 
 

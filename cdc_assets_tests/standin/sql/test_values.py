@@ -322,6 +322,7 @@ ERRORS = [
     ("CAST('x' AS decimal(5,2))", 8114),
     ("CAST('x' AS float)", 8114),
     ("CAST('x' AS money)", 235),
+    ("CAST('x' AS smallmoney)", 293),
     ("CAST('2020-02-30' AS date)", 241),
     ("CAST('2020-02-30' AS datetime)", 242),
     ("CAST('1752-12-31' AS datetime)", 242),
@@ -380,6 +381,23 @@ def test_error_number(bench: Bench, expression: str, number: int) -> None:
     with pytest.raises(SqlError) as caught:
         bench.value(expression)
     assert caught.value.number == number
+
+
+STATES = [
+    ("2147483647 * 2", 8115, 2),
+    ("CAST('x' AS decimal)", 8114, 5),
+    ("CAST('ABC' AS money)", 235, 0),
+    ("CAST('ABC' AS smallmoney)", 293, 0),
+    ("CAST('2020-02-30' AS datetime)", 242, 3),
+    ("CAST('zz' AS uniqueidentifier)", 8169, 2),
+]
+
+
+@pytest.mark.parametrize(("expression", "number", "state"), STATES, ids=[case[0] for case in STATES])
+def test_error_state(bench: Bench, expression: str, number: int, state: int) -> None:
+    with pytest.raises(SqlError) as caught:
+        bench.value(expression)
+    assert (caught.value.number, caught.value.state) == (number, state)
 
 
 @pytest.mark.parametrize("construct", ["a.value('x', 'int')", "NEXT VALUE FOR dbo.s", "(SELECT 1 FOR JSON PATH)"])
