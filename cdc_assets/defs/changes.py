@@ -65,7 +65,8 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 session.on_progress(progress)
                 continuity.on_progress(progress, capture.state)
 
-            summary = capture.stream(on_progress=on_progress, should_yield=_snapshot_waits(catalog, context))
+            with session.told_in_any_case():
+                summary = capture.stream(on_progress=on_progress, should_yield=_snapshot_waits(catalog, context))
             context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
             yield from session.results(capture.structures())
             context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})

@@ -1,6 +1,7 @@
 """What the bodies of the `snapshot` and `changes` assets have in common: from progress to events."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 
@@ -12,6 +13,7 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.process import PROCESS_TAG, own_process
 from cdc_assets.defs.reporting import Sum, Tally
 from cdc_assets.defs.translator import Role, column_schema
+from cdc_assets.errors import CdcError
 from cdc_assets.streaming.progress import Progress
 
 Results = Iterator[dg.MaterializeResult[None]]
@@ -53,8 +55,18 @@ class Session:
         for trouble in progress.troubled:
             self._context.log.error(f"{trouble.table} stopped: {trouble.reason}")
         for role, tally in self._tallies.items():
-            for key, metadata in self._reports(role, tally.due(monotonic())):
-                self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+            self._log(role, tally.due(monotonic()))
+
+    @contextmanager
+    def told_in_any_case(self) -> Iterator[None]:
+        """If the block fails or is interrupted, report what was committed until then; nobody would count it later."""
+        try:
+            yield
+        except BaseException:
+            with suppress(CdcError):  # the lake may be why
+                for role, tally in self._tallies.items():
+                    self._log(role, tally.drain())
+            raise
 
     def results(self, structures: Mapping[TableId, TableSchema]) -> Results:
         """The last report of the run, of tables that changed since the one before, with the columns they have now."""
@@ -64,6 +76,10 @@ class Session:
                     yield dg.MaterializeResult(asset_key=key, metadata=metadata)
                 else:  # not selected, but read in the same loop; or younger than the loaded code location
                     self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+
+    def _log(self, role: Role, totals: Mapping[TableId, Sum]) -> None:
+        for key, metadata in self._reports(role, totals):
+            self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
 
     def _reports(
         self, role: Role, totals: Mapping[TableId, Sum], structures: Mapping[TableId, TableSchema] = _UNASKED

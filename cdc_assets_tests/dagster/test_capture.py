@@ -5,6 +5,8 @@ from time import monotonic
 import dagster as dg
 import pytest
 
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.steps import listening
 from cdc_assets_tests.shop import TABLES, Shop, key
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
@@ -141,5 +143,29 @@ def test_limits_of_the_launchpad_go_before_the_configured_ones(shop: Shop, insta
     try:
         assert ended() == "deadline"
         assert ended(max_duration_s=0.0) == "idle"
+    finally:
+        shop.write({})
+
+
+def test_run_that_fails_has_told_what_it_committed(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.changes(instance)
+    shop.write({"max.iteration.transactions": "1"})
+    shop.add_customers(2)
+    planned: list[str] = []
+
+    def refuse_the_second_window(step: str) -> None:
+        planned.extend([step] * (step == "window-planned"))
+        if len(planned) == 2:
+            raise LakeError("The store refuses.")
+
+    try:
+        with listening(refuse_the_second_window):
+            failed = shop.changes(instance)
+        assert not failed.success
+        logged = instance.all_logs(failed.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+        (told,) = [entry.get_dagster_event() for entry in logged]
+        assert told.asset_key == key("customers", "changes")
+        assert told.step_materialization_data.materialization.metadata["rows_creates"].value == 1
+        assert metadata(shop.changes(instance), key("customers", "changes"))["rows_creates"] == 1
     finally:
         shop.write({})
