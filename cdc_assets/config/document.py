@@ -9,7 +9,8 @@ from cdc_assets.config.property import Property, Status
 _HEAD = """# Configuration
 
 A capture is configured by a file of Debezium's SQL Server connector properties: JSON (plain, or the `{"name", "config"}`
-form that Kafka Connect takes), a Java `.properties` file, or YAML (nested or dotted names; lists may be written as such).
+form that Kafka Connect takes), a Java `.properties` file, or YAML (nested or dotted names; lists may be written as such;
+values stay as they are written, so that a password `0123` or `no` needs no quotes).
 A name that is not in this page, or a value that is not allowed, is an error that names the property, the value and what
 is allowed. This page is generated from the table that the program itself uses (`cdc-assets properties --markdown`).
 
@@ -19,7 +20,7 @@ is allowed. This page is generated from the table that the program itself uses (
 **Environment.** `CDC_` and the property name in capitals, with `_` for each `.` and `-`, replaces or adds a value:
 `CDC_DATABASE_HOSTNAME` stands for `database.hostname`. Properties with a `<part>` in their name cannot be given so.
 
-**Lists of regular expressions** are comma separated (`\\,` is a comma inside an expression). Each must match the whole
+**Lists of regular expressions** are comma separated (`\\,` is a comma inside an expression, of a quantifier too). Each must match the whole
 name, and letter case is ignored. Include and exclude lists of one kind exclude each other.
 
 **In a `.properties` file** a backslash must be doubled (`dbo\\\\.orders`), as Java demands. In JSON too. In YAML it need not be.
