@@ -7,13 +7,12 @@ with StandIn(databases=("TestDB",)) as server:
 ```
 """
 
-import re
 import secrets
 import shutil
 import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from cdc_assets.standin import drivers
 from cdc_assets.standin.bulk import Bulk
@@ -25,8 +24,6 @@ from cdc_assets.standin.faults import Faults
 from cdc_assets.standin.wire.blocks import RowBlocks
 from cdc_assets.standin.wire.prelogin import Encryption
 from cdc_assets.standin.wire.server import TdsServer
-
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_@$#. -]*\Z")
 
 
 def _password() -> str:
@@ -226,9 +223,8 @@ class StandIn:
         return self.certificate, self._key
 
     def _create(self, name: str) -> None:
-        if not _NAME.match(name):
-            raise ValueError(f"database name {name!r}: letters, digits and _ @ $ # . - are expected")
         if not self.execute("SELECT name FROM sys.databases WHERE name = ?", name):
-            self.execute(f"CREATE DATABASE [{name}]")
+            quoted = name.replace("]", "]]")
+            self.execute(f"CREATE DATABASE [{quoted}]")
         if self._cdc and not self.execute("SELECT 1 FROM sys.databases WHERE name = ? AND is_cdc_enabled = 1", name):
             self.execute("EXEC sys.sp_cdc_enable_db", database=name)

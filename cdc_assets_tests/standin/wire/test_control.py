@@ -157,8 +157,8 @@ def test_data_outlive_the_server(tmp_path: Path) -> None:
 
 def test_a_start_that_fails_leaves_no_server() -> None:
     before = threading.active_count()
-    with pytest.raises(ValueError, match="database name"):
-        StandIn(databases=("bad]name",)).start()
+    with pytest.raises(SqlError):
+        StandIn(databases=("",)).start()
     assert threading.active_count() == before
 
 
@@ -240,3 +240,9 @@ def test_transaction_numbers_never_come_again(tmp_path: Path) -> None:
             server.bulk.load_changes(DATABASE, "dbo_numbered", 3, 2)
             counts = "SELECT count(*), count(DISTINCT tran_id) FROM cdc.lsn_time_mapping WHERE tran_id <> 0x00"
             assert run(server, counts) == [(8 * start, 8 * start)]
+
+
+def test_a_database_may_have_any_name() -> None:
+    names = ("Sales & Co", "a]b", "Ü 1")
+    with StandIn(databases=names) as server:
+        assert [server.execute("SELECT DB_NAME()", database=name) for name in names] == [[(name,)] for name in names]
