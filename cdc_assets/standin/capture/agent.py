@@ -29,6 +29,7 @@ from cdc_assets.standin.capture.messages import error
 from cdc_assets.standin.capture.scan import Moved, Transaction
 from cdc_assets.standin.capture.sessions import ScanHistory
 from cdc_assets.standin.capture.state import SessionState, register, register_scan
+from cdc_assets.standin.capture.tables import integer, select
 from cdc_assets.standin.capture.times import to_stored
 from cdc_assets.standin.catalog import Catalog, fold
 from cdc_assets.standin.contract import Clock, SessionContext
@@ -76,6 +77,7 @@ class Agent:
         self._storage = storage
         self._paused = False
         self._stopped_jobs: set[int] = set()
+        self._dropped_jobs: set[int] = set()
         self._states: dict[int, SessionState] = {}
         self._histories: dict[int, ScanHistory] = {}
         self._active: dict[int, float] = {}
@@ -87,13 +89,14 @@ class Agent:
         self._lock = threading.Lock()
         with self._connection() as connection:
             create_internal(connection)
+            self._dropped_jobs.update(_without_job(connection, storage.catalog))
         self.logs = Logs(self._connection)
         self.start()
 
     # ---- control ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start, or start again after `stop`."""
+        """Start, or start again after `stop`; capture jobs that were stopped start with it, as those of a real Agent do."""
         with self._wake:
             if self.running:
                 return
@@ -130,9 +133,27 @@ class Agent:
         self._stopped_jobs.discard(database_id)
         self.wake()
 
+    def drop_job(self, database_id: int) -> None:
+        """`sp_cdc_drop_job` for the capture job: until there is one again nothing starts it."""
+        self._dropped_jobs.add(database_id)
+
+    def add_job(self, database_id: int) -> None:
+        """There is a capture job, not started yet."""
+        self._dropped_jobs.discard(database_id)
+        self._stopped_jobs.add(database_id)
+
+    def enabled(self, database_id: int) -> None:
+        """A database is being enabled: what is remembered under its number is another's, or from before."""
+        for remembered in (self._stopped_jobs, self._dropped_jobs):
+            remembered.discard(database_id)
+        with self._lock:
+            self._histories.pop(database_id, None)
+        self._active.pop(database_id, None)
+
     def capturing(self, database_id: int) -> bool:
         """Whether the database's capture job runs."""
-        return self.running and not self._paused and database_id not in self._stopped_jobs
+        idle = database_id in self._stopped_jobs or database_id in self._dropped_jobs
+        return self.running and not self._paused and not idle
 
     def drain(self) -> None:
         """Return when everything committed so far is captured; a paused or stopped Agent captures all the same."""
@@ -389,6 +410,15 @@ class Agent:
     def _writing(self, connection: sqlite3.Connection) -> AbstractContextManager[object]:
         """The write lock and a SQLite transaction; a fresh owner each time, since threads must exclude each other."""
         return self._storage.writing(connection, object())
+
+
+def _without_job(connection: sqlite3.Connection, catalog: Catalog) -> set[int]:
+    """Databases with capture instances whose capture job was dropped."""
+    captured = {row[0] for row in connection.execute("SELECT database_id FROM capture_instances")}
+    msdb = catalog.database("msdb")
+    jobs = msdb.table("dbo", "cdc_jobs") if msdb else None
+    rows = select(connection, jobs, ("database_id",), "{job_type} = 'capture'") if jobs else []
+    return captured - {integer(row[0]) for row in rows}
 
 
 def _databases(connection: sqlite3.Connection) -> list[int]:

@@ -49,6 +49,7 @@ def enable_db(context: ProcedureContext, given: dict[str, Parameter]) -> int:
         context.create_table(table)
     database.cdc_enabled = True
     mapping = next(table for table in made if table.name == "lsn_time_mapping")
+    agent(context).enabled(database.database_id)
     position = agent(context).logs.position(database.name)
     context.connection.execute(
         "INSERT OR REPLACE INTO capture_databases VALUES (?, ?, ?, ?)",

@@ -138,8 +138,10 @@ def add_job(context: ProcedureContext, given: dict[str, Parameter]) -> int:
     if _exists(context, table, database, kind):
         raise error(14261, "@job_name", f"cdc.{database.name}_{kind}")
     _add(context, table, database, kind, {**(_CAPTURE if kind == "capture" else _CLEANUP), **changes})
-    if kind == "capture" and arguments.number("start_job", 1):
-        agent(context).start_job(database.database_id)
+    if kind == "capture":
+        agent(context).add_job(database.database_id)
+        if arguments.number("start_job", 1):
+            agent(context).start_job(database.database_id)
     return 0
 
 
@@ -155,7 +157,7 @@ def drop_job(context: ProcedureContext, given: dict[str, Parameter]) -> int:
         (database.database_id, kind),
     )
     if kind == "capture":
-        agent(context).stop_job(database.database_id)
+        agent(context).drop_job(database.database_id)
     return 0
 
 

@@ -193,6 +193,50 @@ def shop(engine: Engine) -> Client:
     return client
 
 
+def test_without_its_job_a_database_is_not_captured_until_there_is_one_again(tmp_path: Path) -> None:
+    for start in range(2):
+        engine = Engine(tmp_path)
+        client = Client(engine, "master")
+        if start == 0:
+            client.run(
+                "CREATE DATABASE shop; EXEC shop.sys.sp_cdc_enable_db; CREATE TABLE shop.dbo.t (id int PRIMARY KEY)"
+            )
+            client.run(
+                "EXEC shop.sys.sp_cdc_enable_table 'dbo', 't', @role_name = NULL; EXEC shop.sys.sp_cdc_drop_job 'capture'"
+            )
+        engine.agent.stop()
+        engine.agent.start()
+        client.run(f"INSERT shop.dbo.t VALUES ({start})")
+        time.sleep(0.05)
+        assert client.run("SELECT id FROM shop.cdc.dbo_t_CT") == []
+        if start == 1:
+            client.run("EXEC shop.sys.sp_cdc_add_job 'capture', @start_job = 0")
+            assert client.run("SELECT id FROM shop.cdc.dbo_t_CT") == []
+            client.run("EXEC shop.sys.sp_cdc_start_job 'capture'")
+            wait_for(lambda: client.run("SELECT id FROM shop.cdc.dbo_t_CT ORDER BY id") == [(0,), (1,)])  # noqa: B023
+        engine.close()
+
+
+def test_a_new_database_under_an_old_number_begins_anew(engine: Engine) -> None:
+    client = Client(engine, "master")
+    numbers = []
+    for stops in (True, False):
+        client.run(
+            "CREATE DATABASE again; EXEC again.sys.sp_cdc_enable_db; CREATE TABLE again.dbo.t (id int PRIMARY KEY)"
+        )
+        client.run("EXEC again.sys.sp_cdc_enable_table 'dbo', 't', @role_name = NULL")
+        numbers.append(client.run("SELECT DB_ID('again')"))
+        assert client.run("SELECT COUNT(*) FROM again.sys.dm_cdc_errors") == [(0,)]
+        if stops:
+            engine.agent.fail_next(SqlError(22859, "Log Scan process failed."))
+            client.run("INSERT again.dbo.t VALUES (1)")
+            assert client.number("INSERT again.dbo.t VALUES (2)") == 22859
+            client.run("EXEC again.sys.sp_cdc_stop_job 'capture'; DROP DATABASE again")
+    client.run("INSERT again.dbo.t VALUES (1)")
+    assert client.run("SELECT id FROM again.cdc.dbo_t_CT") == [(1,)]
+    assert numbers[0] == numbers[1]
+
+
 def test_a_failed_scan_fails_one_commit_and_lets_go_of_everything(engine: Engine, shop: Client) -> None:
     engine.agent.fail_next(SqlError(22859, "Log Scan process failed."))
     shop.run("INSERT INTO t VALUES (1, 1)")
