@@ -48,7 +48,7 @@ def create_missing(context: ProcedureContext, database: Database) -> None:
         if not tables.select(
             context.connection, table, ("job_id",), "{database_id} = ? AND {job_type} = ?", (database.database_id, kind)
         ):
-            _add(context, table, database, kind, values)
+            _add(context, table, database, kind, values, start=True)
             context.sink.message(SqlError(0, _started(context, database, kind), 0))
 
 
@@ -79,9 +79,15 @@ def _table(context: ProcedureContext, create: bool = False) -> Table | None:
     return table
 
 
-def _add(context: ProcedureContext, table: Table, database: Database, kind: str, values: dict[str, Value]) -> None:
+def _add(
+    context: ProcedureContext, table: Table, database: Database, kind: str, values: dict[str, Value], start: bool
+) -> None:
     job = guid_to_stored(uuid.uuid4().bytes_le)
     tables.insert(context.connection, table, [(database.database_id, kind, job, *(values[name] for name in _OPTIONS))])
+    if kind == "capture":
+        agent(context).add_job(database.database_id)
+        if start:
+            agent(context).start_job(database.database_id)
 
 
 _HELP: Final = (
@@ -137,11 +143,8 @@ def add_job(context: ProcedureContext, given: dict[str, Parameter]) -> int:
         )
     if _exists(context, table, database, kind):
         raise error(14261, "@job_name", f"cdc.{database.name}_{kind}")
-    _add(context, table, database, kind, {**(_CAPTURE if kind == "capture" else _CLEANUP), **changes})
-    if kind == "capture":
-        agent(context).add_job(database.database_id)
-        if arguments.number("start_job", 1):
-            agent(context).start_job(database.database_id)
+    values = {**(_CAPTURE if kind == "capture" else _CLEANUP), **changes}
+    _add(context, table, database, kind, values, start=bool(arguments.number("start_job", 1)))
     return 0
 
 

@@ -217,6 +217,13 @@ def test_without_its_job_a_database_is_not_captured_until_there_is_one_again(tmp
         engine.close()
 
 
+def test_another_captured_table_brings_a_dropped_job_back(shop: Client) -> None:
+    shop.run("EXEC sys.sp_cdc_drop_job 'capture'; INSERT t VALUES (1, 1); CREATE TABLE u (id int PRIMARY KEY)")
+    assert shop.run("SELECT id FROM cdc.dbo_t_CT") == []
+    shop.run("EXEC sys.sp_cdc_enable_table 'dbo', 'u', @role_name = NULL")
+    wait_for(lambda: shop.run("SELECT id FROM cdc.dbo_t_CT") == [(1,)])
+
+
 def test_a_new_database_under_an_old_number_begins_anew(engine: Engine) -> None:
     client = Client(engine, "master")
     numbers = []
