@@ -15,7 +15,6 @@
         │   └── CdcDisabledError        change data capture is off in a database
         ├── DatabaseRestoredError   a database was put back behind what was read from it
         ├── QueryError              the server refused a statement
-        ├── GapError                changes between two LSNs can no longer be read
         ├── InvariantError          the log or the lake contradicts itself
         ├── FencedError             another writer has taken this capture over
         └── LakeError               the lake cannot be read or written
@@ -110,23 +109,6 @@ class QueryError(TerminalError):
     def __init__(self, message: str, number: int | None = None) -> None:
         super().__init__(message)
         self.number = number
-
-
-class GapError(TerminalError):
-    """Changes of a table between two LSNs can no longer be read.
-
-    Args:
-        table: `db.schema.table`.
-        after: printed LSN up to which the lake is complete (exclusive start of the gap).
-        until: printed LSN at which reading is possible again (inclusive end of the gap).
-    """
-
-    def __init__(self, table: str, after: str, until: str) -> None:
-        super().__init__(
-            f"Changes of {table} after {after} up to {until} were removed by the clean-up job before they were read. "
-            f"Next: materialize the table's snapshot asset, or set gap.policy=resnapshot."
-        )
-        self.table, self.after, self.until = table, after, until
 
 
 class InvariantError(TerminalError):

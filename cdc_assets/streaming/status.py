@@ -27,7 +27,8 @@ def statuses(context: Context, state: CaptureState, selected: Mapping[str, Seque
     found: list[TableStatus] = []
     for database, captured in selected.items():
         instances = context.instances(database)
-        positions = {entry.position for entry in state.tables.values() if entry.position is not None}
+        own = [entry for table, entry in state.tables.items() if table.database == database]
+        positions = {entry.position for entry in own if entry.position is not None}
         times = context.source.commit_times(database, sorted(positions)) if positions else {}
         now = context.source.server_time()
         for table in captured:

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets.errors import ConfigurationError, ConnectionLostError, GapError
+from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from resources.spark import SparkResource
 from resources.spark_runner import ATTEMPTS, SparkTaskError, SparkTaskRunner
 
@@ -42,9 +42,9 @@ def test_tasks_need_no_context(spark_resource: SparkResource) -> None:
     assert runner.run(lambda task: task * task, range(7)) == [0, 1, 4, 9, 16, 25, 36]
 
     def fail(task: int) -> None:
-        raise GapError(f"table{task}", "a", "b")
+        raise ConfigurationError("task", task, "another one", "change it")
 
-    with pytest.raises(GapError, match="table3"):
+    with pytest.raises(ConfigurationError, match="task 3 "):
         runner.run(fail, [3])
 
 
@@ -74,9 +74,9 @@ def test_error_keeps_class_attributes_and_message(runner: SparkTaskRunner) -> No
 
 def test_first_error_in_task_order_wins(runner: SparkTaskRunner) -> None:
     def fail(task: int) -> None:
-        raise GapError(f"table{task}", "a", "b")
+        raise ConfigurationError("task", task, "another one", "change it")
 
-    with pytest.raises(GapError, match="table3"):
+    with pytest.raises(ConfigurationError, match="task 3 "):
         runner.run(fail, [3, 1, 2])
 
 
