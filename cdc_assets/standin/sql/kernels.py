@@ -100,7 +100,7 @@ def _days_to_ticks(days: float) -> int:
 
 
 def _short_number(write: Callable[[Any], str], source: SqlType, target: SqlType) -> Convert:
-    """Number to text; a value that does not fit is `*` for integers in varchar, else an error."""
+    """Number to text; a value that does not fit is `*` for integers up to int in varchar, else an error."""
     fit = _text_target(target)
     if target.length == MAX or target.name in ("text", "ntext"):
         return lambda v: fit(write(v))
@@ -109,10 +109,12 @@ def _short_number(write: Callable[[Any], str], source: SqlType, target: SqlType)
         text = write(value)
         if len(text) <= target.length:
             return fit(text)
-        if source.name in INTEGER and target.name in ("char", "varchar"):
+        if source.name in ("tinyint", "smallint", "int") and target.name in ("char", "varchar"):
             return fit("*")
         if source.name in MONEY:
             raise SqlError(234, f"There is insufficient result space to convert a money value to {target.name}.")
+        if source.name in APPROXIMATE:
+            raise SqlError(232, f"Arithmetic overflow error for type {target.name}, value = {value:.6f}.")
         raise SqlError(
             8115, f"Arithmetic overflow error converting {numbers.source_name(source)} to data type {target.name}."
         )
@@ -266,7 +268,7 @@ def _from_binary(source: SqlType, target: SqlType, style: int | None) -> Convert
     group = family(target)
     if group == "binary":
         return _binary_target(target)
-    if group == "float" or source.name in _BYTES_ONLY:
+    if group == "float" or source.name in _BYTES_ONLY or (source.name == "image" and group == "text"):
         raise not_allowed(source, target)
     if group == "text":
         fit = _text_target(target)
