@@ -176,7 +176,7 @@ def parse_type(text: str, default_length: int = 1) -> SqlType:
         default_length: of char and binary types without an argument: 1 in declarations, 30 in CAST.
 
     Raises:
-        SqlError: 243 for an unknown type, 1002 / 2717 / 2750 / 131 for arguments out of range.
+        SqlError: 243 for an unknown type, 1002 / 2750 / 131 for arguments out of range, 291 / 2716 for those of a type without any.
     """
     found = _DECLARATION.match(text)
     if not found:
@@ -210,6 +210,10 @@ def _with_arguments(name: str, first: str | None, second: str | None, default_le
         return SqlType(name, scale=scale)
     if name in ("char", "varchar", "nchar", "nvarchar", "binary", "varbinary"):
         return SqlType(name, length=_length(name, first, default_length))
+    if first is not None and default_length > 1:
+        raise SqlError(291, f"CAST or CONVERT: invalid attributes specified for type '{name}'")
+    if first is not None:
+        raise SqlError(2716, f"Column, parameter, or variable #1: Cannot specify a column width on data type {name}.")
     return SqlType(name)
 
 

@@ -152,6 +152,10 @@ def test_settings_that_would_change_answers_are_refused(client: Client) -> None:
     assert client.errors("SET ANSI_WARNINGS OFF") == [40510]
 
 
+def test_a_type_without_length_takes_none(client: Client) -> None:
+    assert client.errors("DECLARE @v int(4)") == [2716]
+
+
 def test_a_variable_that_gathers_rows_is_refused(client: Client) -> None:
     gather = "DECLARE @v varchar(9) = '' SELECT @v = @v + v FROM (VALUES ('a'), ('b')) AS t (v) WHERE v <= "
     assert client.value(f"{gather} 'a' SELECT @v") == "a"

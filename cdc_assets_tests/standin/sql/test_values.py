@@ -340,6 +340,7 @@ ERRORS = [
     ("CAST(CAST(123 AS bigint) AS varchar(2))", 8115),
     ("CAST(123 AS nvarchar(2))", 8115),
     ("CAST(1.5e30 AS varchar(5))", 232),
+    ("CAST('1' AS int(4))", 291),
     ("CAST(CAST(0x01 AS image) AS varchar(20))", 529),
     ("CAST('2020-01-01' AS date) + 1", 206),
     ("CAST(1 AS bit) + CAST(1 AS bit)", 8117),
