@@ -178,6 +178,36 @@ def _tables(
         yield _readable(source, table, table.quoted)
         if captured:
             yield _readable(source, table, queries.change_table(database, captured))
+    if instances:
+        yield from _hazards(source, database, frozenset(tables))
+
+
+def _hazards(source: SqlServerSource, database: str, tables: frozenset[TableId]) -> Iterator[Finding]:
+    """What change tables do not tell, or tell wrongly (spec sqlserver-cdc §1.4 no. 19 and 21); nothing if all is well."""
+    session = source.session
+    try:
+        switchable = session.rows(queries.of_database(queries.SWITCHABLE_TABLES, database))
+        collated = session.rows(queries.of_database(queries.OTHER_COLLATIONS, database), database, database)
+    except (PreflightError, QueryError):
+        return  # a login that may read no more than it needs
+    for schema, name in switchable:
+        table = TableId(database, str(schema), str(name))
+        if table in tables:
+            remedy = "materialize its snapshot after each SWITCH, or enable it with @allow_partition_switch = 0"
+            expected = "refused, for what is switched has no change rows"
+            yield Finding("partition switch", str(table), False, "allowed", expected, remedy, blocking=False)
+    for schema, name, column, collation, common in collated:
+        table = TableId(database, str(schema), str(name))
+        if table in tables:
+            yield Finding(
+                "collation",
+                f"{table}.{column}",
+                False,
+                str(collation),
+                f"the database's, {common}",
+                "compare values outside ASCII with the table's, or make the column nvarchar",
+                blocking=False,
+            )
 
 
 def _enable(table: TableId) -> str:

@@ -129,6 +129,31 @@ CAPTURED_COLUMNS = _query(
 """The ordinal is the column's bit in the update mask.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-captured-columns-transact-sql"""
 
+SWITCHABLE_TABLES = _query(
+    "switchable_tables",
+    """SELECT DISTINCT s.name, t.name FROM {db}.cdc.change_tables AS ct
+    JOIN {db}.sys.tables AS t ON t.object_id = ct.source_object_id
+    JOIN {db}.sys.schemas AS s ON s.schema_id = t.schema_id
+    WHERE ct.partition_switch = 1
+    AND EXISTS (SELECT 1 FROM {db}.sys.partitions AS p WHERE p.object_id = t.object_id AND p.partition_number > 1)""",
+)
+"""Tables whose partitions may be switched in and out without a change row.
+https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-enable-table-transact-sql"""
+
+OTHER_COLLATIONS = _query(
+    "other_collations",
+    """SELECT DISTINCT s.name, t.name, c.name, c.collation_name, CAST(DATABASEPROPERTYEX(?, 'Collation') AS nvarchar(128))
+    FROM {db}.cdc.captured_columns AS cc
+    JOIN {db}.cdc.change_tables AS ct ON ct.object_id = cc.object_id
+    JOIN {db}.sys.tables AS t ON t.object_id = ct.source_object_id
+    JOIN {db}.sys.schemas AS s ON s.schema_id = t.schema_id
+    JOIN {db}.sys.columns AS c ON c.object_id = t.object_id AND c.name = cc.column_name
+    WHERE cc.column_type IN ('char', 'varchar', 'text')
+    AND c.collation_name <> CAST(DATABASEPROPERTYEX(?, 'Collation') AS nvarchar(128))""",
+)
+"""Captured columns of texts in a code page that may not be the database's.
+https://learn.microsoft.com/en-us/sql/relational-databases/track-changes/known-issues-and-errors-change-data-capture"""
+
 DDL_HISTORY = _query(
     "ddl_history",
     """SELECT ct.capture_instance, h.ddl_command FROM {db}.cdc.ddl_history AS h

@@ -93,6 +93,18 @@ def test_snapshot_isolation(server: Server) -> None:
     assert look(server, DATABASE, snapshot__isolation__mode="snapshot")["snapshot isolation"].ok
 
 
+def test_texts_in_another_code_page_than_the_database(server: Server) -> None:
+    other = "other varchar(9) COLLATE Polish_CI_AS, wide nvarchar(9) COLLATE Polish_CI_AS"
+    server.execute(f"CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, own varchar(9), {other})", database=DATABASE)
+    server.execute(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL",
+        database=DATABASE,
+    )
+    found = {name: finding for name, finding in look(server, DATABASE).items() if name.startswith("collation")}
+    assert [*found] == ["collation .dbo.t.other"]
+    assert (found["collation .dbo.t.other"].actual, found["collation .dbo.t.other"].blocking) == ("Polish_CI_AS", False)
+
+
 def test_doctor(server: Server, tmp_path: Path) -> None:
     server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
     path = tmp_path / "shop.json"
