@@ -70,14 +70,12 @@ def test_without_a_key_there_is_an_error(shop: Shop, spark_resource: SparkResour
 
 def test_the_asset_of_the_document(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with shop.in_environment():
+    with shop.in_environment(), dg.DagsterInstance.ephemeral() as instance:
         module: dict[str, Any] = {}
         exec(compile(RECIPE, "reading.md", "exec"), module)  # noqa: S102 - our own document
         definitions: dg.Definitions = module["defs"]()
         job = definitions.resolve_implicit_global_asset_job_def()
-        result = job.execute_in_process(
-            instance=dg.DagsterInstance.ephemeral(), asset_selection=[dg.AssetKey("customers")]
-        )
+        result = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey("customers")])
     assert result.success
     assert key("customers", "changes") in {dep for spec in definitions.resolve_all_asset_specs() for dep in _deps(spec)}
     (count,) = shop.execute("SELECT COUNT(*) FROM dbo.customers")[0]
