@@ -119,8 +119,10 @@ class IncrementalSnapshot:
         Raises:
             CdcError: as `turn`.
         """
-        rounds = self._rounds.get(database)
-        if rounds and rounds[-1].reading.done() and not rounds[-1].closing:
+        rounds, queue = self._rounds.get(database), self._watch.state(database).queue
+        if not (rounds and queue and rounds[-1].is_of(queue[0])):
+            return  # there is none, or a signal stopped it
+        if rounds[-1].reading.done() and not rounds[-1].closing:
             self._guarded(database, lambda: self._close(database, rounds[-1]))
 
     def turn(self, database: str, rows: Sequence[Row]) -> Turn:

@@ -10,7 +10,10 @@ import pytest
 
 from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.lake.location import Location
 from cdc_assets.lake.steps import listening
+from cdc_assets.signals.inbox import Inbox
+from cdc_assets.signals.model import Signal
 from cdc_assets.snapshot import incremental_round
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.test_incremental import values
@@ -228,6 +231,22 @@ def test_stop_and_pause_while_a_round_is_in_flight(server: StandIn, tmp_path: Pa
     world.signal("s5", "resume-snapshot", type="incremental")
     world.run()
     assert ids(world, table) == list(range(1, 301))
+
+
+def test_a_stop_by_another_channel_beats_the_error_of_what_it_stops(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path), poll_interval_s=0.0)
+    table = orders(world)
+    inbox = Inbox(Location.of(world.config.lake), "shop")
+
+    def stop() -> None:
+        world.sql("DROP TABLE dbo.orders")
+        inbox.put(Signal("s2", "stop-snapshot", '{"type": "incremental"}'))
+
+    ask(world, table)
+    with listening(Once("marker-written", stop)):
+        world.run()
+    assert world.reads(table) == []
+    assert [kind for kind, _ in world.notes()] == ["STARTED", "ABORTED"]
 
 
 def test_databases_have_signal_tables_and_rounds_of_their_own(server: StandIn, tmp_path: Path) -> None:
