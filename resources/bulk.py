@@ -28,6 +28,9 @@ DEFAULT_ISOLATION: Final = "read_committed"
 ROWS_TAG: Final = "/* cdc-assets: rows */"
 """Begins statements that read source tables (`streaming.statements.rows_query`). All others read change tables and stay
 READ COMMITTED: locks held longer would escalate to the whole change table and stop the capture job."""
+CHUNK_TAG: Final = "/* cdc-assets: chunk"
+"""Begins statements of incremental snapshots (`snapshot.chunks`). A lock that one of them waits for without end would
+hold the stream back where few tasks run at once."""
 
 _STATES = (
     "08001",
@@ -61,6 +64,7 @@ class MssqlBulkSource:
         settings: how to reach the server; the password travels with it and is in no repr.
         batch_rows: rows per Arrow batch.
         snapshot_rows: the same of statements that read source tables; 0 for no difference.
+        chunk_lock_timeout_ms: how long statements of incremental snapshots wait for a lock.
         isolation: isolation level of statements that read source tables.
         lock_timeout_ms: how long such statements wait for a lock; 0 not at all, -1 for ever.
     """
@@ -70,6 +74,7 @@ class MssqlBulkSource:
     isolation: IsolationMode = DEFAULT_ISOLATION
     lock_timeout_ms: int = -1
     snapshot_rows: int = 0
+    chunk_lock_timeout_ms: int = -1
 
     @classmethod
     def of(cls, config: CaptureConfig) -> Self:
@@ -77,7 +82,8 @@ class MssqlBulkSource:
         snapshot = config.snapshot
         locks = snapshot.isolation in ("repeatable_read", "exclusive")  # as Debezium (spec debezium-sqlserver §2.3)
         timeout = snapshot.lock_timeout_ms if locks else -1
-        return cls(config.connection, config.streaming.fetch_size, snapshot.isolation, timeout, snapshot.fetch_size)
+        rows, chunk_timeout = config.streaming.fetch_size, snapshot.lock_timeout_ms
+        return cls(config.connection, rows, snapshot.isolation, timeout, snapshot.fetch_size, chunk_timeout)
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema.
@@ -86,7 +92,8 @@ class MssqlBulkSource:
             CdcError: ConnectionLostError, ServerBusyError, LoginError, PreflightError or QueryError.
         """
         with ExitStack() as stack:
-            reader, first = repeated(lambda: self._begin(stack, statement, parameters))
+            may_retry = not statement.startswith(CHUNK_TAG)  # its round is read again
+            reader, first = repeated(lambda: self._begin(stack, statement, parameters), lambda: may_retry)
             try:
                 yield first
                 yield from reader
@@ -141,6 +148,8 @@ class MssqlBulkSource:
                 yield isolation_level(self.isolation)
             if self.lock_timeout_ms >= 0:
                 yield lock_timeout(self.lock_timeout_ms)
+        elif statement.startswith(CHUNK_TAG) and self.chunk_lock_timeout_ms >= 0:
+            yield lock_timeout(self.chunk_lock_timeout_ms)
 
     def _connect(self) -> mssql_python.Connection:
         settings = self.settings

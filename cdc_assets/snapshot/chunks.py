@@ -73,7 +73,7 @@ def maximum_query(ordered: Ordered) -> Statement:
     conditions, _ = _within(ordered, Span(None, None))
     order = ", ".join(f"{_name(column)} DESC" for column in ordered.columns)
     text = f"SELECT TOP (1) {_texts(ordered.columns, 't')} FROM {ordered.table.quoted} AS [t]{conditions}"  # noqa: S608
-    return f"/* cdc-assets: maximum key */ {text} ORDER BY {order}", ()
+    return f"/* cdc-assets: chunk maximum */ {text} ORDER BY {order}", ()
 
 
 def changed_query(

@@ -37,7 +37,7 @@ SNAPSHOT = (
         "snapshot.lock.timeout.ms",
         kinds.integer(-1),
         "10000",
-        "Time to wait for a table lock; 0 fails at once, -1 waits for ever.",
+        "Time to wait for a table lock; 0 fails at once, -1 waits for ever. Incremental snapshots try again after it.",
         "snapshot.lock_timeout_ms",
     ),
     Property(

@@ -233,6 +233,35 @@ def test_stop_and_pause_while_a_round_is_in_flight(server: StandIn, tmp_path: Pa
     assert ids(world, table) == list(range(1, 301))
 
 
+def test_a_table_that_somebody_locks_is_read_later_and_the_stream_goes_on(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    streaming = replace(world.config.streaming, retry_wait_s=0.0)
+    world.config = replace(
+        world.config, snapshot=replace(world.config.snapshot, lock_timeout_ms=50), streaming=streaming
+    )
+    table, other = orders(world), world.make("other", "id int PRIMARY KEY")
+    world.run("snapshot")
+    with server.connect(DATABASE) as blocker:
+        rounds: list[int] = []
+
+        def play(name: str) -> None:
+            if name != "marker-written":
+                return
+            rounds.append(len(world.events(other)))
+            if len(rounds) == 1:
+                blocker.execute("BEGIN TRANSACTION; SELECT COUNT(*) FROM dbo.orders WITH (TABLOCKX, HOLDLOCK)")
+                world.sql("INSERT INTO dbo.other VALUES (1)")
+                server.agent.drain()
+            elif len(rounds) == 2:
+                blocker.execute("ROLLBACK")
+
+        ask(world, table)
+        with listening(play):
+            world.run()
+    assert rounds[:2] == [0, 1]
+    assert ids(world, table) == list(range(1, 101))
+
+
 def test_a_stop_by_another_channel_beats_the_error_of_what_it_stops(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path), poll_interval_s=0.0)
     table = orders(world)

@@ -81,7 +81,7 @@ class World:
         """As a new process would; raises what ends it."""
         connection = self.config.connection
         with SqlServerSource(connection) as source, kafka_channels(self.config) as channels:
-            bulk = Watched(MssqlBulkSource(connection), self.meanwhile)
+            bulk = Watched(MssqlBulkSource.of(self.config), self.meanwhile)
             capture = Capture(self.config, source, bulk, LocalRunner(2), SystemClock(), channels=channels)
             capture.snapshot() if what == "snapshot" else capture.stream()
 
