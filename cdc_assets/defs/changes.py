@@ -63,7 +63,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
 
             def on_progress(progress: Progress) -> None:
                 session.on_progress(progress)
-                continuity.on_progress(progress, capture.state)
+                continuity.on_progress(capture.state)
 
             with session.told_in_any_case():
                 summary = capture.stream(on_progress=on_progress, should_yield=_snapshot_waits(catalog, context))

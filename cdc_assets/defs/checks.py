@@ -20,7 +20,6 @@ from cdc_assets.defs.failures import as_failures
 from cdc_assets.defs.glance import Headroom
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.state import CaptureState, TableState
-from cdc_assets.streaming.progress import Progress
 
 CONTINUITY = "lsn_continuity"
 HEADROOM = "retention_headroom"
@@ -55,7 +54,7 @@ def continuity_result(key: dg.AssetKey, state: TableState) -> dg.AssetCheckResul
 
 
 class ContinuityReport:
-    """Tells `lsn_continuity` of a run's tables as soon as there is something to tell, and again what is new at its end.
+    """Tells `lsn_continuity` of a run's tables with its first window, and again at its end.
 
     A run of a busy capture takes minutes and the next one follows at once: told at the end alone, a check would be "in
     progress" nearly always, for Dagster plans it with the run. An evaluation under the run's own id ends that, and the
@@ -70,21 +69,20 @@ class ContinuityReport:
         tables = catalog.keys("changes")
         self._context = context
         self._chosen = {tables[check.asset_key]: check.asset_key for check in sorted(context.selected_asset_check_keys)}
-        self._told: set[TableId] = set()
-        self._changed: set[TableId] = set()
+        self._told = False
 
-    def on_progress(self, progress: Progress, read: Callable[[], CaptureState]) -> None:
+    def on_progress(self, read: Callable[[], CaptureState]) -> None:
         """A window is committed; the first one is the moment to report all tables.
 
         Args:
-            progress: of the window.
             read: gives the capture's state.
         """
-        self._changed.update(progress.tables)
-        states = {} if self._told else read().tables
+        if self._told:
+            return
+        self._told = True
+        states = read().tables
         for table, key in self._chosen.items():
             if table in states:
-                self._told.add(table)
                 self._report(key, continuity_result(key, states[table]))
 
     def _report(self, key: dg.AssetKey, result: dg.AssetCheckResult) -> None:
@@ -102,10 +100,9 @@ class ContinuityReport:
         self._context.instance.report_dagster_event(event, self._context.run.run_id)
 
     def results(self, states: Mapping[TableId, TableState]) -> Iterator[dg.AssetCheckResult]:
-        """At the end: tables that changed, those never told, and those in trouble, whose failed check fails the run."""
+        """At the end: all tables, for Dagster planned them; a failed check fails the run."""
         for table, key in self._chosen.items():
-            new = table in self._changed or table not in self._told
-            if table in states and (new or states[table].status != "healthy"):
+            if table in states:
                 yield continuity_result(key, states[table])
 
 
