@@ -100,8 +100,7 @@ class IncrementalSnapshot:
 
     def make_way(self, seconds: float) -> None:
         """Wait, but not longer than this, while rows are read by so many tasks that a window's would stand in a queue."""
-        if self._reader.takes_all:
-            self._reader.rest(seconds)
+        self._reader.make_way(seconds)
 
     def rest(self, seconds: float) -> None:
         """Wait, but not longer than until something is read."""

@@ -122,11 +122,6 @@ class RoundReader:
         for name in folder.names(".arrow"):
             folder.remove(name)
 
-    @property
-    def takes_all(self) -> bool:
-        """Whether rows are being read that leave no task to the stream."""
-        return bool(self._running) and self._tasks == self._context.runner.parallelism
-
     def begin(self, entry: Collection, walk: Walk, markers: TableState, before: Round | None) -> Round:
         """Write the open marker and begin to read.
 
@@ -212,6 +207,12 @@ class RoundReader:
         for file in staged:
             with contextlib.suppress(LakeError):
                 folder.remove(file.name)
+
+    def make_way(self, seconds: float) -> None:
+        """Wait, but not longer than this, while rows are read by so many tasks that a window's would stand in a queue."""
+        running = tuple(self._running)
+        if running and self._tasks == self._context.runner.parallelism:
+            wait(running, seconds, FIRST_COMPLETED)
 
     def rest(self, seconds: float) -> None:
         """Wait, but not longer than until something is read."""
