@@ -3,7 +3,8 @@
     CdcError
     ├── RetryableError          the same call may succeed later
     │   ├── ConnectionLostError     host down, socket closed, login time-out
-    │   ├── ServerBusyError         deadlock victim 1205, lock time-out 1222, query time-out, update conflict 3960
+    │   ├── ServerBusyError         deadlock victim 1205, query time-out, update conflict 3960
+    │   │   └── LockTimeoutError        lock time-out 1222: it waited as long as it may
     │   ├── DatabaseAwayError       offline, being restored, or not on the server now
     │   ├── CaptureNotReadyError    no LSN recorded yet; the capture job has not scanned
     │   └── LakeConflictError       another writer committed first; read again and repeat
@@ -45,6 +46,10 @@ class ConnectionLostError(RetryableError):
 
 class ServerBusyError(RetryableError):
     """The server gave up this time: deadlock, lock or query time-out, update conflict."""
+
+
+class LockTimeoutError(ServerBusyError):
+    """A lock was waited for as long as `snapshot.lock.timeout.ms` allows; not waited for again at once."""
 
 
 class DatabaseAwayError(RetryableError):

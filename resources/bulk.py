@@ -64,9 +64,8 @@ class MssqlBulkSource:
         settings: how to reach the server; the password travels with it and is in no repr.
         batch_rows: rows per Arrow batch.
         snapshot_rows: the same of statements that read source tables; 0 for no difference.
-        chunk_lock_timeout_ms: how long statements of incremental snapshots wait for a lock.
-        isolation: isolation level of statements that read source tables.
-        lock_timeout_ms: how long such statements wait for a lock; 0 not at all, -1 for ever.
+        isolation: isolation level of statements that read source tables in a snapshot.
+        lock_timeout_ms: how long statements that read source tables wait for a lock; 0 not at all, -1 for ever.
     """
 
     settings: ConnectionSettings
@@ -74,16 +73,12 @@ class MssqlBulkSource:
     isolation: IsolationMode = DEFAULT_ISOLATION
     lock_timeout_ms: int = -1
     snapshot_rows: int = 0
-    chunk_lock_timeout_ms: int = -1
 
     @classmethod
     def of(cls, config: CaptureConfig) -> Self:
         """The data plane of a capture."""
-        snapshot = config.snapshot
-        locks = snapshot.isolation in ("repeatable_read", "exclusive")  # as Debezium (spec debezium-sqlserver §2.3)
-        timeout = snapshot.lock_timeout_ms if locks else -1
-        rows, chunk_timeout = config.streaming.fetch_size, snapshot.lock_timeout_ms
-        return cls(config.connection, rows, snapshot.isolation, timeout, snapshot.fetch_size, chunk_timeout)
+        rows, snapshot = config.streaming.fetch_size, config.snapshot
+        return cls(config.connection, rows, snapshot.isolation, snapshot.lock_timeout_ms, snapshot.fetch_size)
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema.
@@ -110,6 +105,8 @@ class MssqlBulkSource:
         with _closing(self._connect()) as connection:
             try:
                 connection.cursor().execute(isolation_level("snapshot"))
+                if self.lock_timeout_ms >= 0:
+                    connection.cursor().execute(lock_timeout(self.lock_timeout_ms))
                 connection.cursor().execute("BEGIN TRANSACTION")
                 yield SnapshotTransaction(self, connection)
             except _ERRORS as error:
@@ -143,13 +140,10 @@ class MssqlBulkSource:
         return reader, pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
 
     def _settings_of(self, statement: str) -> Iterator[str]:
-        if statement.startswith(ROWS_TAG):
-            if self.isolation != DEFAULT_ISOLATION:
-                yield isolation_level(self.isolation)
-            if self.lock_timeout_ms >= 0:
-                yield lock_timeout(self.lock_timeout_ms)
-        elif statement.startswith(CHUNK_TAG) and self.chunk_lock_timeout_ms >= 0:
-            yield lock_timeout(self.chunk_lock_timeout_ms)
+        if statement.startswith(ROWS_TAG) and self.isolation != DEFAULT_ISOLATION:
+            yield isolation_level(self.isolation)
+        if statement.startswith((ROWS_TAG, CHUNK_TAG)) and self.lock_timeout_ms >= 0:
+            yield lock_timeout(self.lock_timeout_ms)
 
     def _connect(self) -> mssql_python.Connection:
         settings = self.settings

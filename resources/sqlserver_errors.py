@@ -13,6 +13,7 @@ from cdc_assets.errors import (
     ConfigurationError,
     ConnectionLostError,
     DatabaseAwayError,
+    LockTimeoutError,
     LoginError,
     PreflightError,
     QueryError,
@@ -20,9 +21,12 @@ from cdc_assets.errors import (
 )
 
 BUSY = frozenset(
-    {701, 802, 1204, 1205, 1222, 3958, 3960, 3966, 3967, 8645, 8651, 10928, 10929, 40501, 49918, 49919, 49920}
+    {601, 701, 802, 1204, 1205, 3958, 3960, 3966, 3967, 8645, 8651, 10928, 10929, 40501, 49918, 49919, 49920}
 )
-"""Memory, locks, deadlock, lock time-out, update conflict, row versions that had no room, Azure SQL throttling."""
+"""Rows moved under a read without locks, memory, locks, deadlock, update conflict, row versions that had no room, Azure
+SQL throttling."""
+LOCKED = frozenset({1222})
+"""Lock time-out."""
 LOST = frozenset({64, 121, 233, 596, 976, 978, 983, 6005, 10053, 10054, 10060, 17142, 18401, 40197, 40613})
 """Socket broken, session killed, replica not readable now, server starting, stopping or moving."""
 AWAY = frozenset({911, 922, 923, 924, 927, 942, 945, 952, 955})
@@ -44,6 +48,7 @@ _PASSWORD = re.compile(r"(?i)\b(pwd|password)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)")
 _TEXTS: tuple[tuple[str, int], ...] = (
     ("was deadlocked on", 1205),
     ("Lock request time out period exceeded", 1222),
+    ("Could not continue scan with NOLOCK", 601),
     ("Snapshot isolation transaction aborted due to update conflict", 3960),
     ("Snapshot isolation transaction failed accessing database", 3952),
     ("Requested versioned row was not found", 3958),
@@ -112,6 +117,11 @@ def to_cdc_error(sqlstate: str, text: str, server: str, secrets: Iterable[str] =
 def _by_number(number: int | None, message: str, server: str) -> CdcError | None:
     if number in BUSY:
         return ServerBusyError(f"{server} is busy: {message}. Next: it is tried again")
+    if number in LOCKED:
+        return LockTimeoutError(
+            f"{server} gave up waiting for a lock that another session holds: {message}. "
+            "Next: it is tried again later; end that session, or raise snapshot.lock.timeout.ms"
+        )
     if number in LOST:
         return ConnectionLostError(f"The connection to {server} broke: {message}. Next: it is opened again")
     if number in AWAY:

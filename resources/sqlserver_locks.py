@@ -13,7 +13,7 @@ import pyodbc
 
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import ServerBusyError
+from cdc_assets.errors import LockTimeoutError
 from resources import sqlserver_queries as queries
 from resources.sqlserver_session import connect, translate
 
@@ -46,7 +46,7 @@ def locked(settings: ConnectionSettings, tables: Sequence[TableId], timeout_ms: 
         timeout_ms: how long to wait for each; 0 not at all, -1 for ever.
 
     Raises:
-        ServerBusyError: a table could not be locked in time.
+        LockTimeoutError: a table could not be locked in time.
         CdcError: the server is away, or refused.
     """
     connection = connect(settings)
@@ -71,9 +71,9 @@ def _lock(connection: pyodbc.Connection, settings: ConnectionSettings, table: Ta
         connection.execute(queries.shared_lock(table.quoted)).fetchall()
     except pyodbc.Error as error:
         ours = translate(error, settings)
-        if isinstance(ours, ServerBusyError):
-            raise ServerBusyError(
-                f"{table} could not be locked within {timeout_ms} ms, because another session changes it: {ours}. "
-                "If that session does not end, end it, or raise snapshot.lock.timeout.ms (-1 waits for ever)"
+        if isinstance(ours, LockTimeoutError):
+            raise LockTimeoutError(
+                f"{table} could not be locked within {timeout_ms} ms, because another session changes it. Next: it is "
+                "tried again; if that session does not end, end it, or raise snapshot.lock.timeout.ms (-1 waits for ever)"
             ) from error
         raise ours from error

@@ -208,10 +208,17 @@ JOBS = "/* cdc-assets: jobs */ EXEC {db}.sys.sp_cdc_help_jobs"
 """Capture job with its polling interval, clean-up job with its retention in minutes.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-help-jobs-transact-sql"""
 
-ROW_ESTIMATE = _query(
-    "row_estimate", "SELECT SUM(rows) FROM {db}.sys.partitions WHERE object_id = ? AND index_id IN (0, 1)"
-)
-"""https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-partitions-transact-sql"""
+
+def row_counts(database: str, count: int) -> str:
+    """Rows of so many tables, each given by its object id, as the server counts them itself.
+
+    sys.partitions takes no more than a right on the table; sys.dm_db_partition_stats takes VIEW DATABASE STATE.
+    https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-partitions-transact-sql
+    """
+    marks = ", ".join("?" * count)
+    text = f"""SELECT object_id, SUM(rows) FROM {{db}}.sys.partitions
+    WHERE object_id IN ({marks}) AND index_id IN (0, 1) GROUP BY object_id"""  # noqa: S608 - question marks only
+    return of_database(_query("row_counts", text), database)
 
 
 def commit_times(database: str, count: int) -> str:
@@ -269,14 +276,14 @@ def _union_all(parts: Sequence[str]) -> str:
     return f"({_union_all(parts[:middle])}) UNION ALL ({_union_all(parts[middle:])})"
 
 
-def row_count(table: str) -> str:
-    """Exact number of rows of a quoted table."""
-    return f"{_TAG.format(name='row_count')}SELECT COUNT_BIG(*) FROM {table}"  # noqa: S608
+_UNLOCKED = "WITH (NOLOCK)"
+"""Of statements that ask where to cut a table: any value will do, also one that is rolled back, and no row is waited for.
+https://learn.microsoft.com/en-us/sql/t-sql/queries/hints-transact-sql-table"""
 
 
 def extremes(table: str, column: str) -> str:
     """Least and greatest value of a quoted column."""
-    return f"{_TAG.format(name='extremes')}SELECT MIN({column}), MAX({column}) FROM {table}"  # noqa: S608
+    return f"{_TAG.format(name='extremes')}SELECT MIN({column}), MAX({column}) FROM {table} {_UNLOCKED}"  # noqa: S608
 
 
 def key_at(table: str, column: str, shown: str, low: str | None) -> str:
@@ -286,14 +293,15 @@ def key_at(table: str, column: str, shown: str, low: str | None) -> str:
     """
     condition = f"{column} >= {low}" if low else f"{column} IS NOT NULL"
     inner = (
-        f"SELECT {column} AS k FROM {table} WHERE {condition} ORDER BY {column} OFFSET ? ROWS FETCH NEXT 1 ROWS ONLY"  # noqa: S608
+        f"SELECT {column} AS k FROM {table} {_UNLOCKED} WHERE {condition} "  # noqa: S608
+        f"ORDER BY {column} OFFSET ? ROWS FETCH NEXT 1 ROWS ONLY"
     )
     return f"{_TAG.format(name='key_at')}SELECT {shown} FROM ({inner}) AS s"  # noqa: S608
 
 
 def key_after(table: str, column: str, shown: str, low: str) -> str:
     """The least key greater than a bound (parameter), as text."""
-    inner = f"SELECT MIN({column}) AS k FROM {table} WHERE {column} > {low}"  # noqa: S608
+    inner = f"SELECT MIN({column}) AS k FROM {table} {_UNLOCKED} WHERE {column} > {low}"  # noqa: S608
     return f"{_TAG.format(name='key_after')}SELECT {shown} FROM ({inner}) AS s"  # noqa: S608
 
 

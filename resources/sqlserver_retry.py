@@ -1,6 +1,7 @@
 """Trying again, for a statement that only reads: a few times, with growing, jittered waits, and not for ever.
 
-A database that is offline does not come back within a second: whoever asks decides when to look again.
+A database that is offline does not come back within a second: whoever asks decides when to look again. And a lock that
+was waited for as long as allowed is not waited for once more, or the limit would be several times what was set.
 """
 
 import random
@@ -8,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from cdc_assets.errors import CdcError, DatabaseAwayError
+from cdc_assets.errors import CdcError, DatabaseAwayError, LockTimeoutError
 
 ATTEMPTS = 4
 FIRST_WAIT_S = 0.2
@@ -35,7 +36,7 @@ def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: Tr
         except CdcError as error:
             if (
                 not error.retryable
-                or isinstance(error, DatabaseAwayError)
+                or isinstance(error, DatabaseAwayError | LockTimeoutError)
                 or not may_retry()
                 or time.monotonic() - started > BUDGET_S
             ):

@@ -7,8 +7,8 @@ host should be told at once, and whoever runs a capture has a retry of its own.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import pyodbc
@@ -26,7 +26,7 @@ from resources.sqlserver_driver import (
     without_database,
 )
 from resources.sqlserver_errors import to_cdc_error
-from resources.sqlserver_queries import PING
+from resources.sqlserver_queries import PING, lock_timeout
 from resources.sqlserver_retry import repeated
 
 IDLE_CHECK_S = 60.0
@@ -81,6 +81,21 @@ class Session:
         self._connection: pyodbc.Connection | None = None
         self._connected_before = False
         self._last_use = 0.0
+        self._lock_timeout_ms = self._in_force_ms = -1
+
+    @contextmanager
+    def waiting(self, milliseconds: int) -> Iterator[None]:
+        """Statements inside wait for a lock so long at most; 0 not at all, -1 as long as any statement may take.
+
+        Raises:
+            LockTimeoutError: from a statement inside.
+        """
+        with self._lock:
+            before, self._lock_timeout_ms = self._lock_timeout_ms, milliseconds
+            try:
+                yield
+            finally:
+                self._lock_timeout_ms = before
 
     def rows(self, statement: str, *parameters: object) -> list[Row]:
         """All rows of the statement's first result set.
@@ -146,5 +161,8 @@ class Session:
                 self.close()
         if self._connection is None:
             self._connection = connect(self._settings)
-            self._connected_before = True
+            self._connected_before, self._in_force_ms = True, -1
+        if self._in_force_ms != self._lock_timeout_ms:
+            self._connection.execute(lock_timeout(self._lock_timeout_ms)).close()
+            self._in_force_ms = self._lock_timeout_ms
         return self._connection

@@ -35,7 +35,7 @@ _QUICK_LOGIN_S, _QUICK_QUERY_S = 5, 20
 _INVALID_OBJECT = 208
 _TABLES_PER_QUERY = 100
 _PROBES_PER_QUERY = 200
-_LSNS_PER_QUERY = 1000
+_LSNS_PER_QUERY = _IDS_PER_QUERY = 1000
 """A statement takes 2100 parameters at most."""
 
 
@@ -47,13 +47,21 @@ class SqlServerSource:
         agent_status_query: T-SQL giving 1 if the Agent runs, `#db` stands for the database; empty asks
             sys.dm_server_services.
         require_cdc: a database without change data capture counts as one that cannot be captured.
+        lock_timeout_ms: how long questions about source tables wait for a lock; 0 not at all, -1 as long as any question.
 
     Every method raises ConnectionLostError or ServerBusyError after bounded retries, LoginError, PreflightError when a
     CDC object or a permission is missing, QueryError.
     """
 
-    def __init__(self, settings: ConnectionSettings, agent_status_query: str = "", *, require_cdc: bool = True) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        agent_status_query: str = "",
+        *,
+        require_cdc: bool = True,
+        lock_timeout_ms: int = -1,
+    ) -> None:
+        self._settings, self._lock_timeout_ms = settings, lock_timeout_ms
         self._require_cdc = require_cdc
         self._agent_status_query = agent_status_query
         self.session = Session(settings)
@@ -62,7 +70,8 @@ class SqlServerSource:
     def of(cls, config: CaptureConfig) -> Self:
         """The source of a capture; one that never streams reads tables without CDC too."""
         streams = rule_of(config.snapshot).streams
-        return cls(config.connection, config.streaming.agent_status_query, require_cdc=streams)
+        agent, timeout = config.streaming.agent_status_query, config.snapshot.lock_timeout_ms
+        return cls(config.connection, agent, require_cdc=streams, lock_timeout_ms=timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +127,8 @@ class SqlServerSource:
         found: dict[TableId, TableSchema] = {}
         for database in dict.fromkeys(table.database for table in tables):
             for chunk in _chunks([table for table in tables if table.database == database], _TABLES_PER_QUERY):
-                found |= self._schemas(database, chunk)
+                with self._waiting():
+                    found |= self._schemas(database, chunk)
         return {table: found[table] for table in tables if table in found}
 
     def _schemas(self, database: str, tables: Sequence[TableId]) -> dict[TableId, TableSchema]:
@@ -262,13 +272,21 @@ class SqlServerSource:
                     found[lsn_of(raw) or ZERO_LSN] = commit_time(local, offset)
         return found
 
-    def key_ranges(self, schema: TableSchema, slices: int) -> Sequence[KeyRange]:
-        """Ranges of about equal rows that together cover the table, first and last open; one if it has no key."""
-        return key_ranges(self.session, schema, slices)
+    def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
+        """About how many rows tables have, by `sys.partitions`; one query per 1000 of a database."""
+        tables = {(schema.table.database, schema.object_id): schema.table for schema in schemas}
+        found = dict.fromkeys(tables.values(), 0)
+        for database in dict.fromkeys(schema.table.database for schema in schemas):
+            for chunk in _chunks([own for place, own in tables if place == database], _IDS_PER_QUERY):
+                with self._waiting():
+                    rows = self.session.rows(queries.row_counts(database, len(chunk)), *chunk)
+                found |= {tables[database, integer(own)]: integer(count or 0) for own, count in rows}
+        return found
 
-    def row_count(self, table: TableId) -> int:
-        """Exact `COUNT_BIG(*)`."""
-        return integer(self.session.value(queries.row_count(table.quoted)))
+    def key_ranges(self, schema: TableSchema, rows: int, slices: int) -> Sequence[KeyRange]:
+        """Ranges of about equal rows that together cover the table, first and last open; one if it has no key."""
+        with self._waiting():
+            return key_ranges(self.session, schema, rows, slices)
 
     def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> AbstractContextManager[HeldLocks]:
         """Hold a shared lock on each table by a session of its own: writers wait, readers do not."""
@@ -276,11 +294,13 @@ class SqlServerSource:
 
     def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
         """Insert a row of id, type and data into a signal table; not tried again."""
-        self.session.write(f"INSERT INTO {table.quoted} VALUES (?, ?, ?)", *row)  # noqa: S608 - quoted name
+        with self._waiting():
+            self.session.write(f"INSERT INTO {table.quoted} VALUES (?, ?, ?)", *row)  # noqa: S608 - quoted name
 
     def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
         """Delete the row with that id from a signal table, whose first column is given."""
-        self.session.write(f"DELETE FROM {table.quoted} WHERE {quote(column)} = ?", own_id)  # noqa: S608 - quoted names
+        with self._waiting():
+            self.session.write(f"DELETE FROM {table.quoted} WHERE {quote(column)} = ?", own_id)  # noqa: S608 - quoted names
 
     def agent_running(self, database: str) -> bool | None:
         """Whether the SQL Server Agent runs; None if it cannot be told, as on Azure SQL or without permission."""
@@ -306,6 +326,9 @@ class SqlServerSource:
             errors = []
         error = " ".join(str(part) for part in errors[0]) if errors else ""
         return CaptureJob(database, self.agent_running(database), None if quiet is None else integer(quiet), error)
+
+    def _waiting(self) -> AbstractContextManager[None]:
+        return self.session.waiting(self._lock_timeout_ms)
 
     def _rows(self, template: str, database: str, *parameters: object) -> list[Row]:
         return self.session.rows(queries.of_database(template, database), *parameters)

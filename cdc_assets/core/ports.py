@@ -110,11 +110,14 @@ class Source(Protocol):
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
         """`tran_end_time` of commit LSNs as aware times with the server's current offset."""
 
-    def key_ranges(self, schema: TableSchema, slices: int) -> Sequence[KeyRange]:
-        """Ranges of about equal rows that together cover the table, first and last open; one if it has no key."""
+    def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
+        """About how many rows tables have, by the server's own books: no table is read and no lock of one waited for."""
 
-    def row_count(self, table: TableId) -> int:
-        """Exact `COUNT_BIG(*)`."""
+    def key_ranges(self, schema: TableSchema, rows: int, slices: int) -> Sequence[KeyRange]:
+        """Ranges of about equal rows that together cover the table, first and last open; one if it has no key.
+
+        `rows` is about how many it has. No lock of a row is waited for.
+        """
 
     def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> AbstractContextManager["HeldLocks"]:
         """Hold a shared lock on each table by a session of its own: writers wait, readers do not.

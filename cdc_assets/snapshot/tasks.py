@@ -26,6 +26,7 @@ from cdc_assets.errors import (
     CdcError,
     InvalidValueError,
     InvariantError,
+    LockTimeoutError,
     PreflightError,
     QueryError,
     ServerBusyError,
@@ -165,6 +166,8 @@ def _read_table(
     for attempt in range(1, attempts):
         try:
             return _attempt(task, read, reading, slices)
+        except LockTimeoutError:
+            raise
         except ServerBusyError:
             time.sleep(_PAUSE_S * 2 ** (attempt - 1))
     return _attempt(task, read, reading, slices)

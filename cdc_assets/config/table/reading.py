@@ -37,7 +37,8 @@ SNAPSHOT = (
         "snapshot.lock.timeout.ms",
         kinds.integer(-1),
         "10000",
-        "Time to wait for a table lock; 0 fails at once, -1 waits for ever. Incremental snapshots try again after it.",
+        "Time to wait for a lock of a source table, whatever the isolation; 0 fails at once, -1 waits as long as a statement "
+        "may take. Incremental snapshots try again after it.",
         "snapshot.lock_timeout_ms",
     ),
     Property(

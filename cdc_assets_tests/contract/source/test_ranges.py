@@ -54,7 +54,7 @@ def fill(server: Server, declared: str, expression: str) -> None:
 def plan(source: SqlServerSource, slices: int) -> tuple[TableSchema, list[KeyRange]]:
     schema = source.table_schema(TableId(DATABASE, "dbo", "k"))
     assert schema is not None
-    return schema, list(source.key_ranges(schema, slices))
+    return schema, list(source.key_ranges(schema, source.row_counts([schema])[schema.table], slices))
 
 
 def sizes(source: SqlServerSource, schema: TableSchema, ranges: list[KeyRange]) -> list[int]:

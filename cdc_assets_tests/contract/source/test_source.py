@@ -2,6 +2,7 @@
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -14,9 +15,9 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import (
     CdcDisabledError,
     ConnectionLostError,
+    LockTimeoutError,
     LoginError,
     PreflightError,
-    QueryError,
     ServerBusyError,
 )
 from cdc_assets.standin.control import StandIn
@@ -234,11 +235,40 @@ def test_commit_times(shop: Server, source: SqlServerSource) -> None:
     assert abs(times[lsn] - datetime.now(UTC)) < timedelta(minutes=1)
 
 
-def test_row_count(shop: Server, source: SqlServerSource) -> None:
-    assert source.row_count(table("a")) == 2
-    with pytest.raises(QueryError, match="nope") as error:
-        source.row_count(table("nope"))
-    assert error.value.number == 208
+def test_row_counts(shop: Server, source: SqlServerSource) -> None:
+    schemas = source.table_schemas([table("a"), table("b")])
+    gone = replace(schemas[table("a")], table=table("nope"), object_id=7)
+    found = source.row_counts([*schemas.values(), gone])
+    assert (found[table("a")], found[table("nope")]) == (2, 0)
+    assert found.keys() == {table("a"), table("b"), table("nope")}
+
+
+def test_where_to_cut_a_locked_table_is_asked_without_waiting(
+    shop: Server, standin: StandIn, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resources.sqlserver_ranges.MIN_ROWS_PER_RANGE", 1)
+    [schema] = source.table_schemas([table("a")]).values()
+    with standin.connect(DATABASE) as other:
+        other.execute("BEGIN TRAN; SELECT COUNT(*) FROM dbo.a WITH (TABLOCKX, HOLDLOCK)")
+        began = time.monotonic()
+        rows = source.row_counts([schema])[schema.table]
+        assert len(source.key_ranges(schema, rows, 2)) == 2
+        assert time.monotonic() - began < 5
+        other.execute("ROLLBACK")
+
+
+def test_locks_are_waited_for_no_longer_than_allowed(shop: Server, standin: StandIn) -> None:
+    settings = connection(shop, DATABASE)
+    with SqlServerSource(settings, lock_timeout_ms=100) as source, standin.connect(DATABASE) as other:
+        source.databases()
+        other.execute("BEGIN TRAN; SELECT COUNT(*) FROM dbo.a WITH (TABLOCKX, HOLDLOCK)")
+        began = time.monotonic()
+        with pytest.raises(LockTimeoutError, match=r"snapshot\.lock\.timeout\.ms"):
+            source.delete_signal(table("a"), "id", "1")
+        assert time.monotonic() - began < 5
+        other.execute("ROLLBACK")
+        [[outside]] = source.session.rows("SELECT @@LOCK_TIMEOUT")
+        assert outside == -1
 
 
 def test_agent(shop: Server, standin: StandIn, source: SqlServerSource) -> None:
@@ -313,7 +343,7 @@ def test_a_server_that_restarts_heals(standin: StandIn, source: SqlServerSource)
     assert source.server_time()
 
 
-@pytest.mark.parametrize("number", [1205, 1222, 40613])
+@pytest.mark.parametrize("number", [1204, 1205, 40613])
 def test_transient_errors_are_repeated(standin: StandIn, source: SqlServerSource, number: int) -> None:
     source.databases()
     standin.faults.error(number, matching="server_time", times=2)
@@ -323,8 +353,8 @@ def test_transient_errors_are_repeated(standin: StandIn, source: SqlServerSource
 
 def test_repetition_is_bounded(standin: StandIn, source: SqlServerSource) -> None:
     source.databases()
-    standin.faults.error(1222, matching="server_time", times=100)
-    with pytest.raises(ServerBusyError, match="Lock request"):
+    standin.faults.error(1204, matching="server_time", times=100)
+    with pytest.raises(ServerBusyError, match="is busy"):
         source.server_time()
     assert len(standin.faults.struck) == 4
 

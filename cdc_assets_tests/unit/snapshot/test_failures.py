@@ -1,10 +1,13 @@
 """A table that cannot be read fails alone."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import QueryError, ServerBusyError
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -65,16 +68,16 @@ def test_others_are_read_and_the_failed_one_is_due_again(
     assert {event.key for event in events_of(config, bad)} == {*range(1, 41), 100}
 
 
-def test_table_that_cannot_be_counted_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_that_cannot_be_cut_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server, config, (a, b, c) = three(tmp_path)
-    count = server.row_count
+    cut = server.key_ranges
 
-    def row_count(table: TableId) -> int:
-        if table == b:
+    def key_ranges(schema: TableSchema, rows: int, slices: int) -> Sequence[KeyRange]:
+        if schema.table == b:
             raise QueryError("The SELECT permission was denied", 229)
-        return count(table)
+        return cut(schema, rows, slices)
 
-    monkeypatch.setattr(server, "row_count", row_count)
+    monkeypatch.setattr(server, "key_ranges", key_ranges)
     done = make_capture(server, config).snapshot()
     assert done.tables == (a, c)
     assert [trouble.table for trouble in done.failed] == [b]

@@ -97,6 +97,23 @@ def test_lock_that_is_not_to_be_had_in_time(server: StandIn, tmp_path: Path, tim
     assert shop.world.snapshot().tables == tuple(shop.tables)
 
 
+@pytest.mark.parametrize("isolation", ["read_committed", "repeatable_read"])
+def test_a_locked_table_holds_no_other_back(server: StandIn, tmp_path: Path, isolation: str) -> None:
+    shop = Shop(server, tmp_path, isolation, snapshot_lock_timeout_ms="300", snapshot_locking_mode="none")
+    a, b, c = shop.tables
+    with server.connect(DATABASE) as other:
+        other.execute("BEGIN TRAN; UPDATE dbo.b WITH (TABLOCKX) SET note = 'held'")
+        began = time.monotonic()
+        done = shop.world.snapshot()
+        assert time.monotonic() - began < 20
+        other.execute("ROLLBACK")
+    assert done.tables == (a, c)
+    [trouble] = done.failed
+    assert trouble.table == b
+    assert "LockTimeoutError" in trouble.reason
+    assert shop.world.snapshot().tables == (b,)
+
+
 def test_lock_that_is_waited_for(server: StandIn, tmp_path: Path) -> None:
     shop = Shop(server, tmp_path, "exclusive", snapshot_lock_timeout_ms="-1")
     with server.connect(DATABASE) as other:

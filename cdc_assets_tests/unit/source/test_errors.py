@@ -13,6 +13,7 @@ from cdc_assets.errors import (
     ConfigurationError,
     ConnectionLostError,
     DatabaseAwayError,
+    LockTimeoutError,
     LoginError,
     PreflightError,
     QueryError,
@@ -22,6 +23,7 @@ from resources import bulk, sqlserver_session
 from resources.sqlserver_errors import (
     AWAY,
     BUSY,
+    LOCKED,
     LOGIN,
     LOST,
     NO_CDC,
@@ -68,6 +70,7 @@ def test_all_classes_were_found() -> None:
 
 NUMBERS = [
     (BUSY, ServerBusyError),
+    (LOCKED, LockTimeoutError),
     (LOST, ConnectionLostError),
     (AWAY, DatabaseAwayError),
     (LOGIN, LoginError),
@@ -127,7 +130,7 @@ def test_driver_states(state: str, text: str, expected: type[CdcError]) -> None:
             "[Microsoft][ODBC Driver 18 for SQL Server]Transaction (Process ID 5) was deadlocked on lock resources",
             ServerBusyError,
         ),
-        ("HY000", "[Microsoft][ODBC Driver 18 for SQL Server]Lock request time out period exceeded.", ServerBusyError),
+        ("HY000", "[Microsoft][ODBC Driver 18 for SQL Server]Lock request time out period exceeded.", LockTimeoutError),
         (
             "42000",
             "[Microsoft][ODBC Driver 18 for SQL Server]Transaction aborted when accessing versioned row in table 'a' in "

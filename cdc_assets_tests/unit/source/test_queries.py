@@ -20,7 +20,7 @@ BUILT = {
     "commit_times": queries.commit_times(ODD, 3),
     "probes": queries.probes(ODD, ["a]b", "c"]),
     "rows_per_commit": queries.rows_per_commit(ODD, ["a]b", "c"]),
-    "row_count": queries.row_count("[t]"),
+    "row_counts": queries.row_counts(ODD, 2),
     "extremes": queries.extremes("[t]", "[c]"),
     "key_at": queries.key_at("[t]", "[c]", "k", "?"),
     "key_after": queries.key_after("[t]", "[c]", "k", "?"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdc_assets.errors import CdcError, QueryError, ServerBusyError
+from cdc_assets.errors import CdcError, LockTimeoutError, QueryError, ServerBusyError
 from resources import sqlserver_retry
 from resources.sqlserver_retry import ATTEMPTS, repeated
 
@@ -43,9 +43,10 @@ def test_gives_up() -> None:
     assert action.calls == ATTEMPTS
 
 
-def test_terminal_errors_are_raised_at_once() -> None:
-    action = Failing(QueryError("no"))
-    with pytest.raises(QueryError):
+@pytest.mark.parametrize("kind", [QueryError, LockTimeoutError])
+def test_terminal_errors_and_locks_that_were_waited_for_are_raised_at_once(kind: type[CdcError]) -> None:
+    action = Failing(kind("no"))
+    with pytest.raises(kind):
         repeated(action)
     assert action.calls == 1
 

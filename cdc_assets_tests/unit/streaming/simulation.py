@@ -228,16 +228,16 @@ class SimulatedServer:
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
         return {lsn: self.now for lsn in lsns if lsn in self.transactions}
 
-    def key_ranges(self, schema: TableSchema, slices: int) -> Sequence[KeyRange]:
+    def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
+        return {schema.table: len(self.rows[schema.table]) for schema in schemas}
+
+    def key_ranges(self, schema: TableSchema, rows: int, slices: int) -> Sequence[KeyRange]:
         keys = sorted(self.rows[schema.table])
         if not schema.key or len(keys) < 2:
             return [KeyRange(schema.key[0] if schema.key else None, None, None)]
         step = max(1, len(keys) // slices)
         bounds = [str(key) for key in keys[step::step]][: slices - 1]
         return [KeyRange("id", low, high) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
-
-    def row_count(self, table: TableId) -> int:
-        return len(self.rows[table])
 
     def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> AbstractContextManager[HeldLocks]:
         raise QueryError("The simulation has no locks.")
