@@ -33,6 +33,7 @@ _CLAUSES: Final = (
 _LITERAL: Final = re.compile(r"'(?:[^']|'')*'")
 _DRIVING: Final = re.compile(r"(?:t\d+|\(SELECT rowid, .* FROM t\d+\)) AS s1")
 _JOIN: Final = re.compile(r"LEFT JOIN (t\d+) AS s2 ON s2\.(c\d+) = s1\.c\d+")
+_COLUMN: Final = re.compile(r"(?:^|, )(s1\.c\d+) AS (k\d+)(?=, |$)")
 _CALL: Final = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)\s*\(")
 _PURE: Final = frozenset(
     {DETERMINISTIC, "CASE", "WHEN", "THEN", "ELSE", "AND", "OR", "NOT", "IN", "BETWEEN", "ifnull", "coalesce", "substr"}
@@ -150,7 +151,7 @@ def _order(order: str, selected: str, driving: Table) -> tuple[str, ...] | None:
     """The columns of an ORDER BY; None unless all are plain, ascending and compare by value."""
     if not order:
         return ()
-    aliases = {name: text for text, name in re.findall(r"(?:^|, )(s1\.c\d+) AS (k\d+)(?=, |$)", selected)}
+    aliases = {name: text for text, name in _COLUMN.findall(_masked(selected))}
     comparable = {f"s1.{c.sqlite}" for c in driving.columns if c.type.name not in CHARACTER | {"datetimeoffset"}}
     columns = tuple(aliases.get(term, term) for term in order.split(", "))
     return columns if all(column in comparable for column in columns) else None

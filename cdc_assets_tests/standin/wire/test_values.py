@@ -77,15 +77,37 @@ def test_written_values_are_read_back(declared: str, data: st.DataObject) -> Non
     assert read_typed(sent, 0) == (sql_type, value, len(sent))
 
 
+def fixed(sql_type: SqlType, nullable: bool, value: Value) -> bytes:
+    """A value as the column's TYPE_INFO announces it: numbers that are NOT NULL travel without their length byte."""
+    sent = encode_value(sql_type, value)
+    return sent[1:] if not nullable and len(type_info(sql_type, nullable)) < len(type_info(sql_type)) else sent
+
+
 @pytest.mark.parametrize("declared", TYPES)
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_a_row_is_its_values_one_after_the_other(declared: str, data: st.DataObject) -> None:
-    """The fused encoder gives what single values give, NULLs in any place."""
-    types = (parse_type("int"), parse_type(declared), parse_type("varchar(30)"), parse_type(declared))
-    row = [data.draw(st.none() | values(sql_type)) for sql_type in types]
-    expected = b"\xd1" + b"".join(encode_value(sql_type, value) for sql_type, value in zip(types, row, strict=True))
-    assert row_encoder(types)([row, row]) == (2, expected * 2)
+    """The fused encoder gives what single values give: in any order of any types, NULL or NOT NULL, few or many."""
+    others = data.draw(st.lists(st.sampled_from(TYPES), max_size=6))
+    types = tuple(map(parse_type, data.draw(st.permutations([declared, *others]))))
+    nullable = tuple(data.draw(st.booleans()) for _ in types)
+    row = [
+        data.draw(st.none() | values(sql_type) if may_be_null else values(sql_type))
+        for sql_type, may_be_null in zip(types, nullable, strict=True)
+    ]
+    expected = b"\xd1" + b"".join(map(fixed, types, nullable, row))
+    assert row_encoder(types, nullable)([row, row]) == (2, expected * 2)
+
+
+@pytest.mark.parametrize("before", ["varchar(30)", "varbinary(max)", "binary(10)", "xml"])
+@pytest.mark.parametrize("alone", ["bit", "tinyint"])
+@pytest.mark.parametrize("behind", [(), ("varchar(max)",), ("binary(10)",)])
+def test_a_lone_byte_that_is_never_null_is_a_value(before: str, alone: str, behind: tuple[str, ...]) -> None:
+    types = tuple(map(parse_type, (before, alone, *behind)))
+    row = [None, 1, *(None for _ in behind)]
+    nullable = tuple(value is None for value in row)
+    expected = b"\xd1" + b"".join(map(fixed, types, nullable, row))
+    assert row_encoder(types, nullable)([row]) == (1, expected)
 
 
 @pytest.mark.parametrize("declared", ["float", "real"])
