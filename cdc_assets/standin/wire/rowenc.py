@@ -229,7 +229,7 @@ class _Writer:
         if not run.formats:
             return
         piece = f"r{len(self.pieces)}"
-        if run.arguments == [str(ROW)]:  # the row token alone is the same in every row; any other single byte is a value
+        if run.arguments == [str(ROW)]:  # the same in every row; any other lone byte is a value
             self.pieces.append(repr(bytes((ROW,))))
             return
         fast = f"{self._pack(''.join(run.formats))}({', '.join(run.arguments)})"
