@@ -175,7 +175,9 @@ class Connection:
         response.write(tokens.environment_bytes(tokens.RESET, b"", b""))
 
     def _answer(self, message: Message, session: Session, procedures: Procedures, response: Response) -> None:
-        if message.kind == SQL_BATCH:
+        if message.ignored:
+            response.ignored()
+        elif message.kind == SQL_BATCH:
             text = request.read_batch(message.data)
             self._guarded(session, response, text, lambda: session.batch(text, response))
             response.end_batch()

@@ -11,6 +11,8 @@ from typing import Final, Protocol
 
 HEADER: Final = 8
 END_OF_MESSAGE: Final = 0x01
+IGNORE: Final = 0x02
+"""With the end of a message: the client gave it up before it was complete."""
 RESET: Final = 0x08
 RESET_KEEP_TRANSACTION: Final = 0x10
 
@@ -52,6 +54,8 @@ class Message:
     data: bytes
     reset: bool = False
     keep_transaction: bool = False
+    ignored: bool = False
+    """Given up by the client: it is not to be carried out."""
 
 
 class Channel:
@@ -93,7 +97,7 @@ class Channel:
                     raise ProtocolError(f"a message of more than {MAXIMUM_MESSAGE} bytes")
             data = bytes(parts)
         reset = bool(first_status & (RESET | RESET_KEEP_TRANSACTION))
-        return Message(kind, data, reset, bool(first_status & RESET_KEEP_TRANSACTION))
+        return Message(kind, data, reset, bool(first_status & RESET_KEEP_TRANSACTION), bool(status & IGNORE))
 
     def _packet(self) -> tuple[int, int, bytes]:
         self._fill(HEADER)

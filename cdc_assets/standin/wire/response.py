@@ -158,7 +158,8 @@ class Response:
         self._channel.write(held)
 
     def cancelled(self, running: bool) -> None:
-        """Acknowledge an attention; exactly one DONE does.
+        """Acknowledge an attention; exactly one DONE does, in a message of its own: a client that reads the answer to its
+        request to the end looks for the acknowledgement in the next message.
 
         Args:
             running: a statement was interrupted: its own DONE says error, or ODBC 18 reports success.
@@ -167,7 +168,12 @@ class Response:
         if running:
             self._note_transaction()
             self._write(tokens.done(tokens.DONE, tokens.ERROR))
+            self._channel.end()
         self._write(tokens.done(tokens.DONE, tokens.ATTENTION | self._transaction_flag()))
+
+    def ignored(self) -> None:
+        """Answer a request that the client gave up before it was complete: nothing was done, and no attention will follow."""
+        self._write(tokens.done(tokens.DONE, tokens.ERROR | self._transaction_flag()))
 
     def interrupted(self, error: SqlError) -> None:
         """End the answer with the error that a fault put among the rows."""
