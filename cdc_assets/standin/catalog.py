@@ -240,6 +240,20 @@ class RecoveryFork:
 
 DATABASE_STATES: Final = {"ONLINE": 0, "OFFLINE": 6}
 USER_ACCESS: Final = {"MULTI_USER": 0, "SINGLE_USER": 1, "RESTRICTED_USER": 2}
+OPTIONS: Final = {
+    "RECOVERY": ("FULL", "BULK_LOGGED", "SIMPLE"),
+    "COMPATIBILITY_LEVEL": ("160", "150", "140", "130", "120", "110", "100"),
+    "PAGE_VERIFY": ("CHECKSUM", "TORN_PAGE_DETECTION", "NONE"),
+    "DELAYED_DURABILITY": ("DISABLED", "ALLOWED", "FORCED"),
+    "AUTO_CREATE_STATISTICS": ("ON", "OFF"),
+    "AUTO_UPDATE_STATISTICS": ("ON", "OFF"),
+    **dict.fromkeys(
+        ("AUTO_CLOSE", "AUTO_SHRINK", "AUTO_UPDATE_STATISTICS_ASYNC", "ANSI_NULLS", "QUOTED_IDENTIFIER", "TRUSTWORTHY",
+         "QUERY_STORE", "ACCELERATED_DATABASE_RECOVERY", "ALLOW_SNAPSHOT_ISOLATION", "READ_COMMITTED_SNAPSHOT"),
+        ("OFF", "ON"),
+    ),
+}  # fmt: skip
+"""What ALTER DATABASE … SET sets and `sys.databases` tells: option → values, the default first."""
 
 
 @dataclass(slots=True)
@@ -250,8 +264,8 @@ class Database:
     database_id: int
     collation: str = DEFAULT_COLLATION
     created: datetime = datetime.min
-    snapshot_isolation: bool = False
-    read_committed_snapshot: bool = False
+    options: dict[str, str] = field(default_factory=dict)
+    """Those of `OPTIONS` that were set."""
     cdc_enabled: bool = False
     state: str = "ONLINE"
     """A key of `DATABASE_STATES`."""
@@ -265,6 +279,10 @@ class Database:
     alias_types: list[AliasType] = field(default_factory=list)
     views: list[UserView] = field(default_factory=list)
     procedures: list[UserProcedure] = field(default_factory=list)
+
+    def option(self, name: str) -> str:
+        """Value of one of `OPTIONS`."""
+        return self.options.get(name) or OPTIONS[name][0]
 
     def procedure(self, schema: str, name: str) -> UserProcedure | None:
         """The user procedure of that name, or None."""
@@ -333,7 +351,7 @@ _ALIAS, _TABLE, _DATABASE = (_values(kind) for kind in (AliasType, Table, Databa
 
 def _copied(database: Database) -> Database:
     made = Database(*_DATABASE(database))
-    made.schemas = dict(database.schemas)
+    made.schemas, made.options = dict(database.schemas), dict(database.options)
     made.alias_types = [AliasType(*_ALIAS(alias)) for alias in database.alias_types]
     made.tables = Tables(database.tables)
     made.views, made.procedures = list(database.views), list(database.procedures)

@@ -293,6 +293,8 @@ class SessionContext(Protocol):
     """Number of the data-changing statement within the transaction, from 1; CDC triggers read it."""
     change_number: int
     """Number of the change row within the transaction, from 0; CDC triggers count it up."""
+    rewritten: int
+    """Object id of the table whose clustered key the running statement sets, if only to what it is; else 0."""
 
     @property
     def database(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from cdc_assets.standin import sample
 from cdc_assets.standin.control import StandIn
@@ -53,7 +53,7 @@ def serve(options: Options, stop: threading.Event | None = None, console: Consol
         if options.sample:
             _create_sample(server)
         server.agent.latency_s = options.capture_latency_s
-        console.print(_how_to_connect(server, options))
+        _tell(console, server, options)
         with _workload(server, options, stop):
             while not stop.wait(1.0):
                 pass
@@ -110,15 +110,20 @@ def _workload(server: StandIn, options: Options, stop: threading.Event) -> Itera
         raise failures[0]
 
 
-def _how_to_connect(server: StandIn, options: Options) -> Table:
+def _tell(console: Console, server: StandIn, options: Options) -> None:
+    """How to connect; each line whole however narrow the screen, since it is there to be copied."""
     database = sample.DATABASE if options.sample else next(iter(options.databases), "master")
-    table = Table(title="SQL Server stand-in", show_header=False, title_justify="left")
-    table.add_row("server", f"{server.host},{server.port}")
-    table.add_row("login", server.user)
-    table.add_row("password", "(as given)" if options.password else server.password)
-    table.add_row("database", database)
-    table.add_row("jdbc", f"jdbc:sqlserver://{server.host}:{server.port};databaseName={database};encrypt=false")
-    table.add_row("odbc", f"Server={server.host},{server.port};Database={database};UID={server.user};Encrypt=no")
+    place = f"{server.host}:{server.port};databaseName={database}"
+    lines = {
+        "server": f"{server.host},{server.port}",
+        "login": server.user,
+        "password": "(as given)" if options.password else server.password,
+        "database": database,
+        "jdbc": f"jdbc:sqlserver://{place};encrypt=false",
+        "odbc": f"Server={server.host},{server.port};Database={database};UID={server.user};Encrypt=no",
+    }
     if server.certificate is not None:
-        table.add_row("certificate", str(server.certificate))
-    return table
+        lines["certificate"] = str(server.certificate)
+    console.print("SQL Server stand-in", style="bold")
+    for name, value in lines.items():
+        console.print(Text(f"{name:<12}{value}"), soft_wrap=True)

@@ -150,10 +150,13 @@ class Agent:
             self._histories.pop(database_id, None)
         self._active.pop(database_id, None)
 
+    def job_runs(self, database_id: int) -> bool:
+        """Whether the Agent is up and the database's capture job was started and not stopped."""
+        return self.running and database_id not in self._stopped_jobs | self._dropped_jobs
+
     def capturing(self, database_id: int) -> bool:
         """Whether the database's capture job runs."""
-        idle = database_id in self._stopped_jobs or database_id in self._dropped_jobs
-        return self.running and not self._paused and not idle
+        return not self._paused and self.job_runs(database_id)
 
     def drain(self) -> None:
         """Return when everything committed so far is captured; a paused or stopped Agent captures all the same."""

@@ -22,12 +22,14 @@ class Arguments:
     def __init__(self, procedure: str, names: Sequence[str], given: Mapping[str, Parameter]) -> None:
         self._procedure = procedure
         self._values: dict[str, Value] = {}
+        self._given: dict[str, Parameter] = {}
         for key, parameter in given.items():
             if key.isdigit() and int(key) > len(names):
                 raise SqlError(8144, f"Procedure or function {procedure} has too many arguments specified.")
             name = names[int(key) - 1] if key.isdigit() else key.removeprefix("@").casefold()
             if name not in names:
                 raise SqlError(8145, f"@{name} is not a parameter for procedure {procedure}.")
+            self._given[name] = parameter
             if not parameter.default:
                 self._values[name] = parameter.value
 
@@ -65,6 +67,12 @@ class Arguments:
             return int(value)
         except ValueError:
             raise SqlError(8114, "Error converting data type nvarchar to int.") from None
+
+    def output(self, name: str, value: Value) -> None:
+        """Set an output argument, if the caller wants it."""
+        wanted = self._given.get(name)
+        if wanted is not None and wanted.output:
+            wanted.value = value
 
     def binary(self, name: str) -> bytes | None:
         """A binary argument."""

@@ -67,12 +67,15 @@ def cleanup_change_table(context: ProcedureContext, given: dict[str, Parameter])
     """`sys.sp_cdc_cleanup_change_table`; a NULL mark leaves the low end and only deletes below it.
 
     Raises:
-        SqlError: see `clean_instance`; 22901.
+        SqlError: see `clean_instance`; 22901; 22850 for a threshold below 1.
     """
     names = ("capture_instance", "low_water_mark", "threshold", "fcleanupfailed")
     arguments = Arguments("sp_cdc_cleanup_change_table", names, given)
     database = tables.require_database(context.catalog, context.procedure_database)
     name, mark = arguments.required("capture_instance"), arguments.binary("low_water_mark")
+    if (arguments.number("threshold", 1) or 0) < 1:
+        raise error(22850)
+    arguments.output("fcleanupfailed", 0)  # what fails raises an error of its own
     context.edit()
     if mark is not None:
         clean_instance(context.connection, context.catalog, database.name, name, mark.ljust(10, b"\0"))

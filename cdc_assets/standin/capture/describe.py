@@ -11,7 +11,8 @@ from cdc_assets.standin.capture.instances import CaptureInstance
 from cdc_assets.standin.capture.messages import error
 from cdc_assets.standin.contract import Parameter, ProcedureContext, ResultColumn
 from cdc_assets.standin.errors import SqlError
-from cdc_assets.standin.sqltypes import BIT, DATETIME, INT, LSN_TYPE, NVARCHAR_MAX, SYSNAME, Value
+from cdc_assets.standin.sqltypes import BIT, DATETIME, INT, LSN_TYPE, NVARCHAR_MAX, SMALLINT, SYSNAME, TINYINT, Value
+from cdc_assets.standin.system.describe import measures
 
 _HELP: Final = (
     ResultColumn("source_schema", SYSNAME), ResultColumn("source_table", SYSNAME),
@@ -24,7 +25,9 @@ _HELP: Final = (
 _COLUMNS: Final = (
     ResultColumn("source_schema", SYSNAME), ResultColumn("source_table", SYSNAME),
     ResultColumn("capture_instance", SYSNAME), ResultColumn("column_name", SYSNAME), ResultColumn("column_id", INT),
-    ResultColumn("column_type", SYSNAME), ResultColumn("column_ordinal", INT), ResultColumn("is_computed", BIT),
+    ResultColumn("column_ordinal", INT), ResultColumn("data_type", SYSNAME), ResultColumn("character_maximum_length", INT),
+    ResultColumn("numeric_precision", TINYINT), ResultColumn("numeric_precision_radix", SMALLINT),
+    ResultColumn("numeric_scale", INT), ResultColumn("datetime_precision", SMALLINT),
 )  # fmt: skip
 _HISTORY: Final = (
     ResultColumn("source_schema", SYSNAME), ResultColumn("source_table", SYSNAME),
@@ -89,17 +92,20 @@ def _instance(context: ProcedureContext, arguments: Arguments, database: str) ->
 
 
 def get_captured_columns(context: ProcedureContext, given: dict[str, Parameter]) -> int:
-    """`sys.sp_cdc_get_captured_columns`."""
+    """`sys.sp_cdc_get_captured_columns`: types as `INFORMATION_SCHEMA.COLUMNS` shows those of the change table."""
     arguments = Arguments("sp_cdc_get_captured_columns", ("capture_instance",), given)
     database = tables.require_database(context.catalog, context.procedure_database).name
     found = _instance(context, arguments, database)
-    columns = ("column_name", "column_id", "column_type", "column_ordinal", "is_computed")
-    table = tables.system_table(context.catalog, database, "captured_columns")
-    rows = tables.select(
-        context.connection, table, columns, "{object_id} = ? ORDER BY {column_ordinal}", (found.object_id,)
-    )
+    change_table = instances.change_table(context.catalog, database, found.name)
     head = (*_source_name(context, database, found), found.name)
-    context.send(_COLUMNS, [(*head, *row) for row in rows])
+    rows = []
+    for name, column_id, declared, ordinal in instances.captured_columns(
+        context.connection, context.catalog, database, found.object_id
+    ):
+        column = change_table.column(name) if change_table else None
+        length, _, *digits = measures(column.type) if column else (None,) * 6
+        rows.append((*head, name, column_id, ordinal, declared, length, *digits))
+    context.send(_COLUMNS, rows)
     return 0
 
 

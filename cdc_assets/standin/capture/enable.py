@@ -99,10 +99,12 @@ def enable_table(context: ProcedureContext, given: dict[str, Parameter]) -> int:
     """`sys.sp_cdc_enable_table` with every argument.
 
     Raises:
-        SqlError: 22901, 22931, 22974, 22962, 22926, 22927, 22932, 22907, 22938, 22928, 22929, 22930, 22939, 22943,
-            22965, 22973, 22975 as the vendor documents them.
+        SqlError: 201 for an argument that must be named, and 22901, 22931, 22974, 22962, 22926, 22927, 22932, 22907, 22938,
+            22928, 22929, 22930, 22939, 22942, 22943, 22965, 22973, 22975 as the vendor documents them.
     """
     arguments = Arguments("sp_cdc_enable_table", _ENABLE, given)
+    for name in ("source_schema", "source_name", "role_name"):  # NULL is a value: no role
+        arguments.required(name)
     tables.require_database(context.catalog, context.procedure_database)
     context.edit()
     request = _request(context, arguments)
@@ -175,10 +177,13 @@ def _index(source: Table, name: str | None) -> Index | None:
 
 def _columns(source: Table, text: str | None) -> tuple[str, ...]:
     """Captured columns in table order."""
-    wanted = None if text is None else {fold(name) for name in split_columns(text)}
-    for name in split_columns(text) if text is not None else ():
+    listed = None if text is None else split_columns(text)
+    for name in listed or ():
         if source.column(name) is None:
             raise error(22930, name, source.schema, source.name)
+    wanted = None if listed is None else {fold(name) for name in listed}
+    if listed is not None and wanted is not None and len(wanted) < len(listed):
+        raise error(22942, source.schema, source.name)
     columns = tuple(column.name for column in source.columns if wanted is None or fold(column.name) in wanted)
     if {fold(column) for column in columns} & _RESERVED:
         raise error(22975, source.name)

@@ -181,11 +181,21 @@ def start_job(context: ProcedureContext, given: dict[str, Parameter]) -> int:
     arguments = Arguments("sp_cdc_start_job", ("job_type",), given)
     database, _, kind = _job(context, arguments, "capture")
     if kind == "capture":
+        if not agent(context).running:
+            raise SqlError(22022, _started(context, database, kind))
+        if agent(context).job_runs(database.database_id):
+            raise _refused(context, f"cdc.{database.name}_{kind}", "run", "already running from a request by User sa")
         agent(context).start_job(database.database_id)
     else:
         _clean(context, database)
     context.sink.message(SqlError(0, f"Job 'cdc.{database.name}_{kind}' started successfully.", 0))
     return 0
+
+
+def _refused(context: ProcedureContext, job: str, what: str, why: str) -> SqlError:
+    """The Agent's refusal to start or stop a job."""
+    user = getattr(getattr(context, "login", None), "user", "sa")
+    return error(22022, what, job, user, why)
 
 
 def _clean(context: ProcedureContext, database: Database) -> None:
@@ -205,8 +215,9 @@ def stop_job(context: ProcedureContext, given: dict[str, Parameter]) -> int:
     """`sys.sp_cdc_stop_job`."""
     arguments = Arguments("sp_cdc_stop_job", ("job_type",), given)
     database, _, kind = _job(context, arguments, "capture")
-    if kind == "capture":
-        agent(context).stop_job(database.database_id)
+    if kind == "cleanup" or not agent(context).job_runs(database.database_id):  # a clean-up is over when it is seen
+        raise _refused(context, f"cdc.{database.name}_{kind}", "stop", "not currently running")
+    agent(context).stop_job(database.database_id)
     context.sink.message(SqlError(0, f"Job 'cdc.{database.name}_{kind}' stopped successfully.", 0))
     return 0
 
@@ -239,7 +250,7 @@ def _changes(arguments: Arguments, kind: str) -> dict[str, Value]:
     if kind == "cleanup" and found.keys() & {"maxtrans", "maxscans", "continuous", "pollinginterval"}:
         raise error(22996)
     limits = {"maxtrans": (22991, 1, 2**31), "maxscans": (22970, 1, 2**31), "continuous": (22998, 0, 1),
-              "pollinginterval": (22990, 0, 86_399), "retention": (22994, 1, _LONGEST_RETENTION)}  # fmt: skip
+              "pollinginterval": (22990, 0, 86_399), "retention": (22994, 1, _LONGEST_RETENTION), "threshold": (22850, 1, 2**63)}  # fmt: skip
     for name, (number, low, high) in limits.items():
         value = found.get(name)
         if value is not None and not low <= value <= high:

@@ -84,6 +84,7 @@ def register(context: SessionContext, state: SessionState) -> None:
     connection.create_function("cdc_this", 0, lambda: state.current)
     connection.create_function("cdc_command", 0, lambda: context.command_id)
     connection.create_function("cdc_rekey", 0, state.rekey)
+    connection.create_function("cdc_rewrites", 1, lambda source: int(context.rewritten == source))
     connection.create_function("cdc_mask", -1, update_mask, deterministic=True)
     connection.create_function("cdc_check", 6, _parking(context, changes.check))
     connection.create_function("cdc_union", 2, changes.union, deterministic=True)

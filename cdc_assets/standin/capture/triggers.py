@@ -25,7 +25,8 @@ so a statement, savepoint or transaction that rolls back takes its staged rows w
 a commit makes them durable together with the row.
 
 Rules of the images (spec debezium-sqlserver §3.9, vendor page `cdc.<capture_instance>_CT`):
-an update of a column of the clustered or a unique index is a delete and an insert; an
+an update of a column of the clustered or a unique index is a delete and an insert, and so is
+a statement that sets a column of the clustered index to the value it has; any other
 update that changes no captured column leaves no trace; text, ntext and image are NULL in
 deletes and before images and, unless changed, in after images; (max) and xml columns are
 NULL in both images of an update unless changed; computed columns are always NULL.
@@ -112,16 +113,21 @@ def create_triggers(
     if not instances:
         return
     draw = f"SELECT cdc_next({database_id}, {source.object_id});"
-    moved = _differs(key_columns(source))
+    keys = key_columns(source)
+    moved = _differs(keys)
+    again = f" OR cdc_rewrites({source.object_id})" if source.clustered_key else ""
+    named = ", ".join(column.sqlite for column in keys)
     captured = {c.source.column_id for instance in instances for c in instance.columns if c.source and _stored(c)}
     touched = _differs(column for column in source.columns if column.column_id in captured)
     bodies: tuple[tuple[str, str, str, Callable[[Instance], str]], ...] = (
         ("insert", "INSERT", "", _insert),
         ("delete", "DELETE", "", _delete),
-        ("rekey", "UPDATE", f" WHEN {moved}", _rekey),
-        ("update", "UPDATE", f" WHEN NOT ({moved}) AND ({touched})", _update),
+        ("rekey", f"UPDATE OF {named}", f" WHEN {moved}{again}", _rekey),
+        ("update", "UPDATE", f" WHEN ({touched}) AND NOT ({moved}{again})", _update),
     )
     for event, verb, when, body in bodies:
+        if event == "rekey" and not keys:
+            continue
         statements = " ".join(body(instance) for instance in instances)
         connection.execute(
             f"CREATE TRIGGER capture_{event}_{source.object_id} AFTER {verb} ON {source.sqlite}{when} "

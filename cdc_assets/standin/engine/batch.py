@@ -15,7 +15,7 @@ from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 _DEFINITIONS: Final = frozenset(
     {"CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT", "REVOKE", "DENY", "DBCC", "CHECKPOINT", "ENABLE", "DISABLE"}
 )
-_REFUSED: Final = frozenset({"GOTO", "OPEN", "CLOSE", "DEALLOCATE", "FETCH"})
+_REFUSED: Final = frozenset({"GOTO", "OPEN", "CLOSE", "DEALLOCATE", "FETCH", "BULK"})
 _TRANSACTION: Final = frozenset({"TRAN", "TRANSACTION"})
 
 
@@ -355,6 +355,8 @@ def _query(reader: Reader, line: int) -> tree.Statement:
 def _change(reader: Reader, line: int, with_clause: str = "") -> tree.Statement:
     first = reader.place
     verb = reader.take().upper
+    if verb == "INSERT" and reader.word() == "BULK" and reader.word(1) not in ("(", "VALUES", "SELECT", "DEFAULT"):
+        raise unsupported("bulk load (INSERT BULK, BCP, SqlBulkCopy): send INSERT statements")
     if verb == "UPDATE" and reader.word() == "STATISTICS":
         reader.rest("UPDATE")
         return tree.Definition(line, reader.between(first, reader.place), tuple(reader.tokens[first : reader.place]))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cdc_assets.standin.engine import constraints, insert, merge, queries, sqlite_errors, tree, update, update_text
 from cdc_assets.standin.engine.certain import certain
-from cdc_assets.standin.engine.effects import Row, changing, finish, judged_at_end
+from cdc_assets.standin.engine.effects import Row, changing, finish, judged_at_end, rewriting
 from cdc_assets.standin.engine.insert import ChangePlan
 from cdc_assets.standin.engine.plans import planned
 from cdc_assets.standin.engine.sinks import CollectingSink
@@ -99,7 +99,10 @@ def _changed(session: "EngineSession", plan: ChangePlan, values: dict[str, Value
     def change() -> int:
         return _count(connection, connection.execute(plan.sql, values))
 
-    return judged_at_end(session, plan.target.table, change) if plan.keys_change else change()
+    if not (plan.keys_change or plan.rewrites):
+        return change()
+    with rewriting(session, plan.rewrites):
+        return judged_at_end(session, plan.target.table, change) if plan.keys_change else change()
 
 
 def _count(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> int:

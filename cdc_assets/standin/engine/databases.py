@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from cdc_assets.standin.catalog import DATABASE_STATES, USER_ACCESS, AliasType, Catalog, Database, fold
+from cdc_assets.standin.catalog import DATABASE_STATES, OPTIONS, USER_ACCESS, AliasType, Catalog, Database, fold
 from cdc_assets.standin.engine import states
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.definitions import exists, home
@@ -12,7 +12,7 @@ from cdc_assets.standin.engine.names import SessionNames
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.tables import ElementReader
 from cdc_assets.standin.engine.targets import read_name
-from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION
 
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
 
 SYSTEM: Final = ("master", "tempdb", "model", "msdb")
-_IGNORED_OPTIONS: Final = frozenset({
-    "RECOVERY", "COMPATIBILITY_LEVEL", "AUTO_CLOSE", "AUTO_SHRINK", "AUTO_CREATE_STATISTICS", "AUTO_UPDATE_STATISTICS", "PAGE_VERIFY",
-    "READ_WRITE", "ANSI_NULLS", "QUOTED_IDENTIFIER", "DELAYED_DURABILITY", "TRUSTWORTHY", "ACCELERATED_DATABASE_RECOVERY",
-    "AUTO_UPDATE_STATISTICS_ASYNC", "QUERY_STORE",
-})  # fmt: skip
-"""Accepted; they change nothing that a client of the stand-in could see."""
-
-
-_SWITCHES: Final = {
-    "ALLOW_SNAPSHOT_ISOLATION": "snapshot_isolation",
-    "READ_COMMITTED_SNAPSHOT": "read_committed_snapshot",
-}
 
 
 def _no_transaction(interpreter: "Interpreter", what: str) -> None:
@@ -94,7 +82,9 @@ def alter_database(interpreter: "Interpreter", reader: Reader, text: str) -> Non
         states.clear(session, wanted, termination)
     database = certain(session.edit().database(wanted), wanted)
     for option, value in options.items():
-        if option:
+        if option in OPTIONS:
+            database.options[option] = value
+        elif option:
             setattr(database, option, value)
     if alone:  # who came in meanwhile
         states.clear(session, wanted, termination)
@@ -108,23 +98,28 @@ def _collate(session: "EngineSession", name: str, collation: str) -> None:
     database.collation = collation
 
 
-def _option(reader: Reader) -> tuple[str, bool | str]:
-    """Field of `Database` and its value; an empty field for what is accepted and means nothing."""
+def _option(reader: Reader) -> tuple[str, str]:
+    """Option and value; what is none of `OPTIONS` is a state of the database or who may use it."""
     name = reader.take().upper
-    if name in _SWITCHES:
-        on = reader.take().upper
-        if on not in ("ON", "OFF"):
-            raise SqlError(102, f"Incorrect syntax near '{on}'.", 15)
-        return _SWITCHES[name], on == "ON"
     if name in DATABASE_STATES:
         return "state", name
     if name in USER_ACCESS:
         return "user_access", name
-    if name not in _IGNORED_OPTIONS:
+    if name == "READ_WRITE":
+        return "", ""  # no database is anything else
+    if name not in OPTIONS:
         raise unsupported(f"ALTER DATABASE … SET {name}")
-    while reader.token() is not None and reader.word() not in (",", "WITH"):
-        reader.take()
-    return "", ""
+    reader.accept("=")
+    token = reader.take()
+    value = token.upper or token.text
+    if value not in OPTIONS[name]:
+        if name == "COMPATIBILITY_LEVEL":
+            levels = "100, 110, 120, 130, 140, 150, or 160"
+            raise SqlError(15048, f"Valid values of the database compatibility level are {levels}.")
+        raise syntax_error(token.value)
+    if reader.word() == "(":
+        raise unsupported(f"ALTER DATABASE … SET {name} with options of its own")
+    return name, value
 
 
 def drop_database(interpreter: "Interpreter", reader: Reader, text: str) -> None:

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from cdc_assets.standin.catalog import Table
+from cdc_assets.standin.catalog import Table, fold
 from cdc_assets.standin.contract import ResultColumn
 from cdc_assets.standin.engine import physical
 from cdc_assets.standin.sqltypes import Value
@@ -27,6 +27,23 @@ def changing(interpreter: "Interpreter", private: bool = False) -> Iterator[None
         yield
         session.raise_cancelled()
         session.check()
+
+
+def rewritten(table: Table, names: Iterable[str]) -> int:
+    """Object id of the table if an UPDATE that sets columns of these names writes its clustered key, be it with what it is; else 0."""
+    key = table.clustered_key
+    keys = {fold(name) for name, _ in key.keys} if key is not None else set()
+    return table.object_id if any(fold(name) in keys for name in names) else 0
+
+
+@contextlib.contextmanager
+def rewriting(session: "EngineSession", object_id: int) -> Iterator[None]:
+    """Tell capture whose clustered key is being written."""
+    session.rewritten = object_id
+    try:
+        yield
+    finally:
+        session.rewritten = 0
 
 
 def judged_at_end(session: "EngineSession", table: Table, change: Callable[[], T]) -> T:

@@ -9,6 +9,7 @@ from cdc_assets.standin.contract import Relation, ResultColumn, Typed
 from cdc_assets.standin.engine import identity
 from cdc_assets.standin.engine import output as outputs
 from cdc_assets.standin.engine.frame import Frame
+from cdc_assets.standin.engine.lexer import Kind, Token
 from cdc_assets.standin.engine.names import SessionNames
 from cdc_assets.standin.engine.plans import is_shared, is_temporary
 from cdc_assets.standin.engine.queries import Reads
@@ -26,7 +27,7 @@ from cdc_assets.standin.engine.targets import (
     resolve,
     specified_twice,
 )
-from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sql.expressions import compile_scalar
 from cdc_assets.standin.sql.limits import compile_row_count
@@ -72,6 +73,8 @@ class ChangePlan:
     """The identity column that gets explicit values."""
     keys_change: bool = False
     """It sets columns of a unique key."""
+    rewrites: int = 0
+    """See `effects.rewritten`."""
     before: str = ""
     """A statement that notes the old rows in `output.STAGE`, when OUTPUT wants them."""
     execute: str = ""
@@ -137,7 +140,7 @@ class InsertCompiler:
         self.table = resolve(session, frame, text.target)
         self.target = Target(self.table, text.hints)
         self.scope = Scope()
-        self.explicit = identity_insert(session, self.table)
+        self.explicit = session.options.identity_insert == (self.table.database, self.table.schema, self.table.name)
         self.listed = self._listed()
 
     def _listed(self) -> list[Column]:
@@ -247,15 +250,32 @@ class InsertCompiler:
         return f"SELECT {', '.join(self.filled(values))} FROM (WITH source({keys}) AS ({sql}) SELECT * FROM source{self._limit()}) AS source WHERE true"
 
 
-def identity_insert(session: "EngineSession", table: Table) -> bool:
-    """Whether IDENTITY_INSERT is on for the table."""
-    parts = session.options.identity_insert
-    if not parts:
-        return False
-    try:
-        return SessionNames(session, Frame()).table(parts) is table
-    except SqlError:
-        return False
+def set_identity_insert(session: "EngineSession", frame: Frame, tokens: Sequence[Token]) -> None:
+    """SET IDENTITY_INSERT table ON | OFF.
+
+    Raises:
+        SqlError: 1088 for an unknown table, 8106 for one without identity, 8107 while it is on for another.
+    """
+    name, switch = "".join(token.text for token in tokens[:-1]), tokens[-1].upper
+    if switch not in ("ON", "OFF"):
+        raise syntax_error(tokens[-1].value)
+    table = SessionNames(session, frame).table(tuple(t.value for t in tokens[:-1] if t.kind is not Kind.SIGN))
+    if table is None:
+        raise SqlError(
+            1088, f'Cannot find the object "{name}" because it does not exist or you do not have permissions.'
+        )
+    if all(column.identity is None for column in table.columns):
+        raise SqlError(8106, f"Table '{name}' does not have the identity property. Cannot perform SET operation.")
+    place, options = (table.database, table.schema, table.name), session.options
+    if switch == "OFF":
+        options.identity_insert = () if options.identity_insert == place else options.identity_insert
+    elif options.identity_insert not in ((), place):
+        other = ".".join(options.identity_insert)
+        raise SqlError(
+            8107, f"IDENTITY_INSERT is already ON for table '{other}'. Cannot perform SET operation for table '{name}'."
+        )
+    else:
+        options.identity_insert = place
 
 
 def _check_listed(table: Table, columns: list[Column], explicit: bool) -> None:

@@ -26,6 +26,7 @@ from cdc_assets.standin.engine import (
     changes,
     definitions,
     execute,
+    insert,
     messages,
     options,
     queries,
@@ -269,6 +270,9 @@ class Interpreter:
 
     def _set_option(self, statement: tree.SetOption) -> None:
         session = self.session
+        if statement.tokens[0].upper == "IDENTITY_INSERT":
+            insert.set_identity_insert(session, self.frame, statement.tokens[1:])
+            return
         options.apply(session.options, statement.tokens)
         session.set_isolation(session.options.isolation)
         session.transaction.implicit = session.options.implicit_transactions

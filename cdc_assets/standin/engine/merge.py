@@ -47,6 +47,8 @@ class Step:
     select: str
     change: str
     output: str = ""
+    rewrites: int = 0
+    """See `effects.rewritten`."""
 
 
 @dataclass(slots=True)
@@ -99,6 +101,8 @@ class MergeCompiler:
         else:
             change = self._insert(clause, query, table)
         step = Step(clause.action, table, select, change)
+        if clause.action == "UPDATE":
+            step.rewrites = effects.rewritten(self.table, (name for name, _ in clause.assignments))
         if self.text.output is not None:
             step.output = self._output(clause, query, table, 1 + len(given))
         return step
@@ -246,20 +250,21 @@ def _execute(session: "EngineSession", plan: MergePlan, values: dict[str, Value]
         connection.execute(f"DROP TABLE IF EXISTS temp.{step.table}")
         connection.execute(step.select, values)
     _check_once(connection, plan)
-    done = effects.judged_at_end(session, plan.target.table, lambda: _change(connection, plan, values))
+    done = effects.judged_at_end(session, plan.target.table, lambda: _change(session, plan, values))
     for step in plan.steps:
         connection.execute(f"DROP TABLE temp.{step.table}")
     return done
 
 
-def _change(connection: sqlite3.Connection, plan: MergePlan, values: dict[str, Value]) -> tuple[int, list[effects.Row]]:
-    count = 0
+def _change(session: "EngineSession", plan: MergePlan, values: dict[str, Value]) -> tuple[int, list[effects.Row]]:
+    count, connection = 0, session.connection
     rows: list[effects.Row] = []
     for step in plan.steps:
         if step.action == "INSERT" and step.output:
             count += _insert_one_by_one(connection, step, values)
         else:
-            count += connection.execute(step.change, values).rowcount
+            with effects.rewriting(session, step.rewrites):
+                count += connection.execute(step.change, values).rowcount
         if step.output:
             rows += connection.execute(step.output, values).fetchall()
     return count, rows

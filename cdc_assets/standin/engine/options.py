@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from cdc_assets.standin.engine.lexer import Kind, Token
+from cdc_assets.standin.engine.lexer import Token
 from cdc_assets.standin.engine.transactions import ISOLATION
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 
@@ -40,7 +40,7 @@ class Options:
     deadlock_priority: int = 0
     isolation: str = "READ COMMITTED"
     identity_insert: tuple[str, ...] = ()
-    """Name parts of the table; empty for none."""
+    """Database, schema and name of the table; empty for none."""
 
 
 def apply(options: Options, tokens: tuple[Token, ...]) -> None:
@@ -53,8 +53,6 @@ def apply(options: Options, tokens: tuple[Token, ...]) -> None:
     name = words[0]
     if words[:3] == ["TRANSACTION", "ISOLATION", "LEVEL"]:
         _isolation(options, words[3:])
-    elif name == "IDENTITY_INSERT":
-        _identity_insert(options, tokens)
     elif name in _REFUSED and words[-1] != "OFF":
         raise unsupported(f"SET {name}")
     elif words[-1] in ("ON", "OFF"):
@@ -68,16 +66,6 @@ def _isolation(options: Options, words: list[str]) -> None:
     if level not in ISOLATION:
         raise syntax_error(words[0] if words else "")
     options.isolation = level
-
-
-def _identity_insert(options: Options, tokens: tuple[Token, ...]) -> None:
-    if tokens[-1].upper == "ON":
-        parts = [token.value for token in tokens[1:-1] if token.kind is not Kind.SIGN]
-        options.identity_insert = tuple(parts)
-    elif tokens[-1].upper == "OFF":
-        options.identity_insert = ()
-    else:
-        raise syntax_error(tokens[-1].value)
 
 
 def _switch(options: Options, names: list[str], on: bool) -> None:

@@ -93,6 +93,10 @@ def load(connection: sqlite3.Connection) -> Saved:
 
 def _database(values: dict[str, Any]) -> Database:
     values["created"] = datetime.fromisoformat(values["created"])
+    former = {"snapshot_isolation": "ALLOW_SNAPSHOT_ISOLATION", "read_committed_snapshot": "READ_COMMITTED_SNAPSHOT"}
+    for name, option in former.items():  # of a file from before there were options
+        if values.pop(name, False):
+            values.setdefault("options", {})[option] = "ON"
     values["alias_types"] = [AliasType(**{**a, "base": SqlType(**a["base"])}) for a in values["alias_types"]]
     values["views"] = [UserView(**{**view, "shape": _table(view["shape"])}) for view in values.get("views", ())]
     values["procedures"] = [_procedure(procedure) for procedure in values.get("procedures", ())]

@@ -193,9 +193,14 @@ def _quiet(context: ProcedureContext, arguments: dict[str, Parameter]) -> int:
     return 0
 
 
+def _refused(context: ProcedureContext, arguments: dict[str, Parameter]) -> int:
+    """Nothing would show what it sets."""
+    raise unsupported("extended properties")
+
+
 OWN: Final[dict[str, Procedure]] = {
     "sp_rename": sp_rename,
     "sp_updatestats": _quiet,
     "sp_addrolemember": _quiet,
-    "sp_addextendedproperty": _quiet,
+    "sp_addextendedproperty": _refused,
 }

@@ -53,7 +53,7 @@ class EngineSession:
         self.failure: SqlError | None = None
         self.rowcount = 0
         self.last_error = 0
-        self.command_id = self.change_number = 0
+        self.command_id = self.change_number = self.rewritten = 0
         self.options = Options()
         self.caught: list[SqlError] = []
         self.tries = self.nest_level = 0

@@ -319,7 +319,11 @@ class Transaction:
     def _pin(self, tables: list[Table]) -> None:
         for table in tables:
             database = self.catalog.database(table.database)
-            if database and not database.snapshot_isolation and fold(table.database) not in _ALWAYS_ALLOWED:
+            if (
+                database
+                and database.option("ALLOW_SNAPSHOT_ISOLATION") == "OFF"
+                and fold(table.database) not in _ALWAYS_ALLOWED
+            ):
                 raise SqlError(
                     3952,
                     f"Snapshot isolation transaction failed accessing database '{database.name}' because snapshot isolation is "

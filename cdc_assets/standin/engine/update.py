@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from cdc_assets.standin.catalog import Column, fold
 from cdc_assets.standin.contract import Query, Relation, ResultColumn, Typed
-from cdc_assets.standin.engine import output, updatable
+from cdc_assets.standin.engine import effects, output, updatable
 from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.insert import ChangePlan
@@ -79,6 +79,7 @@ class UpdateCompiler:
             plan = self._joined(assignments)
         keys = {fold(name) for index in self.table.indexes if index.unique for name, _ in index.keys}
         plan.keys_change = any(fold(column.name) in keys for column, _ in assignments)
+        plan.rewrites = effects.rewritten(self.table, (column.name for column, _ in assignments))
         return plan
 
     def checked(self) -> list[tuple[Column, str]]:

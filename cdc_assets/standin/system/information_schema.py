@@ -5,16 +5,14 @@ from typing import Final
 
 from cdc_assets.standin.catalog import Column, Database, Index, Table
 from cdc_assets.standin.contract import SessionContext
-from cdc_assets.standin.sqltypes import CHARACTER, LEGACY_LOB, SCALED_TIME, UNICODE, SqlType, Value
+from cdc_assets.standin.sqltypes import CHARACTER, UNICODE, Value
 from cdc_assets.standin.system.describe import (
     alias_of,
     catalog_type_name,
     collation,
-    is_approximate,
-    precision,
+    measures,
     procedures_of,
     referenced_index,
-    scale,
     shapes_of,
     tables_of,
     views_of,
@@ -22,9 +20,6 @@ from cdc_assets.standin.system.describe import (
 from cdc_assets.standin.system.view import Rows, view
 
 _LONGEST_DEFINITION: Final = 4000
-_NUMERIC: Final = frozenset(
-    {"tinyint", "smallint", "int", "bigint", "decimal", "numeric", "money", "smallmoney", "real", "float"}
-)
 
 
 @view(
@@ -94,32 +89,9 @@ def _column(database: Database, table: Table, column: Column, place: int) -> tup
     )
     return (
         database.name, table.schema, table.name, column.name, place, column.default, "YES" if column.nullable else "NO",
-        catalog_type_name(kind), *_lengths(kind), *_digits(kind), _fraction(kind), None, None, charset, None, None,
+        catalog_type_name(kind), *measures(kind), None, None, charset, None, None,
         collation(kind, database), *domain,
     )  # fmt: skip
-
-
-def _lengths(kind: SqlType) -> tuple[int | None, int | None]:
-    if kind.name in LEGACY_LOB:
-        octets = 2147483646 if kind.name == "ntext" else 2147483647
-        return (1073741823 if kind.name == "ntext" else octets), octets
-    if kind.name == "xml" or (kind.is_max and (kind.name in CHARACTER or kind.name == "varbinary")):
-        return -1, -1
-    if kind.name in CHARACTER or kind.name in ("binary", "varbinary"):
-        return kind.length, kind.max_length
-    return None, None
-
-
-def _digits(kind: SqlType) -> tuple[int | None, int | None, int | None]:
-    if kind.name not in _NUMERIC:
-        return None, None, None
-    return precision(kind), 2 if is_approximate(kind) else 10, None if is_approximate(kind) else scale(kind)
-
-
-def _fraction(kind: SqlType) -> int | None:
-    if kind.name in SCALED_TIME:
-        return kind.scale
-    return {"date": 0, "smalldatetime": 0, "datetime": 3}.get(kind.name)
 
 
 def _keys(database: Database) -> Iterator[tuple[Table, Index]]:

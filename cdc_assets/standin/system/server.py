@@ -7,7 +7,7 @@ from typing import Final
 
 from cdc_assets.standin.capture import lsn
 from cdc_assets.standin.capture.hooks import agent
-from cdc_assets.standin.catalog import DATABASE_STATES, USER_ACCESS, Database
+from cdc_assets.standin.catalog import DATABASE_STATES, OPTIONS, USER_ACCESS, Database
 from cdc_assets.standin.contract import SessionContext
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, SqlType, Value, decimal_to_stored, guid_to_stored
 from cdc_assets.standin.system.describe import stored_datetime
@@ -47,15 +47,26 @@ def databases(context: SessionContext, _: Database) -> Rows:
     """Every database of the server."""
     for database in sorted(context.catalog.databases.values(), key=lambda found: found.database_id):
         waits = _log_wait(context, database)
-        snapshot = (1, "ON") if database.snapshot_isolation else (0, "OFF")
+        has = {name: int(database.option(name) == "ON") for name in OPTIONS}
+        snapshot = has["ALLOW_SNAPSHOT_ISOLATION"], database.option("ALLOW_SNAPSHOT_ISOLATION")
         yield (
-            database.name, database.database_id, None, _SA, stored_datetime(database.created), 160,
-            database.collation or DEFAULT_COLLATION, USER_ACCESS[database.user_access], database.user_access, 0, 0, 0, DATABASE_STATES[database.state], database.state, 0, 0, 0, *snapshot,
-            int(database.read_committed_snapshot), 1, "FULL", 2, "CHECKSUM", 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, guid_to_stored(_guid(database, 1)), 0, *waits, 0, int(database.cdc_enabled),
-            0, 0, None, None, None, 1033, "us_english", 1033, "English", 1, 0, 2049, 0, "NONE", 60, 0, "DISABLED",
-            0, 0, 0, 0, 1, 0, "DATABASE_DEFAULT", database.name, 0, 0, 0, 0, 1, 0, 0, 0,
+            database.name, database.database_id, None, _SA, stored_datetime(database.created),
+            int(database.option("COMPATIBILITY_LEVEL")), database.collation or DEFAULT_COLLATION,
+            USER_ACCESS[database.user_access], database.user_access, 0, has["AUTO_CLOSE"], has["AUTO_SHRINK"],
+            DATABASE_STATES[database.state], database.state, 0, 0, 0, *snapshot, has["READ_COMMITTED_SNAPSHOT"],
+            *_told(database, "RECOVERY", 1), *_told(database, "PAGE_VERIFY", 2, -1), has["AUTO_CREATE_STATISTICS"], 0,
+            has["AUTO_UPDATE_STATISTICS"], has["AUTO_UPDATE_STATISTICS_ASYNC"], 0, has["ANSI_NULLS"], 0, 0, 0, 0, 0,
+            has["QUOTED_IDENTIFIER"], 0, 0, 0, 0, has["TRUSTWORTHY"], 0, 0, 0, has["QUERY_STORE"], 0, 0, 0, 0, 0,
+            guid_to_stored(_guid(database, 1)), 0, *waits, 0, int(database.cdc_enabled), 0, 0, None, None, None, 1033,
+            "us_english", 1033, "English", 1, 0, 2049, 0, "NONE", 60, *_told(database, "DELAYED_DURABILITY"),
+            0, 0, 0, 0, 1, 0, "DATABASE_DEFAULT", database.name, 0, has["ACCELERATED_DATABASE_RECOVERY"], 0, 0, 1, 0, 0, 0,
         )  # fmt: skip
+
+
+def _told(database: Database, option: str, first: int = 0, step: int = 1) -> tuple[int, str]:
+    """Number and name of an option's value; `first` is the default's number."""
+    value = database.option(option)
+    return first + step * OPTIONS[option].index(value), value
 
 
 def _log_wait(context: SessionContext, database: Database) -> tuple[int, str]:

@@ -9,8 +9,9 @@ from cdc_assets.standin.wire.packets import ProtocolError
 VERSION, ENCRYPTION, INSTANCE, THREAD, MARS = range(5)
 OFF, ON, NOT_SUPPORTED, REQUIRED = range(4)
 
-PRODUCT: Final = (16, 0, 4135)
-"""Major, minor, build of the version the stand-in claims: SQL Server 2022."""
+PRODUCT: Final = (16, 0, 1000)
+"""Major, minor, build of the version the stand-in claims, the same as in @@VERSION: SQL Server 2022."""
+_SUB_BUILD: Final = 6
 
 
 class Encryption(StrEnum):
@@ -55,7 +56,7 @@ def answer(client: dict[int, bytes], encryption: int) -> bytes:
     """The server's PRELOGIN."""
     major, minor, build = PRODUCT
     options = {
-        VERSION: struct.pack(">BBHH", major, minor, build, 0),
+        VERSION: struct.pack(">BBHH", major, minor, build, _SUB_BUILD),
         ENCRYPTION: bytes((encryption,)),
         INSTANCE: b"\0",
         THREAD: b"",

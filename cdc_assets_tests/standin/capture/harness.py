@@ -100,7 +100,7 @@ class Session:
         self.connection = server.storage.connect()
         register_collations(self.connection)
         self.failure: SqlError | None = None
-        self.rowcount = self.command_id = self.change_number = self.transaction_count = 0
+        self.rowcount = self.command_id = self.change_number = self.rewritten = self.transaction_count = 0
         self.savepoint_lsn: int | None = None
         self.database = self.procedure_database = "shop"
         self.sink = Sink()

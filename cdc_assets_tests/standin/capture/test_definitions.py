@@ -175,3 +175,65 @@ def test_a_captured_database_comes_back_after_a_restart(tmp_path: object) -> Non
     assert two.run("SELECT id FROM cdc.dbo_t_CT ORDER BY __$start_lsn") == [(1,), (2,), (3,)]
     assert two.run("SELECT MAX(__$start_lsn) FROM cdc.dbo_t_CT")[0][0] > top  # type: ignore[operator]
     second.close()
+
+
+def test_a_statement_that_sets_the_clustered_key_to_what_it_is_deletes_and_inserts(captured: Client) -> None:
+    captured.run("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2)")
+    captured.run("UPDATE t SET id = id, name = 'c' WHERE id = 1")
+    captured.run("UPDATE t SET id = id")
+    captured.run("MERGE t USING (VALUES (2)) AS s (k) ON t.id = s.k WHEN MATCHED THEN UPDATE SET id = s.k;")
+    captured.run("UPDATE t SET n = n; UPDATE t SET name = 'd' WHERE id = 2")
+    assert captured.run("SELECT __$operation, id, name FROM cdc.dbo_t_CT ORDER BY __$start_lsn, __$seqval")[2:] == [
+        (1, 1, "a"), (2, 1, "c"),
+        (1, 1, "c"), (1, 2, "b"), (2, 1, "c"), (2, 2, "b"),
+        (1, 2, "b"), (2, 2, "b"),
+        (3, 2, "b"), (4, 2, "d"),
+    ]  # fmt: skip
+
+
+def test_a_clean_up_tells_that_it_did_not_fail(captured: Client) -> None:
+    captured.run("INSERT INTO t VALUES (1, 'a', 1)")
+    text = "EXEC sys.sp_cdc_cleanup_change_table 'dbo_t', NULL, @threshold = {}, @fCleanupFailed = @failed OUTPUT"
+    assert captured.run("DECLARE @failed bit; " + text.format(10) + "; SELECT @failed") == [(0,)]
+    assert captured.number("DECLARE @failed bit; " + text.format(0)) == 22850
+
+
+def test_captured_columns_have_the_documented_shape(captured: Client) -> None:
+    captured.run("CREATE TABLE m (id int PRIMARY KEY, d decimal(9, 2), t time(3), r real, b varbinary(max))")
+    captured.run("EXEC sys.sp_cdc_enable_table 'dbo', 'm', @role_name = NULL")
+    rows = captured.run("EXEC sys.sp_cdc_get_captured_columns 'dbo_m'")
+    assert captured.names == [
+        "source_schema", "source_table", "capture_instance", "column_name", "column_id", "column_ordinal", "data_type",
+        "character_maximum_length", "numeric_precision", "numeric_precision_radix", "numeric_scale", "datetime_precision",
+    ]  # fmt: skip
+    assert [row[3:] for row in rows] == [
+        ("id", 1, 1, "int", None, 10, 10, 0, None),
+        ("d", 2, 2, "decimal", None, 9, 10, 2, None),
+        ("t", 3, 3, "time", None, None, None, None, 3),
+        ("r", 4, 4, "real", None, 24, 2, None, None),
+        ("b", 5, 5, "varbinary", -1, None, None, None, None),
+    ]
+
+
+def test_a_role_must_be_named_and_may_be_null(client: Client) -> None:
+    client.run(TABLE)
+    assert client.number("EXEC sys.sp_cdc_enable_table 'dbo', 't'") == 201
+    client.run("EXEC sys.sp_cdc_enable_table 'dbo', 't', @role_name = NULL")
+
+
+def test_a_job_that_runs_cannot_be_started_nor_one_stopped_that_does_not(captured: Client) -> None:
+    assert captured.number("EXEC sys.sp_cdc_start_job") == 22022
+    captured.run("EXEC sys.sp_cdc_stop_job")
+    assert captured.number("EXEC sys.sp_cdc_stop_job") == 22022
+    captured.run("EXEC sys.sp_cdc_start_job")
+    assert captured.number("EXEC sys.sp_cdc_stop_job 'cleanup'") == 22022
+    captured.session.engine.agent.stop()
+    assert captured.number("EXEC sys.sp_cdc_start_job") == 22022
+
+
+def test_what_belongs_to_capture_is_shipped(captured: Client) -> None:
+    text = "SELECT name FROM sys.objects WHERE is_ms_shipped = {} AND type IN ('U', 'IF') ORDER BY name"
+    assert captured.run(text.format(0)) == [("t",)]
+    assert ("dbo_t_CT",) in captured.run(text.format(1))
+    text = "SELECT OBJECTPROPERTY(OBJECT_ID('cdc.dbo_t_CT'), '{}')"
+    assert [captured.run(text.format(name)) for name in ("IsMSShipped", "IsUserTable")] == [[(1,)], [(1,)]]

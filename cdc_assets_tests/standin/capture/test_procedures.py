@@ -57,6 +57,7 @@ def test_a_schema_cdc_is_in_the_way(session: Session) -> None:
         ({"source_name": "heap", "supports_net_changes": 1}, 22939),
         ({"supports_net_changes": 1, "captured_column_list": "name"}, 22943),
         ({"captured_column_list": "id, nope"}, 22930),
+        ({"captured_column_list": "id, name, [ID]"}, 22942),
         ({"captured_column_list": "id, [name"}, 22965),
         ({"filegroup_name": "FAST"}, 22973),
         ({"nonsense": 1}, 8145),

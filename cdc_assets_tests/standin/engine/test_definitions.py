@@ -209,7 +209,7 @@ def test_everything_is_found_again(tmp_path: Path) -> None:
     CREATE TABLE c (p int REFERENCES p (id), INDEX ix (p DESC))
     INSERT p DEFAULT VALUES INSERT c VALUES (1)
     EXEC sys.sp_cdc_enable_db
-    EXEC sys.sp_cdc_enable_table 'dbo', 'p', NULL
+    EXEC sys.sp_cdc_enable_table 'dbo', 'p', @role_name = NULL
     INSERT p DEFAULT VALUES
     """)
     before = client.rows("SELECT id, v, n, x FROM p")

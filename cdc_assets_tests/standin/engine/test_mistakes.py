@@ -27,6 +27,15 @@ from cdc_assets_tests.standin.engine.collect import Client
         ("RAISERROR(16, 'own %d', 1, 7)", 245),
         ("THROW 60000, 'x', 'over'", 245),
         ("CREATE TABLE t (a int); EXEC('DELETE TOP (a) FROM t')", 207),
+        ("CREATE TABLE t (a int); SET IDENTITY_INSERT t ON", 8106),
+        ("SET IDENTITY_INSERT missing ON", 1088),
+        (
+            "CREATE TABLE a (i int IDENTITY); CREATE TABLE b (i int IDENTITY); SET IDENTITY_INSERT a ON; SET IDENTITY_INSERT b ON",
+            8107,
+        ),
+        ("CREATE TABLE t (a int); INSERT BULK dbo.t ([a] int) WITH (CHECK_CONSTRAINTS)", 40510),
+        ("BULK INSERT dbo.t FROM 'file'", 40510),
+        ("EXEC sp_addextendedproperty 'MS_Description', 'text'", 40510),
     ],
 )
 def test_a_mistake_has_its_number(client: Client, text: str, number: int) -> None:

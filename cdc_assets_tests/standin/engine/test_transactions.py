@@ -160,7 +160,7 @@ def test_snapshot_isolation_must_be_allowed(table: Client) -> None:
 
 
 def test_a_savepoint_has_an_lsn_above_all_commits_so_far_and_below_later_ones(table: Client, connect: Connect) -> None:
-    table.do("EXEC sys.sp_cdc_enable_db EXEC sys.sp_cdc_enable_table 'dbo', 't', NULL")
+    table.do("EXEC sys.sp_cdc_enable_db EXEC sys.sp_cdc_enable_table 'dbo', 't', @role_name = NULL")
     table.do("INSERT t VALUES (2, 0)")
     reader = connect()
     reader.do("SET TRANSACTION ISOLATION LEVEL SNAPSHOT BEGIN TRAN SELECT COUNT(*) FROM t SAVE TRAN s")

@@ -89,3 +89,45 @@ def test_a_database_can_be_dropped_and_made_again_with_capture(client: Client) -
         assert client.run("SELECT id FROM again.cdc.dbo_t_CT") == [(1,)]
         client.run("DROP DATABASE again")
         assert client.number("SELECT * FROM msdb.dbo.cdc_jobs") == 208
+
+
+@pytest.mark.parametrize(
+    ("option", "column", "value"),
+    [
+        ("RECOVERY SIMPLE", "recovery_model_desc", "SIMPLE"),
+        ("RECOVERY SIMPLE", "recovery_model", 3),
+        ("RECOVERY BULK_LOGGED", "recovery_model", 2),
+        ("COMPATIBILITY_LEVEL = 150", "compatibility_level", 150),
+        ("AUTO_CLOSE ON", "is_auto_close_on", 1),
+        ("AUTO_SHRINK ON", "is_auto_shrink_on", 1),
+        ("TRUSTWORTHY ON", "is_trustworthy_on", 1),
+        ("PAGE_VERIFY NONE", "page_verify_option", 0),
+        ("PAGE_VERIFY TORN_PAGE_DETECTION", "page_verify_option_desc", "TORN_PAGE_DETECTION"),
+        ("AUTO_CREATE_STATISTICS OFF", "is_auto_create_stats_on", 0),
+        ("AUTO_UPDATE_STATISTICS OFF", "is_auto_update_stats_on", 0),
+        ("AUTO_UPDATE_STATISTICS_ASYNC ON", "is_auto_update_stats_async_on", 1),
+        ("ANSI_NULLS ON", "is_ansi_nulls_on", 1),
+        ("QUOTED_IDENTIFIER ON", "is_quoted_identifier_on", 1),
+        ("DELAYED_DURABILITY = FORCED", "delayed_durability_desc", "FORCED"),
+        ("QUERY_STORE = ON", "is_query_store_on", 1),
+        ("ACCELERATED_DATABASE_RECOVERY = ON", "is_accelerated_database_recovery_on", 1),
+        ("ALLOW_SNAPSHOT_ISOLATION ON", "snapshot_isolation_state_desc", "ON"),
+        ("READ_COMMITTED_SNAPSHOT ON", "is_read_committed_snapshot_on", 1),
+    ],
+)
+def test_an_option_of_a_database_is_told(client: Client, option: str, column: str, value: object) -> None:
+    text = f"SELECT {column} FROM sys.databases WHERE name = 'shop'"
+    assert client.run(text) != [(value,)]
+    client.run(f"ALTER DATABASE shop SET {option}")
+    assert client.run(text) == [(value,)]
+
+
+@pytest.mark.parametrize(
+    ("option", "number"),
+    [
+        ("COMPATIBILITY_LEVEL = 90", 15048), ("RECOVERY NONE", 102), ("AUTO_CLOSE MAYBE", 102),
+        ("QUERY_STORE = ON (QUERY_CAPTURE_MODE = AUTO)", 40510), ("READ_ONLY", 40510), ("PARAMETERIZATION FORCED", 40510),
+    ],
+)  # fmt: skip
+def test_an_option_that_is_not_done_is_refused(client: Client, option: str, number: int) -> None:
+    assert client.number(f"ALTER DATABASE shop SET {option}") == number

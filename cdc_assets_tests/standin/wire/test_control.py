@@ -4,6 +4,8 @@ import io
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -23,6 +25,7 @@ from cdc_assets.standin import drivers, sample
 from cdc_assets.standin.control import StandIn
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.serve import Options, serve
+from cdc_assets.standin.wire.prelogin import ENCRYPTION, VERSION, read_options, write_options
 
 DATABASE = "ControlDb"
 
@@ -183,6 +186,28 @@ def test_sample_and_workload() -> None:
         stop.set()
         thread.join(20)
     assert not thread.is_alive()
+
+
+def test_how_to_connect_is_told_whole_on_a_narrow_screen() -> None:
+    stop, out = threading.Event(), io.StringIO()
+    stop.set()
+    serve(Options(databases=("A_name_that_is_longer_than_the_screen_is_wide",)), stop, Console(file=out, width=30))
+    port = _port_in(out)
+    url = f"jdbc:sqlserver://127.0.0.1:{port};databaseName=A_name_that_is_longer_than_the_screen_is_wide;encrypt=false"
+    assert url in out.getvalue().split()
+    assert "…" not in out.getvalue()
+
+
+def test_one_version_is_told_everywhere(server: StandIn) -> None:
+    with closing(pyodbc.connect(server.connection_string(DATABASE), autocommit=True)) as connection:
+        text, version = connection.execute("SELECT @@VERSION, SERVERPROPERTY('ProductVersion')").fetchone()
+        assert f" {version} " in text
+        assert connection.getinfo(pyodbc.SQL_DBMS_VER) == "16.00.1000"
+    with socket.create_connection((server.host, server.port)) as client:
+        body = write_options({VERSION: bytes(6), ENCRYPTION: b"\2"})
+        client.sendall(struct.pack(">BBHHBB", 0x12, 1, 8 + len(body), 0, 1, 0) + body)
+        answer = read_options(client.recv(4096)[8:])
+    assert "{}.{}.{}.{}".format(*struct.unpack(">BBHH", answer[VERSION])) == version
 
 
 def _port_in(out: io.StringIO) -> int:

@@ -202,7 +202,7 @@ def _object_property(context: SessionContext, _: Call, object_id: int, name: str
     if table is None:
         return None
     values = {
-        "istable": 1, "isusertable": int(not table.ms_shipped), "isview": 0, "isprocedure": 0, "ismsshipped": int(table.ms_shipped),
+        "istable": 1, "isusertable": 1, "isview": 0, "isprocedure": 0, "ismsshipped": int(table.ms_shipped),
         "tablehasprimarykey": int(table.primary_key is not None), "tablehasidentity": int(any(c.identity for c in table.columns)),
         "tablehasclustindex": int(table.clustered_key is not None), "tablehasforeignkey": int(bool(table.foreign_keys)),
         "isprimarykey": 0, "isschemabound": 0, "tabletemporaltype": 0, "isencrypted": 0, "ownerid": 1,
@@ -237,15 +237,23 @@ def _server_property(context: Any, _: Call, name: str) -> Value:
     return _SERVER.get(name.lower())
 
 
+def _set(database: Database, option: str) -> str:
+    return str(int(database.option(option) == "ON"))
+
+
 def _database_property(context: SessionContext, _: Call, name: str, wanted: str) -> Value:
     database = _database(context, name)
     if database is None:
         return None
     values = {
-        "collation": database.collation, "status": "ONLINE", "updateability": "READ_WRITE", "useraccess": "MULTI_USER",
-        "recovery": "FULL", "version": "957", "isautoclose": "0", "isautoshrink": "0", "isfulltextenabled": "0",
+        "collation": database.collation, "status": database.state, "updateability": "READ_WRITE",
+        "useraccess": database.user_access, "recovery": database.option("RECOVERY"), "version": "957",
+        "isautoclose": _set(database, "AUTO_CLOSE"), "isautoshrink": _set(database, "AUTO_SHRINK"), "isfulltextenabled": "0",
+        "isautocreatestatistics": _set(database, "AUTO_CREATE_STATISTICS"),
+        "isautoupdatestatistics": _set(database, "AUTO_UPDATE_STATISTICS"),
         "isinstandby": "0", "ispublished": "0", "edition": None, "serviceobjective": None, "isparameterizationforced": "0",
-        "isansinulldefault": "0", "isquotedidentifiersenabled": "0", "istornpagedetectionenabled": "0", "comparisonstyle": "196609",
+        "isansinulldefault": "0", "isquotedidentifiersenabled": _set(database, "QUOTED_IDENTIFIER"),
+        "istornpagedetectionenabled": str(int(database.option("PAGE_VERIFY") == "TORN_PAGE_DETECTION")), "comparisonstyle": "196609",
         "lcid": "1033", "sqlsortorder": "52", "issyncwithbackup": "0",
     }  # fmt: skip
     return values.get(wanted.lower())
