@@ -27,6 +27,15 @@ enter a message: adapters pass driver texts through their own redaction.
 
 from typing import ClassVar
 
+_LONGEST_VALUE = 300
+
+
+def shortened(text: str) -> str:
+    """A text as a message may hold it: the start of a long one, and how long it is."""
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    return f"{text[:_LONGEST_VALUE]}… ({len(text):,} characters)"
+
 
 class CdcError(Exception):
     """Root of all errors that this project raises on purpose."""
@@ -79,7 +88,8 @@ class InvalidValueError(TerminalError, ValueError):
     """
 
     def __init__(self, what: str, value: object, expected: str, hint: str) -> None:
-        super().__init__(f"{what} {value!r} is not valid: expected {expected}. Next: {hint}.")
+        shown = shortened(repr(value))
+        super().__init__(f"{shortened(what)} {shown} is not valid: expected {expected}. Next: {hint}.")
         self.what, self.value, self.expected, self.hint = what, value, expected, hint
 
 

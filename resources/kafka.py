@@ -162,7 +162,8 @@ class KafkaSignals:
         missing, until = set(spans), time.monotonic() + _LOOK_S
         try:
             while missing and time.monotonic() < until:
-                message = self._consumer.poll(self._settings.kafka_timeout_s)
+                left = max(0.0, until - time.monotonic())
+                message = self._consumer.poll(min(self._settings.kafka_timeout_s, left))
                 if message is None:
                     continue
                 if message.error() and message.error().code() != self._kafka.KafkaError._PARTITION_EOF:

@@ -10,6 +10,7 @@ from typing import Literal, Self
 from dagster import ConfigurableResource
 from pydantic import Field
 
+from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.config.settings import ConnectionSettings
 from resources.bulk import MssqlBulkSource
 from resources.sqlserver_source import SqlServerSource
@@ -28,8 +29,12 @@ class SqlServerResource(ConfigurableResource):  # type: ignore[type-arg] # hands
     instance: str = Field(default="", description="Named instance.")
     encrypt: Literal["no", "yes", "strict"] = Field(default="yes", description="Encryption of the connection.")
     trust_server_certificate: bool = Field(default=False, description="Accept any certificate.")
-    query_timeout_s: int = Field(default=600, ge=0, description="Time limit of a statement in seconds; 0 is none.")
-    login_timeout_s: int = Field(default=15, ge=1, description="Time limit of a login in seconds.")
+    query_timeout_s: int = Field(
+        default=600, ge=0, le=LONGEST_MS // 1000 + 1, description="Time limit of a statement in seconds; 0 is none."
+    )
+    login_timeout_s: int = Field(
+        default=15, ge=1, le=LONGEST_MS // 1000 + 1, description="Time limit of a login in seconds."
+    )
     options: dict[str, str] = Field(default={}, description="Further ODBC keywords.")
     agent_status_query: str = Field(default="", description="T-SQL giving 1 if the Agent runs.")
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config, show_logs
 from cdc_assets.cli.local import LocalRunner
+from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import TaskRunner
@@ -46,7 +47,10 @@ def capture(
         bool, typer.Option("--follow", "-f", help="Never end for want of changes; end with Ctrl+C.")
     ] = False,
     idle: Annotated[
-        float | None, typer.Option(min=0.1, help="End after so many seconds without a change (stream.idle.timeout.ms).")
+        float | None,
+        typer.Option(
+            min=0.1, max=LONGEST_MS / 1000, help="End after so many seconds without a change (stream.idle.timeout.ms)."
+        ),
     ] = None,
 ) -> None:
     """Capture into the lake: the snapshot that the mode wants, then changes until nothing is new.

@@ -113,8 +113,8 @@ def open_shop(seed: int) -> Iterator[Shop]:
 @app.command()
 @clear_errors
 def run(
-    seconds: Annotated[float, typer.Option(help="How long the workload goes on after the snapshot.")] = 8.0,
-    rate: Annotated[float, typer.Option(help="Transactions a second.")] = 25.0,
+    seconds: Annotated[float, typer.Option(min=0, help="How long the workload goes on after the snapshot.")] = 8.0,
+    rate: Annotated[float, typer.Option(min=0.01, help="Transactions a second.")] = 25.0,
 ) -> None:
     """Snapshot and changes of a busy shop through Dagster, then a summary."""
     started = time.monotonic()
@@ -165,8 +165,8 @@ def capture_while_busy(shop: Shop, seconds: float) -> None:
 @app.command()
 @clear_errors
 def dev(
-    rate: Annotated[float, typer.Option(help="Transactions a second.")] = 2.0,
-    port: Annotated[int, typer.Option(help="Of Dagster's pages.")] = 3000,
+    rate: Annotated[float, typer.Option(min=0.01, help="Transactions a second.")] = 2.0,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Of Dagster's pages.")] = 3000,
 ) -> None:
     """Dagster's pages with sensors on and a busy shop, until Ctrl-C."""
     step("Starting a stand-in SQL Server")

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from cdc_assets.config.columns import column_rules
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.property import Property, Status
 from cdc_assets.config.settings import (
     CaptureConfig,
-    ColumnRule,
     ConnectionSettings,
     EventSettings,
     FilterSettings,
@@ -24,9 +24,8 @@ from cdc_assets.config.settings import (
     TextSettings,
 )
 from cdc_assets.config.table.connection import DRIVER_OPTIONS, EXCLUSIVE, JDBC_ONLY
-from cdc_assets.config.table.events import COLUMN_RULES
 from cdc_assets.core.identifiers import unquoted
-from cdc_assets.errors import ConfigurationError, InvalidValueError
+from cdc_assets.errors import ConfigurationError, InvalidValueError, shortened
 
 Given = Mapping[str, str]
 """Property names as written and their texts."""
@@ -37,7 +36,6 @@ _TYPED_DRIVER_OPTIONS = {
     row.name.lower(): row.name for row in PROPERTIES if row.name.startswith("driver.") and not row.patterned
 }
 _REFUSED = tuple(row for row in PROPERTIES if row.status is Status.REFUSED)
-_HASH_ALGORITHMS = ("MD2", "MD5", "SHA-1", "SHA-224", "SHA-256", "SHA-384", "SHA-512", "SHA3-256", "SHA3-512")
 _CHANNELS = ("sink", "log")
 _ENTRY = re.compile(r"""(?:\[[^\]]*\]|"[^"]*"|[^,])+""")
 """An entry of a comma list; commas in brackets or quotes are part of a name."""
@@ -53,6 +51,8 @@ def build_config(given: Given) -> CaptureConfig:
     Raises:
         ConfigurationError: a property is unknown, wrong, missing, not supported, or contradicts another.
     """
+    for name, text in given.items():
+        _check_characters(name, text)
     canonical = list(_canonical(given))
     _refuse(canonical)
     found = [(name, property_of(name), text) for name, text in canonical]
@@ -61,7 +61,7 @@ def build_config(given: Given) -> CaptureConfig:
     values = _values(found)
     signals = _signals(values, found)
     also = frozenset(table.lower() for table in signals.collections)
-    events = EventSettings(**values["events"], column_rules=_column_rules(found))
+    events = EventSettings(**values["events"], column_rules=column_rules(found))
     options, ignored_options = _driver_options(found)
     capture = {"name": events.topic_prefix} | values["capture"]
     return CaptureConfig(
@@ -79,6 +79,18 @@ def build_config(given: Given) -> CaptureConfig:
         signals=signals,
         ignored=(*_ignored(found), *_without_statement(found), *ignored_options),
     )
+
+
+def _check_characters(name: str, text: str) -> None:
+    """Refuse what neither files nor drivers can take: a NUL, and half of a surrogate pair."""
+    for part, shown in ((name, name), (text, "(its value)")):  # the value may be a secret
+        if "\0" in part or any("\ud800" <= character <= "\udfff" for character in part):
+            raise ConfigurationError(
+                shortened(name.replace("\0", "?").encode(errors="replace").decode()),
+                shown,
+                "text without NUL and without half of a surrogate pair",
+                "correct it",
+            )
 
 
 def _canonical(given: Given) -> Iterator[tuple[str, str]]:
@@ -234,28 +246,6 @@ def _bare(table: str) -> str:
 
 def _storage_options(found: Found) -> tuple[tuple[str, str], ...]:
     return tuple((holes["option"], text) for _, holes, text in _of_pattern(found, "lake.storage.option.<option>"))
-
-
-def _column_rules(found: Found) -> tuple[ColumnRule, ...]:
-    """Rules in the order in which they were written, since the first that matches a column wins."""
-    patterns = {row.name for row in COLUMN_RULES}
-    return tuple(_column_rule(name, row, text) for name, row, text in found if row.name in patterns)
-
-
-def _column_rule(name: str, row: Property, text: str) -> ColumnRule:
-    holes = row.holes(name) or {}
-    columns = cast(tuple[str, ...], row.parse(text))
-    if "algorithm" in holes:
-        if holes["algorithm"].upper() not in _HASH_ALGORITHMS:
-            raise ConfigurationError(
-                row.name, holes["algorithm"], "one of " + ", ".join(_HASH_ALGORITHMS), "correct it"
-            )
-        kind = "hash_v2" if ".v2." in row.name else "hash"
-        return ColumnRule(cast(Any, kind), columns, algorithm=holes["algorithm"], salt=holes["salt"])
-    if not holes["length"].isascii() or not holes["length"].isdigit():
-        raise ConfigurationError(row.name, holes["length"], "a whole number of at least 0", f"correct {name}")
-    kind = "mask" if ".mask." in row.name else "truncate"
-    return ColumnRule(cast(Any, kind), columns, length=int(holes["length"]))
 
 
 def _signals(values: Mapping[str, Mapping[str, Any]], found: Found) -> SignalSettings:

@@ -6,10 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from cdc_assets.errors import shortened
+
 _LIST_COMMA = re.compile(r"(?<!\\),")
 """A comma separates list entries; `\\,` stands for a comma inside one, of a name as of a quantifier `{1\\,3}`."""
 LONGEST_TOPIC = 249
 """Characters of a topic's name (spec debezium-sqlserver §4.1)."""
+LONGEST_MS = 2**31 - 1
+"""Milliseconds of a time span, almost 25 days: the connector's own bound, and what sockets, locks and drivers can hold."""
+_LONGEST_INTEGER = 2**63 - 1
 _TABLE_KEYS = re.compile(r"[^;]+:(?P<columns>[^:;,]+(,[^:;,]+)*)\Z")
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
@@ -56,6 +61,12 @@ def _filled(text: str) -> str:
     return text.strip()
 
 
+def _host(text: str) -> str:
+    host = _filled(text)
+    host.encode("idna")  # as the socket does, whose UnicodeError says less
+    return host
+
+
 def _boolean(text: str) -> bool:
     try:
         return _WORDS[text.strip().lower()]
@@ -81,7 +92,7 @@ def _compile(entry: str, wanted: str) -> None:
             warnings.simplefilter("error", FutureWarning)  # `[a&&b]`: Java's set operations would mean another thing
             re.compile(entry)
     except (re.error, FutureWarning) as error:
-        raise ValueError(f"{wanted}; {entry!r} does not compile: {error}") from None
+        raise ValueError(f"{wanted}; {shortened(entry)!r} does not compile: {error}") from None
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -130,6 +141,7 @@ def _operations(text: str) -> frozenset[str]:
 
 TEXT = Kind("text", "any text", _plain)
 FILLED = Kind("text", "a text that is not empty", _filled)
+HOST = Kind("host", "a host name or address, of 1 to 63 letters between two dots", _host)
 BOOLEAN = Kind("boolean", "true or false", _boolean, ("true", "false"))
 REGEXES = Kind("list of regular expressions", "regular expressions, comma separated", _regexes)
 REGEX = Kind("regular expression", "a regular expression", _regex)
@@ -146,7 +158,7 @@ MESSAGE_KEYS = Kind(
 OPERATIONS = Kind("operations", "c, u, d, t, comma separated, or none", _operations)
 
 
-def integer(low: int, high: int = 2**63 - 1) -> Kind:
+def integer(low: int, high: int = _LONGEST_INTEGER) -> Kind:
     """A whole number in a closed range."""
 
     def parse(text: str) -> int:
@@ -155,13 +167,13 @@ def integer(low: int, high: int = 2**63 - 1) -> Kind:
             raise ValueError
         return number
 
-    bound = f"from {low} to {high}" if high < 2**31 - 1 else f"of at least {low}"
+    bound = f"from {low} to {high}" if high < _LONGEST_INTEGER else f"of at least {low}"
     return Kind("integer", f"a whole number {bound}", parse)
 
 
 def milliseconds(low: int = 0) -> Kind:
     """A time span written in milliseconds; the value is seconds."""
-    base = integer(low)
+    base = integer(low, LONGEST_MS)
 
     def parse(text: str) -> float:
         return timedelta(milliseconds=int(str(base.parse(text)))).total_seconds()
@@ -169,9 +181,9 @@ def milliseconds(low: int = 0) -> Kind:
     return Kind("milliseconds", f"{base.allowed}, in milliseconds", parse)
 
 
-def whole_seconds() -> Kind:
+def whole_seconds(low: int = 0) -> Kind:
     """A time span written in milliseconds; the value is whole seconds, rounded up, as ODBC time-outs are."""
-    base = integer(0)
+    base = integer(low, LONGEST_MS)
     return Kind("milliseconds", f"{base.allowed}, in milliseconds", lambda text: -(-int(str(base.parse(text))) // 1000))
 
 

@@ -6,28 +6,19 @@ that secrets stay outside. After that, an environment variable `CDC_` + the prop
 names can be given so, not patterned ones.
 """
 
-import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from cdc_assets.config import kinds
 from cdc_assets.config.build import build_config
+from cdc_assets.config.formats import MOST_BYTES, READERS, parse, parse_java_properties
 from cdc_assets.config.properties import PROPERTIES
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
 
 ENVIRONMENT_PREFIX = "CDC_"
 _PLACEHOLDER = re.compile(r"\$\{(\w+):([^}]*)\}")
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<sep>\s*[=:]\s*|\s+)")
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_KINDS = {row.name: row.kind for row in PROPERTIES}
 
 
 def load_config(path: str | Path, environment: Mapping[str, str] | None = None) -> CaptureConfig:
@@ -51,12 +42,12 @@ def configuration_files(place: Path) -> list[Path]:
     Raises:
         ConfigurationError: the place is missing or holds no configuration file.
     """
-    files = [place] if place.is_file() else sorted(path for path in place.glob("*") if path.suffix.lower() in _READERS)
+    files = [place] if place.is_file() else sorted(path for path in place.glob("*") if path.suffix.lower() in READERS)
     if not files:
         raise ConfigurationError(
             "configuration",
             str(place),
-            "a file, or a folder with files, ending in " + ", ".join(_READERS),
+            "a file, or a folder with files, ending in " + ", ".join(READERS),
             "name it with --config or CDC_CONFIG, or run from the project's folder",
         )
     return files
@@ -81,136 +72,27 @@ def read_properties(path: Path) -> dict[str, str]:
     Raises:
         ConfigurationError: the file is missing, of an unknown form or malformed.
     """
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise ConfigurationError(
-            "configuration file", str(path), "a file ending in " + ", ".join(_READERS), "rename it"
-        )
+    if path.suffix.lower() not in READERS:
+        raise ConfigurationError("configuration file", str(path), "a file ending in " + ", ".join(READERS), "rename it")
     try:
-        text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin a file with a byte order mark
+        text = _read(path).decode("utf-8-sig")  # editors of Windows begin a file with a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             "configuration file", str(path), "a readable UTF-8 file", f"check it: {error}"
         ) from error
     try:
-        return reader(text)
+        return parse(path.suffix.lower(), text)
     except ConfigurationError as error:
         raise ConfigurationError(f"{error.what} in {path}", error.value, error.expected, error.hint) from error
 
 
-def _read_json(text: str) -> dict[str, str]:
-    try:
-        return _flat(json.loads(text, object_pairs_hook=_without_repetition))
-    except json.JSONDecodeError as error:
-        raise ConfigurationError(
-            "JSON", error.msg, "a valid document", f"look at line {error.lineno}, column {error.colno}"
-        ) from error
-
-
-class _Texts(yaml.SafeLoader):
-    """YAML whose plain scalars stay as they are written: a password `0123` or `12:30` is no number, `no` no boolean."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - as in the parent
-        first: [(tag, form) for tag, form in found if tag.endswith((":null", ":merge"))]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        _without_repetition((key.value, None) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        return dict(super().construct_mapping(node, deep))
-
-
-def _read_yaml(text: str) -> dict[str, str]:
-    try:
-        return _flat(yaml.load(text, _Texts))  # noqa: S506 - a SafeLoader
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"look at line {mark.line + 1}, column {mark.column + 1}" if mark else "correct the file"
-        problem = _QUOTED.sub("…", error.problem or "it")  # what it quotes may be a secret
-        raise ConfigurationError("YAML", problem, "a valid document", place) from None
-    except yaml.YAMLError:
-        raise ConfigurationError("YAML", "an unreadable character", "a valid document", "correct the file") from None
-
-
-def _without_repetition(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    known: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in known:
-            raise ConfigurationError("property", name, "each property once", "remove one of the two")
-        known[name] = value
-    return known
-
-
-def _flat(document: object) -> dict[str, str]:
-    """Texts by dotted name; Kafka Connect's `{"name": …, "config": {…}}` is unwrapped."""
-    if not isinstance(document, dict):
-        raise ConfigurationError(
-            "configuration", type(document).__name__, "an object of properties", "correct the file"
-        )
-    if isinstance(document.get("config"), dict):
-        inner = dict(document["config"])
-        if "name" in document:
-            inner.setdefault("name", document["name"])
-        document = inner
-    return _without_repetition(_leaves("", document))
-
-
-def _leaves(prefix: str, document: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
-    for key, value in document.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, dict):
-            yield from _leaves(f"{name}.", value)
-        elif isinstance(value, list):
-            yield name, _KINDS.get(name, kinds.REGEXES).joined([_text(name, entry) for entry in value])
-        elif value is not None:
-            yield name, _text(name, value)
-
-
-def _text(name: str, value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    form = type(value).__name__  # the value may hold a secret
-    raise ConfigurationError(name, form, "a text, a number, true, false or a list of them", "put it in quotes")
-
-
-def parse_java_properties(text: str) -> dict[str, str]:
-    r"""Texts of a Java properties file.
-
-    As `java.util.Properties` reads it: `#` and `!` start comments, `=`, `:` or blanks end a name, a backslash at a
-    line's end continues it, and otherwise escapes the next character: `\.` is `.`, so a regex needs `\\.`.
-    """
-    found: dict[str, str] = {}
-    for line in _logical_lines(_LINE_END.split(text)):
-        match = _SEPARATOR.search(line)
-        name, value = (line[: match.start("sep")], line[match.end("sep") :]) if match else (line, "")
-        found[_unescape(name)] = _unescape(value)
-    return found
-
-
-def _logical_lines(lines: Iterable[str]) -> Iterator[str]:
-    pending = ""
-    for raw in lines:
-        line = raw.lstrip(" \t\f")
-        if not pending and (not line or line[0] in "#!"):
-            continue
-        pending += line
-        if (len(pending) - len(pending.rstrip("\\"))) % 2:
-            pending = pending[:-1]
-        else:
-            yield pending
-            pending = ""
-    if pending:
-        yield pending
-
-
-def _unescape(text: str) -> str:
-    def replacement(match: re.Match[str]) -> str:
-        code = match.group(1)
-        return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPES.get(code, code)
-
-    return re.sub(r"\\(u[0-9A-Fa-f]{4}|.)", replacement, text)
+def _read(path: Path) -> bytes:
+    """The content of a file that a configuration names, which may be a device without end."""
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ConfigurationError("file", str(path), f"at most {MOST_BYTES:,} bytes", "name another file, or shorten it")
+    return content
 
 
 def _substitute(name: str, text: str, environment: Mapping[str, str]) -> str:
@@ -237,12 +119,10 @@ def _from_environment(name: str, variable: str, environment: Mapping[str, str]) 
 def _from_file(name: str, argument: str) -> str:
     path, _, key = argument.partition(":")
     try:
-        content = Path(path).read_text(encoding="utf-8")
+        content = _read(Path(path)).decode()
         return parse_java_properties(content)[key] if key else content.strip("\r\n")
-    except (OSError, KeyError, UnicodeDecodeError):
+    except ConfigurationError as error:
+        raise ConfigurationError(name, f"${{file:{argument}}}", error.expected, error.hint) from None
+    except (OSError, KeyError, ValueError):  # a name with a NUL, or content that is not UTF-8
         expected = f"a properties file with the key {key}" if key else "a readable file"
         raise ConfigurationError(name, f"${{file:{argument}}}", expected, f"check {path}") from None
-
-
-_READERS = {".json": _read_json, ".properties": parse_java_properties, ".yaml": _read_yaml, ".yml": _read_yaml}
-"""Reader by file name suffix."""

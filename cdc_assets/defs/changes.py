@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.core.spoken import speak
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
@@ -26,10 +27,14 @@ _LOOK_EVERY_S = 1.0
 class StreamConfig(dg.Config):
     """How long a run follows the log; what is left out is taken from the capture's configuration."""
 
-    idle_timeout_s: float | None = Field(default=None, description="End after so long without a change; 0 never.")
-    max_duration_s: float | None = Field(default=None, description="End after so long, at a window's border; 0 never.")
+    idle_timeout_s: float | None = Field(
+        default=None, ge=0, le=LONGEST_MS / 1000, description="End after so long without a change; 0 never."
+    )
+    max_duration_s: float | None = Field(
+        default=None, ge=0, le=LONGEST_MS / 1000, description="End after so long, at a window's border; 0 never."
+    )
     report_every_s: float = Field(
-        default=10.0, description="Seconds of changes that one materialization of a table adds up."
+        default=10.0, ge=0, description="Seconds of changes that one materialization of a table adds up."
     )
 
 

@@ -9,7 +9,7 @@ ENCRYPT = kinds.choice(
 
 CONNECTION = (
     Property("name", kinds.FILLED, None, "Name of the capture; the topic prefix if absent.", "capture.name"),
-    Property("database.hostname", kinds.FILLED, None, "Address of the server.", "connection.host", required=True),
+    Property("database.hostname", kinds.HOST, None, "Address of the server.", "connection.host", required=True),
     Property("database.port", kinds.integer(1, 65535), "1433", "TCP port.", "connection.port"),
     Property(
         "database.instance",
@@ -39,7 +39,7 @@ CONNECTION = (
     ),
     Property(
         "connection.validation.timeout.ms",
-        kinds.whole_seconds(),
+        kinds.whole_seconds(1),
         "15000",
         "Time limit of a login, rounded up to seconds.",
         "connection.login_timeout_s",

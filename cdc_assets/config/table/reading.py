@@ -35,7 +35,7 @@ SNAPSHOT = (
     ),
     Property(
         "snapshot.lock.timeout.ms",
-        kinds.integer(-1),
+        kinds.integer(-1, kinds.LONGEST_MS),
         "10000",
         "Time to wait for a lock of a source table, whatever the isolation; 0 fails at once, -1 waits as long as a statement "
         "may take. Incremental snapshots try again after it.",
@@ -251,7 +251,7 @@ LAKE = (
     ),
     Property(
         "lake.target.file.bytes",
-        kinds.integer(1024 * 1024),
+        kinds.integer(1024 * 1024, 1024**4),
         str(128 * 1024 * 1024),
         "Size that compaction aims at.",
         "lake.target_file_bytes",
@@ -259,7 +259,7 @@ LAKE = (
     ),
     Property(
         "lake.retention.hours",
-        kinds.integer(1),
+        kinds.integer(1, 1_000_000),
         "168",
         "Age at which files that no version uses may be removed; readers of older versions, and writers that take longer, "
         "would miss them.",

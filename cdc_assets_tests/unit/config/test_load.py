@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from cdc_assets.config.build import build_config
 from cdc_assets.config.filters import TableFilter
-from cdc_assets.config.load import environment_name, load_config, parse_java_properties
+from cdc_assets.config.formats import parse_java_properties
+from cdc_assets.config.load import environment_name, load_config
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
 
@@ -168,7 +169,7 @@ def test_environment_overrides_the_file(tmp_path: Path) -> None:
         ({"topic.prefix": ".."}, ["topic.prefix", "not `.` or `..`"]),
         ({"topic.heartbeat.name": "../x"}, ["topic.heartbeat.name", "../x", "letters"]),
         ({"notification.sink.topic.name": "a/b"}, ["notification.sink.topic.name", "a/b", "letters"]),
-        ({"lake.retention.hours": "0"}, ["lake.retention.hours", "at least 1"]),
+        ({"lake.retention.hours": "0"}, ["lake.retention.hours", "from 1 to"]),
         ({"converters": "iso", "iso.type": "a.B"}, ["converters", "classes of the JVM", "remove"]),
         ({"transforms": "un", "transforms.un.type": "a.B"}, ["transforms", "classes of the JVM", "remove"]),
     ],
