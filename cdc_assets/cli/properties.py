@@ -1,11 +1,16 @@
 """`cdc-assets properties`: the configuration properties, searched and explained."""
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cdc_assets.cli.console import out
+from cdc_assets.cli.console import out, read_config
 from cdc_assets.config.document import detail, markdown
+from cdc_assets.config.load import configuration_files, given_properties
+from cdc_assets.config.masks import Masks, shown_name
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.property import Property, Status
 
@@ -15,16 +20,35 @@ def properties(
         "", help="Part of a name or of its meaning; a complete name tells everything about it."
     ),
     as_markdown: bool = typer.Option(False, "--markdown", help="Print the configuration page."),
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="List what this file and the environment set, and check it.")
+    ] = None,
 ) -> None:
-    """List, search or explain configuration properties."""
+    """List, search or explain configuration properties, or check a configuration."""
     if as_markdown:
         typer.echo(markdown(), nl=False)
+        return
+    if config is not None:
+        _check(config, search)
         return
     found = _matching(search)
     if len(found) == 1 or any(row.name == search for row in PROPERTIES):
         _explain(found[0] if len(found) == 1 else property_of(search))
     else:
         _list(found)
+
+
+def _check(place: Path, search: str) -> None:
+    """Show what is given, secrets hidden, and end with the error if it is wrong."""
+    for file in configuration_files(place):
+        given = given_properties(file)
+        masks = Masks(given)
+        table = Table(Column("property", overflow="fold"), Column("value", overflow="fold"), box=None)
+        for name in given:
+            if search.lower() in name.lower():
+                table.add_row(Text(shown_name(name)), Text(masks.shown(name)))
+        out.print(table)
+        read_config(file)
 
 
 def _matching(search: str) -> list[Property]:

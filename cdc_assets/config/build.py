@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from cdc_assets.config.columns import column_rules
+from cdc_assets.config.masks import PATTERN, Masks
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.property import Property, Status
 from cdc_assets.config.settings import (
@@ -51,6 +52,14 @@ def build_config(given: Given) -> CaptureConfig:
     Raises:
         ConfigurationError: a property is unknown, wrong, missing, not supported, or contradicts another.
     """
+    masks = Masks(given)
+    try:
+        return _build(given, masks)
+    except ConfigurationError as error:
+        raise masks.mask(error) from None
+
+
+def _build(given: Given, masks: Masks) -> CaptureConfig:
     for name, text in given.items():
         _check_characters(name, text)
     canonical = list(_canonical(given))
@@ -77,7 +86,7 @@ def build_config(given: Given) -> CaptureConfig:
         heartbeat=HeartbeatSettings(**values["heartbeat"]),
         notifications=_notifications(values["notifications"]),
         signals=signals,
-        ignored=(*_ignored(found), *_without_statement(found), *ignored_options),
+        ignored=(*_ignored(found), *_without_statement(found), *_without_secret(masks), *ignored_options),
     )
 
 
@@ -231,6 +240,11 @@ def _without_statement(found: Found) -> Iterator[tuple[str, str]]:
     for table in _overridden(found):
         if table not in given:
             yield name, f"{table} is read as any other table, for {name}.{table} is missing"
+
+
+def _without_secret(masks: Masks) -> Iterator[tuple[str, str]]:
+    if masks.misses():
+        yield PATTERN, "it finds no property's name; what a topic name may not hold is topic.sanitize.pattern"
 
 
 def _by_table(found: Found, pattern: str) -> Iterator[tuple[str, str]]:

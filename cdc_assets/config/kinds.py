@@ -14,6 +14,8 @@ LONGEST_TOPIC = 249
 """Characters of a topic's name (spec debezium-sqlserver §4.1)."""
 LONGEST_MS = 2**31 - 1
 """Milliseconds of a time span, almost 25 days: the connector's own bound, and what sockets, locks and drivers can hold."""
+_LONGEST_LIBRARY = 500
+"""Bytes of a driver's name: unixODBC ends the process at a thousand."""
 _LONGEST_INTEGER = 2**63 - 1
 _TABLE_KEYS = re.compile(r"[^;]+:(?P<columns>[^:;,]+(,[^:;,]+)*)\Z")
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -59,6 +61,13 @@ def _filled(text: str) -> str:
     if not text.strip():
         raise ValueError
     return text.strip()
+
+
+def _library(text: str) -> str:
+    name = _filled(text)
+    if len(name.encode()) > _LONGEST_LIBRARY:
+        raise ValueError
+    return name
 
 
 def _host(text: str) -> str:
@@ -142,6 +151,7 @@ def _operations(text: str) -> frozenset[str]:
 TEXT = Kind("text", "any text", _plain)
 FILLED = Kind("text", "a text that is not empty", _filled)
 HOST = Kind("host", "a host name or address, of 1 to 63 letters between two dots", _host)
+LIBRARY = Kind("name or path", f"a text of 1 to {_LONGEST_LIBRARY} bytes", _library)
 BOOLEAN = Kind("boolean", "true or false", _boolean, ("true", "false"))
 REGEXES = Kind("list of regular expressions", "regular expressions, comma separated", _regexes)
 REGEX = Kind("regular expression", "a regular expression", _regex)

@@ -36,6 +36,16 @@ def load_config(path: str | Path, environment: Mapping[str, str] | None = None) 
     return build_config(texts | dict(overrides(variables)))
 
 
+def given_properties(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Property texts of a file and of the environment, with placeholders as they are written.
+
+    Raises:
+        ConfigurationError: the file is missing, of an unknown form or malformed.
+    """
+    variables = os.environ if environment is None else environment
+    return read_properties(path) | dict(overrides(variables))
+
+
 def configuration_files(place: Path) -> list[Path]:
     """The configuration file itself, or those of a folder with one file per capture, sorted by name.
 

@@ -6,7 +6,7 @@ from cdc_assets.config.property import Property, find
 from cdc_assets.config.table import connection, elsewhere, events, reading, signals, text
 
 _GROUPS: tuple[tuple[str, tuple[Property, ...]], ...] = (
-    ("Connection", connection.CONNECTION),
+    ("Connection", connection.CONNECTION + connection.SHOWN),
     ("What is captured", connection.FILTERS),
     ("Events", events.EVENTS),
     ("Events as text", text.TEXT),

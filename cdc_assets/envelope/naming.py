@@ -16,7 +16,7 @@ from cdc_assets.errors import ConfigurationError
 NOT_IN_TOPIC = r"[^A-Za-z0-9._-]"
 """Characters that become `_`."""
 _NOT_IN_ADDRESS = re.compile(r"[/\\%#?@\x00-\x1f]")
-"""What a table's directory may not hold, whatever `custom.sanitize.pattern` lets through: what separates, escapes or ends
+"""What a table's directory may not hold, whatever `topic.sanitize.pattern` lets through: what separates, escapes or ends
 parts of an address, and the mark of a topic's next generation."""
 
 
@@ -43,7 +43,7 @@ def sanitized(name: str, settings: EventSettings) -> str:
         )
     if _NOT_IN_ADDRESS.search(topic):
         raise ConfigurationError(
-            "topic name", topic, "a name without / \\ % # ? @", "let custom.sanitize.pattern match these characters too"
+            "topic name", topic, "a name without / \\ % # ? @", "let topic.sanitize.pattern match these characters too"
         )
     return topic
 
@@ -124,5 +124,5 @@ def check_conflicts(tables: Iterable[TableId], settings: EventSettings) -> None:
                 "topic name",
                 name.removesuffix(".Value"),
                 "one table per topic",
-                f"exclude {other} or {table}, or set custom.sanitize.pattern so that their names stay apart",
+                f"exclude {other} or {table}, or set topic.sanitize.pattern so that their names stay apart",
             )

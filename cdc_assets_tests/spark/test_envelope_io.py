@@ -72,7 +72,7 @@ def test_returned_frame_is_appended_and_any_reader_sees_it(
 def test_topics_are_named_as_the_capture_names_them(tmp_path: Path) -> None:
     facts = {"database.hostname": "h", "database.user": "u", "database.names": "D", "topic.prefix": "shop"}
     path = tmp_path / "shop.json"
-    path.write_text(json.dumps(facts | {"topic.delimiter": "-", "custom.sanitize.pattern": "[^A-Za-z0-9-]"}))
+    path.write_text(json.dumps(facts | {"topic.delimiter": "-", "topic.sanitize.pattern": "[^A-Za-z0-9-]"}))
     manager = EnvelopeIOManager(config_file=str(path), spark=SparkResource())
     assert manager.topic(dg.AssetKey(["shop", "D", "dbo", "a.b c", "changes"])) == "shop-D-dbo-a_b_c"
     assert EnvelopeIOManager(lake="lake", spark=SparkResource()).topic(dg.AssetKey(["shop", "D", "dbo", "a.b c"])) == (

@@ -76,11 +76,21 @@ CONNECTION = (
     ),
     Property(
         "odbc.driver",
-        kinds.FILLED,
+        kinds.LIBRARY,
         None,
         "ODBC driver to use: its registered name or the path of its shared object. "
         "Absent: the registered ODBC Driver 18, else the one that comes with mssql-python.",
         note="Ours.",
+    ),
+)
+
+SHOWN = (
+    Property(
+        "custom.sanitize.pattern",
+        kinds.REGEX,
+        "",
+        "Regular expression of property names whose values are not shown, in errors and by `cdc-assets properties --config`; "
+        "it may stand anywhere in the name. Passwords, salts and options that may hold secrets are never shown.",
     ),
 )
 

@@ -58,12 +58,13 @@ EVENTS = (
         "events.transaction_topic",
     ),
     Property(
-        "custom.sanitize.pattern",
+        "topic.sanitize.pattern",
         kinds.REGEX,
         "",
         "Regular expression of what a topic name may not hold and `_` stands for: `[^A-Za-z0-9._-]` if absent. "
         r"`[^\w.-]` keeps letters of every script.",
         "events.sanitize_pattern",
+        note="Ours.",
     ),
     Property(
         "message.key.columns", kinds.MESSAGE_KEYS, "", "Columns that form a table's key.", "events.message_key_columns"

@@ -241,12 +241,12 @@ BAD_INPUT = {
     "regex that does not compile": ({"table__include__list": "dbo.("}, 2, ["table.include.list", "'dbo.('", "compile"]),
     "regex of a mask": ({"column__mask__with__3__chars": "dbo.["}, 2, ["column.mask.with", "'dbo.['", "compile"]),
     "regex of a key": ({"message__key__columns": "dbo.(:id"}, 2, ["message.key.columns", "compile"]),
-    "regex of topic names": ({"custom__sanitize__pattern": "["}, 2, ["custom.sanitize.pattern", "compile"]),
+    "regex of topic names": ({"topic__sanitize__pattern": "["}, 2, ["topic.sanitize.pattern", "compile"]),
     "key without columns": ({"message__key__columns": "dbo.orders"}, 2, ["message.key.columns", "table regex"]),
     "tables of one topic": (
-        {"custom__sanitize__pattern": "orders|lines"},
+        {"topic__sanitize__pattern": "orders|lines"},
         2,
-        ["one table per topic", f"{DATABASE}.dbo.orders", f"{DATABASE}.dbo.lines", "custom.sanitize.pattern"],
+        ["one table per topic", f"{DATABASE}.dbo.orders", f"{DATABASE}.dbo.lines", "topic.sanitize.pattern"],
     ),
     "key column that does not exist": (
         {"message__key__columns": "dbo.orders:nope"},

@@ -160,6 +160,7 @@ def test_document_that_is_too_much(tmp_path: Path, suffix: str, text: str, needl
         pytest.param("signal.file", '"${file:/dev/zero}"', "at most 1,048,576 bytes", id="file without end"),
         pytest.param("database.hostname", f'"{"a" * 64}"', "63", id="long label"),
         pytest.param("database.hostname", '"a..b"', "63", id="empty label"),
+        pytest.param("odbc.driver", f'"{"x" * 3_000}"', "500", id="long driver"),
         pytest.param("column.mask.with.99999999999.chars", '"a"', "10000000", id="long mask"),
         pytest.param(f"column.mask.with.{'9' * 900}.chars", '"a"', "10000000", id="long length"),
         *(

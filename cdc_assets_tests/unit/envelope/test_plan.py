@@ -80,7 +80,7 @@ def test_letters_of_other_scripts_may_stay() -> None:
 @pytest.mark.parametrize("table", ["../../x", "a/b", "a%20b", "a#b", "a?b", "a@2", "a\\b", "a\nb"])
 def test_what_no_directory_can_be_named_is_refused(table: str) -> None:
     assert set(topic_name(TableId("db", "dbo", table), SHOP)) <= set("shop.db.dbo.abx20_")
-    with pytest.raises(ConfigurationError, match=r"custom\.sanitize\.pattern"):
+    with pytest.raises(ConfigurationError, match=r"topic\.sanitize\.pattern"):
         topic_name(TableId("db", "dbo", table), replace(SHOP, sanitize_pattern="!"))
 
 

@@ -1,0 +1,72 @@
+"""Which properties' values are not shown, where a configuration or what is wrong with it is told."""
+
+import re
+from collections.abc import Mapping
+
+from cdc_assets.config.properties import PROPERTIES, property_of
+from cdc_assets.config.property import Property
+from cdc_assets.errors import ConfigurationError
+
+PATTERN = "custom.sanitize.pattern"
+HIDDEN = "********"
+_SECRET = re.compile(
+    r"secret$|password$|token$|sasl\.jaas\.config$|basic\.auth\.user\.info|registry\.auth\.client-secret", re.IGNORECASE
+)
+"""Names of secrets wherever they occur, as in options of clients."""
+
+
+class Masks:
+    """The properties of a configuration whose values are hidden.
+
+    Those are the secrets of the property table, names as secrets have them, and what `custom.sanitize.pattern` finds.
+
+    Args:
+        given: texts by property name.
+    """
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+        self._own: re.Pattern[str] | None = None
+        if text := given.get(PATTERN):
+            try:
+                self._own = re.compile(text, re.IGNORECASE)
+            except re.error:
+                self._own = re.compile("")  # it is told of as wrong; until it is mended, nothing is shown
+
+    def hides(self, name: str) -> bool:
+        """Whether a property's value is hidden."""
+        row = _row(name)
+        own = self._own is not None and name != PATTERN and self._own.search(name)
+        return bool((row and row.secret) or _SECRET.search(name) or own)
+
+    def shown(self, name: str) -> str:
+        """A given value as it may be told."""
+        return HIDDEN if self._given[name] and self.hides(name) else self._given[name]
+
+    def misses(self) -> bool:
+        """Whether the pattern is given and finds no property of the table and none that is given."""
+        names = {row.name for row in PROPERTIES if not row.patterned} | set(self._given)
+        return self._own is not None and not any(self._own.search(name) for name in names - {PATTERN})
+
+    def mask(self, error: ConfigurationError) -> ConfigurationError:
+        """The error without a value that is hidden; secrets of the property table are left out where they are parsed."""
+        hidden = (row for name in self._given if self.hides(name) and (row := _row(name)))
+        row = next((row for row in hidden if error.what == row.name and not row.secret), None)
+        if row is None:
+            return error
+        expected = row.kind.allowed if "does not compile" in error.expected else error.expected
+        return ConfigurationError(error.what, HIDDEN, expected, error.hint)
+
+
+def shown_name(name: str) -> str:
+    """A property's name without a salt."""
+    row = _row(name)
+    salt = (row.holes(name) or {}).get("salt") if row and row.patterned else None
+    return name.removesuffix(salt) + HIDDEN if salt else name
+
+
+def _row(name: str) -> Property | None:
+    try:
+        return property_of(name)
+    except ConfigurationError:
+        return None
