@@ -1,6 +1,8 @@
 """A compiled query inside a statement."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from cdc_assets.standin.contract import Relation, RelationColumn, Typed
 from cdc_assets.standin.sql.literals import constant
@@ -16,6 +18,9 @@ class Block:
     """Certainly at most one row."""
     nulls: frozenset[int] = frozenset()
     """Places of columns that are the literal NULL, which takes any type in a set operation."""
+
+    place_of: Callable[[Any], int | None] = field(default=lambda _: None, compare=False)
+    """The place in the select list of a column of its sources, for ORDER BY behind a set operation."""
 
     def typed(self, place: int) -> Typed:
         """A column as an operand."""

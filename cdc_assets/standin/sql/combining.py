@@ -5,6 +5,7 @@ converted to the type that they have in common.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlglot import exp
@@ -15,6 +16,7 @@ from cdc_assets.standin.sql import convert
 from cdc_assets.standin.sql.block import Block
 from cdc_assets.standin.sql.coercion import common
 from cdc_assets.standin.sql.columns import position
+from cdc_assets.standin.sql.expressions import column_name
 from cdc_assets.standin.sql.limits import Limits
 from cdc_assets.standin.sql.literals import Constant
 from cdc_assets.standin.sql.scope import Scope
@@ -52,7 +54,11 @@ class Combining(Limits):
         operation = "UNION ALL" if grouped else operation
         sql = _joined([_projected(*operand) for operand in zip(blocks, keys, strict=True)], operation)
         sql = "".join(self.distinct_rows(sql, columns)) if grouped else sql
-        return Block(self._set_order(node, sql, columns, scope, top), tuple(columns))
+        return Block(
+            self._set_order(node, sql, replace(first, columns=tuple(columns)), scope, top),
+            tuple(columns),
+            place_of=first.place_of,
+        )
 
     @staticmethod
     def needs_grouping(sql_type: SqlType) -> bool:
@@ -64,13 +70,18 @@ class Combining(Limits):
         keys = ", ".join(self.ordering(Typed(column.sql, column.type)) for column in columns)
         return f"SELECT {', '.join(column.sql for column in columns)}", f" FROM ({sql}) GROUP BY {keys}"
 
-    def _set_order(self, node: Any, sql: str, columns: Sequence[RelationColumn], scope: Scope, top: bool) -> str:
+    def _set_order(self, node: Any, sql: str, combined: Block, scope: Scope, top: bool) -> str:
+        """The text with its ORDER BY, whose items are columns of the first query: their names, places, or what they are
+        called among its sources, with a qualifier."""
+        columns = combined.columns
         order, limit, offset = (node.args.get(key) for key in ("order", "limit", "offset"))
         if order is None:
             return sql
         parts = []
         for ordered in order.expressions:
             place = position(ordered.this, [column.name for column in columns], [True] * len(columns))
+            if place is None and isinstance(ordered.this, exp.Column) and column_name(ordered.this)[1]:
+                place = combined.place_of(ordered.this)
             if place is None:
                 raise SqlError(
                     104,

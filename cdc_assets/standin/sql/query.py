@@ -144,7 +144,16 @@ class Queries(CommonTables):
         self.accumulates |= selected.accumulates()
         nulls = frozenset(place for place, item in enumerate(selected.items) if is_null(item.typed))
         single = (not node.args.get("group") and bool(scope.groups == [])) or _is_one(node.args.get("limit"))
-        return Block(self.limited(node, (head, text), order, columns, scope), columns, single, nulls)
+        limited = self.limited(node, (head, text), order, columns, scope)
+        return Block(limited, columns, single, nulls, lambda column: self._listed(column, scope, selected))
+
+    def _listed(self, column: Any, scope: Scope, selected: _Selected) -> int | None:
+        """The place of a column of the sources in the select list, or None."""
+        try:
+            typed = self.scalar(column, scope)
+        except SqlError:
+            return None
+        return next((place for place, item in enumerate(selected.items) if item.typed.sql == typed.sql), None)
 
     def _group(self, node: Any, scope: Scope) -> str:
         group = node.args.get("group")

@@ -12,6 +12,7 @@ from cdc_assets.standin.contract import SessionContext
 from cdc_assets.standin.engine.transactions import ISOLATION
 from cdc_assets.standin.sqltypes import SqlType, Value, decimal_to_stored
 from cdc_assets.standin.system.describe import stored_datetime
+from cdc_assets.standin.system.objects import OBJECT
 from cdc_assets.standin.system.view import Rows, view
 
 
@@ -248,6 +249,20 @@ def exec_connections(context: SessionContext, _: Database) -> Rows:
 @view(
     "sys.extended_properties",
     "class tinyint!, class_desc nvarchar(60), major_id int!, minor_id int!, name sysname!, value nvarchar(4000)",
+)
+@view(
+    "sys.sequences",
+    OBJECT
+    + ", start_value bigint!, increment bigint!, minimum_value bigint!, maximum_value bigint!, is_cycling bit, is_cached bit, "
+    "cache_size int, system_type_id tinyint!, user_type_id int!, precision tinyint!, scale tinyint, current_value bigint!, "
+    "is_exhausted bit!, last_used_value bigint",
+)
+@view(
+    "INFORMATION_SCHEMA.SEQUENCES",
+    "SEQUENCE_CATALOG nvarchar(128), SEQUENCE_SCHEMA nvarchar(128), SEQUENCE_NAME sysname!, DATA_TYPE nvarchar(128), "
+    "NUMERIC_PRECISION tinyint, NUMERIC_PRECISION_RADIX smallint, NUMERIC_SCALE int, START_VALUE bigint!, MINIMUM_VALUE bigint!, "
+    "MAXIMUM_VALUE bigint!, INCREMENT bigint!, CYCLE_OPTION int, DECLARED_DATA_TYPE int, DECLARED_NUMERIC_PRECISION int, "
+    "DECLARED_NUMERIC_SCALE int",
 )
 @view("sys.masked_columns", "object_id int!, name sysname, column_id int!, masking_function nvarchar(4000)")
 def nothing(_: SessionContext, __: Database) -> Rows:

@@ -147,11 +147,13 @@ def tables(_: SessionContext, database: Database) -> Rows:
         )  # fmt: skip
 
 
-@view(
-    "sys.views",
-    OBJECT
-    + ", is_replicated bit, has_replication_filter bit, has_opaque_metadata bit!, has_unchecked_assembly_data bit!, with_check_option bit!, is_date_correlation_view bit!, is_tracked_by_cdc bit",
+VIEW: Final = (
+    ", is_replicated bit, has_replication_filter bit, has_opaque_metadata bit!, has_unchecked_assembly_data bit!, "
+    "with_check_option bit!, is_date_correlation_view bit!, is_tracked_by_cdc bit"
 )
+
+
+@view("sys.views", OBJECT + VIEW)
 def views(_: SessionContext, database: Database) -> Rows:
     """User views."""
     for found in views_of(database):

@@ -4,7 +4,7 @@ from cdc_assets.standin.catalog import Database, fold
 from cdc_assets.standin.contract import Relation, RelationColumn, SessionContext
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sqltypes import CHARACTER
-from cdc_assets.standin.system import constraints, dynamic, indexes, information_schema, objects, server  # noqa: F401 - they define views
+from cdc_assets.standin.system import constraints, dynamic, indexes, information_schema, objects, server, system_views  # noqa: F401 - they define views
 from cdc_assets.standin.system.view import VIEWS, View
 
 

@@ -1,6 +1,8 @@
 """The drivers' own metadata calls."""
 
+import pyodbc
 import pytest
+import sqlalchemy
 
 from cdc_assets_tests.contract.clients.stacks import Client, Server, jdbc
 
@@ -49,3 +51,31 @@ def test_jdbc_metadata(server: Server, database: str, name: str) -> None:
         names.append(str(keys.getString("COLUMN_NAME")))
     assert sorted(names) == ["code", "id"]
     client.close()
+
+
+def test_sqlalchemy_reflects_tables_and_keys(server: Server, database: str, odbc: Client, name: str) -> None:
+    odbc.execute(f"CREATE TABLE dbo.{name}_child (n int NULL, parent int NULL, code varchar(10) NULL, CONSTRAINT fk_{name} FOREIGN KEY (parent, code) REFERENCES dbo.{name} (id, code) ON DELETE CASCADE)")  # fmt: skip
+    engine = sqlalchemy.create_engine(
+        "mssql+pyodbc://", creator=lambda: pyodbc.connect(server.connection_string(database))
+    )
+    try:
+        found = sqlalchemy.inspect(engine)
+        assert found.get_pk_constraint(name)["constrained_columns"] == ["id", "code"]
+        assert [str(column["type"]).split(" ")[0] for column in found.get_columns(name)] == [
+            "INTEGER",
+            "VARCHAR(10)",
+            "DECIMAL(10,",
+            "NVARCHAR",
+        ]
+        (key,) = found.get_foreign_keys(f"{name}_child")
+        assert (key["constrained_columns"], key["referred_table"], key["referred_columns"], key["options"]) == (
+            ["parent", "code"],
+            name,
+            ["id", "code"],
+            {"ondelete": "CASCADE"},
+        )
+        with engine.connect() as connection:
+            assert connection.get_isolation_level() == "READ COMMITTED"
+    finally:
+        engine.dispose()
+        odbc.execute(f"DROP TABLE dbo.{name}_child")

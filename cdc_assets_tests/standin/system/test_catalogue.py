@@ -31,6 +31,9 @@ QUERIES: list[tuple[str, object]] = [
     ("SELECT is_identity FROM sys.columns WHERE object_id = OBJECT_ID('customers') AND column_id = 1", [1]),
     ("SELECT SUM(rows) FROM sys.partitions WHERE object_id = OBJECT_ID('heap') AND index_id IN (0, 1)", [2]),
     ("SELECT COUNT(*) FROM sys.dm_hadr_database_replica_states", [0]),
+    ("SELECT name FROM sys.system_views WHERE name IN ('dm_exec_sessions', 'dm_pdw_nodes_exec_sessions')", ["dm_exec_sessions"]),
+    ("SELECT is_ms_shipped FROM sys.all_views WHERE name = 'tables' AND SCHEMA_NAME(schema_id) = 'INFORMATION_SCHEMA'", [1]),
+    ("SELECT COUNT(*) FROM INFORMATION_SCHEMA.SEQUENCES q FULL JOIN sys.sequences s ON s.name = q.SEQUENCE_NAME", [0]),
     ("SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = @@SPID", [2]),
 ]  # fmt: skip
 

@@ -1,0 +1,31 @@
+"""The system views themselves, as the catalogue lists them. Their object ids are invented; negative, as SQL Server's are."""
+
+import zlib
+from collections.abc import Sequence
+
+from cdc_assets.standin.catalog import Database
+from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.sqltypes import Value
+from cdc_assets.standin.system.describe import schema_id, stored_datetime
+from cdc_assets.standin.system.objects import OBJECT, VIEW, views
+from cdc_assets.standin.system.view import VIEWS, Rows, view
+
+
+def _row(database: Database, name: str) -> Sequence[Value]:
+    schema, _, bare = name.partition(".")
+    object_id = -(zlib.crc32(name.encode()) & 0x7FFFFFFF) - 1
+    made = stored_datetime(database.created)
+    return (bare, object_id, None, schema_id(database, schema), 0, "V ", "VIEW", made, made, 1, 0, 0, *(0,) * 7)
+
+
+@view("sys.system_views", OBJECT + VIEW)
+def system_views(_: SessionContext, database: Database) -> Rows:
+    """What the stand-in has of `sys` and `INFORMATION_SCHEMA`."""
+    return [_row(database, found.name) for found in VIEWS.values()]
+
+
+@view("sys.all_views", OBJECT + VIEW)
+def all_views(context: SessionContext, database: Database) -> Rows:
+    """User views, then those of the system."""
+    yield from views(context, database)
+    yield from system_views(context, database)
