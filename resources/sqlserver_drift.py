@@ -41,5 +41,5 @@ def _of_database(source: SqlServerSource, history: SchemaHistory, states: Sequen
         own = by_age([instance for instance in instances if instance.table == state.table])
         if entry is not None and current is not None and own and current.object_id == state.object_id:
             name = own[-1].name
-            found.append(drift_of(entry, current, own, state.position, statements.get(name, ()), options.get(name)))
+            found.append(drift_of(entry, current, own, state.instance, statements.get(name, ()), options.get(name)))
     return found

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.remedy import InstanceOptions, disable, enable
@@ -69,7 +68,7 @@ def drift_of(
     entry: HistoryEntry,
     current: TableSchema,
     instances: Sequence[CaptureInstance],
-    position: Lsn | None,
+    taken: str | None,
     statements: Sequence[str] = (),
     options: InstanceOptions | None = None,
 ) -> Drift:
@@ -79,13 +78,13 @@ def drift_of(
         entry: newest entry of the schema history.
         current: the table now.
         instances: of the table, oldest first.
-        position: the lake is complete to here.
+        taken: name of the instance that was read last. If that is the newest one, older ones are read to their end.
         statements: rows of `cdc.ddl_history` of the newest instance.
         options: what the newest instance was made with.
     """
     found = tuple(_differences(entry, current, statements))
     older = instances[0] if len(instances) > 1 else None
-    done = older is not None and position is not None and position >= instances[-1].start_lsn
+    done = taken == instances[-1].name
     return Drift(
         table=current.table,
         differences=found,
@@ -166,11 +165,11 @@ def _remedy(
     differences: Sequence[Difference],
     done: bool,
 ) -> str:
-    """A table has two instances at most, so the older one must go first."""
-    if len(instances) > 1 and not done:
+    """A table has two instances at most, so the older one must go first; and none is made before the newest is read."""
+    if not done:
         return (
-            f"wait until the capture has passed {instances[-1].start_lsn}, the start of {instances[-1].name}; "
-            f"then drop {instances[0].name} and make a new instance"
+            f"wait until the capture has passed {instances[-1].start_lsn}, the start of {instances[-1].name}: it takes "
+            "that instance over by itself, and what is still missing then is told with the T-SQL for it"
         )
     columns = _columns(current, instances[-1].columns, differences)
     removal = [disable(current.table, instances[0].name)] if len(instances) > 1 else []

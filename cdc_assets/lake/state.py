@@ -8,6 +8,7 @@ manifests can be read.
 import dataclasses
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
@@ -30,6 +31,7 @@ class TableState:
         object_id: of the source table that the position belongs to.
         position: the topic table is complete up to here, inclusive; None if the table cannot be streamed (no CDC).
         instance: capture instance last read, or None.
+        made: when that was made, in server time without zone; None if it is not known. A namesake is made later.
         status: `healthy`; `gap`: changes in (gap_after, gap_until] were removed unread; `failed`: see reason; `excluded`:
             the settings leave it out, and it goes on from its position once they let it in again.
         reason: why it is not healthy, for people.
@@ -47,6 +49,7 @@ class TableState:
     gaps: tuple[tuple[Lsn, Lsn], ...] = ()
     ranges: tuple[KeyRange, ...] = ()
     snapshot_lsn: Lsn | None = None
+    made: datetime | None = None
 
     @property
     def streams(self) -> bool:
@@ -154,6 +157,7 @@ class SnapshotTable:
         ranges: the table's fixed key ranges.
         whole: whether all of them are read, so that the table's position may be set.
         select: statement of a signal that is read in place of the table, or empty.
+        made: when the capture instance was made.
     """
 
     table: TableId
@@ -163,6 +167,7 @@ class SnapshotTable:
     ranges: tuple[KeyRange, ...]
     whole: bool
     select: str = ""
+    made: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from cdc_assets.config.filters import Names
 from cdc_assets.core.identifiers import TableId
@@ -13,12 +13,10 @@ from cdc_assets.signals.table import signal_table
 from cdc_assets.snapshot.modes import Decision, Situation, decide, rule_of
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.gaps import Instances, with_gap
 from cdc_assets.streaming.instances import Gap, gap_of, newest, reads_of
-from cdc_assets.streaming.planner import with_gap
 
 log = logging.getLogger(__name__)
-
-Instances = Mapping[TableId, Sequence[CaptureInstance]]
 
 
 class Due:
@@ -90,9 +88,10 @@ class Due:
         states = self._context.manifest.state.tables
         lost = []
         for state in (states[table] for table in captured if table in states):
-            gap = _gap(state, instances.get(state.table, []))
+            own = instances.get(state.table, [])
+            gap = _gap(state, own)
             if gap is not None:
-                lost.append(with_gap(state, gap, "fail"))
+                lost.append(with_gap(state, gap, "fail", own))
         self._context.manifest.mark(self._context.clock.now(), database, lost)
 
     def _decision(

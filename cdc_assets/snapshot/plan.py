@@ -220,4 +220,5 @@ def _entry(draft: Draft, instance: CaptureInstance | None, low: Lsn) -> Snapshot
         draft.ranges,
         request.whole,
         request.select,
+        instance.created if instance else None,
     )

@@ -188,6 +188,7 @@ class Snapshotter:
             ranges=(known.ranges if known is not None and same else ()) or table.ranges,
             snapshot_lsn=table.low,
             gaps=known.gaps if known else (),
+            made=table.made,
         )
 
 

@@ -15,6 +15,15 @@ than the others, or was troubled in an earlier window, catches up by itself.
 nor committed. They still advance with the window, which is why the gap guard
 looks at them too, with marks read after the probe: had the clean-up job removed
 rows between position and mark before the probe looked, the mark tells.
+
+*A new capture instance is taken over when the log has passed its start*, whether
+or not it has a row: the first window that ends behind that start reads it, and if
+no transaction comes, one that ends at `fn_cdc_get_max_lsn()` does. Both instances
+were there when that window was planned, so all before the start is read from the
+older one, which then may go. The sooner the better: once the older one is dropped
+unseen, nobody can tell what it held (`gaps`). So an idle database is asked often
+which instances it has, and looked at as a whole if they are others or one waits
+for the log to pass its start.
 """
 
 import dataclasses
@@ -27,6 +36,7 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.lake.state import CaptureState, TableRead, TableState, Window
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.forks import look
+from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
 from cdc_assets.streaming.instances import Gap, gap_of, newest, reads_of
 from cdc_assets.streaming.retire import retire
 
@@ -36,10 +46,8 @@ IDLE_CHECK = timedelta(seconds=30)
 _SLICE_ROWS = 10_000
 """Change rows that are worth a task of their own: to begin one takes as long, and makes another file of each table."""
 
-_KEEP_GAPS = 100
-"""Gaps a table's state remembers; the manifest's rows and Delta's versions hold older ones."""
-
-Instances = Mapping[TableId, Sequence[CaptureInstance]]
+HAND_OVER_CHECK = timedelta(seconds=5)
+"""How often an idle database is asked whether it has other capture instances than before: one small question."""
 
 
 class Planner:
@@ -52,6 +60,11 @@ class Planner:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._checked: dict[str, datetime] = {}
+        self._asked: dict[str, datetime] = {}
+        self._names: dict[str, frozenset[str]] = {}
+        """Capture instances by database, as they were at the last look."""
+        self._awaited: set[str] = set()
+        """Databases with a capture instance that waits to be taken over."""
         self.strangers: frozenset[TableId] = frozenset()
         """Tables with a capture instance, by the last look, of which it is not known from where on they are read."""
 
@@ -73,8 +86,7 @@ class Planner:
             return None
         until = source.max_transaction_lsn(database, after, streaming.max_iteration_transactions)
         if until is None:
-            self._idle(database, after)
-            return None
+            return self._idle(database, after)
         look(self._context, database)
         reads = self._active(database, self._guarded(database, until), until)
         if reads is None:
@@ -84,6 +96,9 @@ class Planner:
         if not reads:
             self._context.manifest.advance(self._context.clock.now(), database, until)
             return None
+        return self._planned(database, reads, until)
+
+    def _planned(self, database: str, reads: Sequence[TableRead], until: Lsn) -> Window:
         window = Window(
             window_id=self._state.next_window,
             kind="stream",
@@ -96,19 +111,43 @@ class Planner:
         self._context.manifest.plan(self._context.clock.now(), window)
         return window
 
-    def _idle(self, database: str, after: Lsn) -> None:
+    def _idle(self, database: str, after: Lsn) -> Window | None:
+        """Look at a database without new transactions, from time to time; a window if an instance is taken over."""
         now = self._context.clock.now()
-        if database in self._checked and now - self._checked[database] < IDLE_CHECK:
-            return
-        self._checked[database] = now
+        if not self._is_to_be_looked_at(database, now):
+            return None
+        self._checked[database] = self._asked[database] = now
         look(self._context, database)
         captured = self._context.source.max_captured_lsn(database)
         if captured is None or self._context.source.max_transaction_lsn(database, after, 1) is not None:
-            return
+            return None
         reads = self._guarded(database, max(captured, after))
-        lost = self._marked_after(database, reads, self._context.source.low_water_marks(database))
-        if captured > after and not lost and self._streaming(database):
-            self._context.manifest.advance(now, database, captured)
+        lost = self._marked_after(database, reads, self._marks(database))
+        if captured <= after or lost or not self._streaming(database):
+            return None
+        if new := [read for parts in reads.values() for read in parts if self._is_new(read)]:
+            return self._planned(database, new, captured)
+        self._context.manifest.advance(now, database, captured)
+        return None
+
+    def _is_to_be_looked_at(self, database: str, now: datetime) -> bool:
+        if database not in self._checked or now - self._checked[database] >= IDLE_CHECK:
+            return True
+        if now - self._asked[database] < HAND_OVER_CHECK:
+            return False
+        self._asked[database] = now
+        known = self._names.get(database)
+        return database in self._awaited or frozenset(self._marks(database)) != known
+
+    def _is_new(self, read: TableRead) -> bool:
+        """Whether it is of a capture instance that is to be taken over."""
+        return read.instance != self._state.tables[read.table].instance
+
+    def _marks(self, database: str) -> Mapping[str, Lsn]:
+        """Low-water marks, read now."""
+        marks = self._context.source.low_water_marks(database)
+        self._names[database] = frozenset(marks)
+        return marks
 
     def _streaming(self, database: str) -> list[TableState]:
         return [state for state in self._state.tables.values() if state.table.database == database and state.streams]
@@ -120,6 +159,7 @@ class Planner:
         self._retire(database, instances)
         changed: list[TableState] = []
         reads: dict[TableId, list[TableRead]] = {}
+        waiting = False
         for state in self._streaming(database):
             own = instances.get(state.table, [])
             state, parts = self._without_gap(state, own, until)
@@ -127,6 +167,8 @@ class Planner:
                 changed.append(state)
             if state.streams:
                 reads[state.table] = parts
+                waiting |= (last := newest(own)) is not None and last.name != state.instance
+        (self._awaited.add if waiting else self._awaited.discard)(database)
         self._context.manifest.mark(self._context.clock.now(), database, changed)
         return reads
 
@@ -155,19 +197,19 @@ class Planner:
         gap = gap_of(parts, marks)
         if gap is None:
             return state, parts
-        state = with_gap(state, gap, self._context.config.streaming.gap_policy)
+        state = with_gap(state, gap, self._context.config.streaming.gap_policy, own)
         if not state.streams or state.position is None or state.position >= until:
             return state, []
         return state, reads_of(state.table, own, state.position, until)
 
     def _active(self, database: str, reads: Mapping[TableId, list[TableRead]], until: Lsn) -> list[TableRead] | None:
-        """Reads of instances that have rows; None if a table lost changes meanwhile, so that all must be asked again."""
+        """Reads of instances that have rows or are taken over; None if a table lost changes, so that all is asked again."""
         flat = [read for parts in reads.values() for read in parts]
         if not flat:
             return []
         active = self._context.source.active_instances(database, {read.instance: read.after for read in flat}, until)
-        lost = self._marked_after(database, reads, self._context.source.low_water_marks(database))
-        return None if lost else [read for read in flat if read.instance in active]
+        lost = self._marked_after(database, reads, self._marks(database))
+        return None if lost else [read for read in flat if read.instance in active or self._is_new(read)]
 
     def _marked_after(
         self, database: str, reads: Mapping[TableId, list[TableRead]], marks: Mapping[str, Lsn]
@@ -178,8 +220,9 @@ class Planner:
 
     def record_gaps(self, database: str, gaps: Iterable[Gap]) -> None:
         """Mark tables whose changes are gone, by the gap policy."""
-        policy = self._context.config.streaming.gap_policy
-        changed = [with_gap(self._state.tables[gap.table], gap, policy) for gap in gaps]
+        policy, found = self._context.config.streaming.gap_policy, list(gaps)
+        instances = self._context.instances(database) if found else {}
+        changed = [with_gap(self._state.tables[gap.table], gap, policy, instances.get(gap.table, [])) for gap in found]
         self._context.manifest.mark(self._context.clock.now(), database, changed)
 
     def _cut(self, database: str, reads: Sequence[TableRead], until: Lsn) -> tuple[Lsn, ...]:
@@ -189,40 +232,3 @@ class Planner:
         after = min(read.after for read in reads)
         bounds = self._context.source.slice_bounds(database, names, after, until, slices, least)
         return tuple(bounds) if bounds and bounds[-1] == until else (*bounds, until)
-
-
-def with_gap(state: TableState, gap: Gap, policy: str) -> TableState:
-    """The table's state after a gap; with policy `ignore` it goes on behind it."""
-    after = state.position or gap.after
-    marked = dataclasses.replace(state, gaps=(*state.gaps, (after, gap.until))[-_KEEP_GAPS:])
-    if policy == "ignore":
-        return dataclasses.replace(marked, position=gap.until)
-    reason = (
-        f"Changes after {after} up to {gap.until} were removed by the clean-up job before they were read. "
-        f"Next: materialize the table's snapshot asset, or set gap.policy=resnapshot."
-    )
-    return dataclasses.replace(marked, status="gap", reason=reason)
-
-
-def identity_problem(state: TableState, own: Sequence[CaptureInstance], instances: Instances) -> str:
-    """Why a table is no longer the one its position belongs to, or nothing."""
-    last = newest(own)
-    if last is None:
-        renamed = next(
-            (name for name, found in instances.items() if found[0].source_object_id == state.object_id), None
-        )
-        if renamed:
-            return (
-                f"{state.table} was renamed or moved to {renamed}; its changes stop at {state.position}. "
-                f"Next: capture {renamed} and materialize its snapshot asset."
-            )
-        return (
-            f"{state.table} was dropped or has no capture instance any more; its changes stop at {state.position}. "
-            "Next: enable it again with sys.sp_cdc_enable_table and materialize its snapshot asset."
-        )
-    if last.source_object_id != state.object_id:
-        return (
-            f"{state.table} was dropped and created again (object {state.object_id}, now {last.source_object_id}); "
-            f"its old changes stop at {state.position}. Next: materialize its snapshot asset."
-        )
-    return ""

@@ -9,7 +9,7 @@ from the look at the capture instances that precedes the read; then the change
 table's types are compared with the recorded ones, and what differs is recorded
 as an ALTER from the window's first row on, like a hand-over. A table that is
 altered while it is read stays behind with its old position, and the next window
-takes it along.
+takes it along. So does one whose new instance is dropped before it was read.
 
 *Repeating.* Entries are committed under the window's number before its data. A
 repeat of the window finds them and records no more. If the table was altered in
@@ -39,12 +39,15 @@ class Structures:
         recorded: those that are new and must be in the history before the data.
         failed: tables whose structure cannot be had, with the reason.
         altered: by instance, the newest statement that the structure takes into account; None if that is none.
+        moved: tables of which an instance is gone before it was read for the first time, and another is there: what
+            the window planned for them holds no more.
     """
 
     entries: Mapping[tuple[TableId, str], HistoryEntry]
     recorded: tuple[HistoryEntry, ...]
     failed: Mapping[TableId, str]
     altered: Mapping[str, Lsn | None]
+    moved: frozenset[TableId] = frozenset()
 
 
 class WindowStructures:
@@ -76,7 +79,10 @@ class WindowStructures:
         new: list[HistoryEntry] = []
         failed: dict[TableId, str] = {}
         fresh: set[str] = set()
+        moved = frozenset(read.table for read in window.reads if self._is_gone(read, instances))
         for read in window.reads:
+            if read.table in moved:
+                continue
             previous = recorded.get(read.table) or self._context.history.latest(read.table)
             known = self._known(read)
             try:
@@ -102,7 +108,12 @@ class WindowStructures:
             name: instance.altered if name in fresh or self._is_compared(instance) else None
             for name, instance in instances.items()
         }
-        return Structures(entries, tuple(new), failed, altered)
+        return Structures(entries, tuple(new), failed, altered, moved)
+
+    def _is_gone(self, read: TableRead, instances: Mapping[str, CaptureInstance]) -> bool:
+        """Whether an instance that was never read vanished, and not the table's last one."""
+        others = any(instance.table == read.table for instance in instances.values())
+        return read.instance not in instances and others and self._known(read) is None
 
     def _instances(self, window: Window, repeated: bool) -> Mapping[str, CaptureInstance]:
         """Capture instances by name, as the planner saw them before it chose the window, or as they are now."""

@@ -27,8 +27,8 @@ from cdc_assets.lake.state import TableState, Window
 from cdc_assets.lake.steps import step
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.forks import look
+from cdc_assets.streaming.gaps import with_gap
 from cdc_assets.streaming.instances import Gap, clip
-from cdc_assets.streaming.planner import with_gap
 from cdc_assets.streaming.progress import Progress, StructureChange, TableProgress, TroubledTable, rows_of
 from cdc_assets.streaming.retire import torn_by
 from cdc_assets.streaming.structures import Structures, WindowStructures
@@ -77,13 +77,13 @@ class WindowExecutor:
         step("files-written")
         look(self._context, window.database)
         whole = _whole(planned)
-        moved = {table for result in results for table in result.moved} - whole
+        moved = {table for result in results for table in result.moved} - whole | structures.moved
         torn = moved & self._begun(window, structures) if repeated else set()
         moved -= torn
         failed = {**structures.failed, **dict.fromkeys(torn, torn_by("It was altered"))}
-        changed = self._troubled(failed, results, whole, moved)
+        changed = self._troubled(window, failed, results, whole, moved)
         for table in moved:
-            log.info("%s was altered while it was read; the next window takes it along.", table)
+            log.info("%s or its instances changed while it was read; the next window takes it along.", table)
         behind = {state.table for state in changed} | moved
         files = _files(results, without=behind)
         self._commit(window, files)
@@ -94,7 +94,7 @@ class WindowExecutor:
     def _planned(self, window: Window, structures: Structures, repeated: bool) -> list[PlannedRead]:
         planned = []
         for read in window.reads:
-            if read.table in structures.failed:
+            if read.table in structures.failed or read.table in structures.moved:
                 continue
             plan, directory = self._context.destination(structures.entries[read.table, read.instance])
             committed = repeated and self._context.tables.reached(directory) >= window.window_id
@@ -159,6 +159,7 @@ class WindowExecutor:
 
     def _troubled(
         self,
+        window: Window,
         failed: dict[TableId, str],
         results: Sequence[SliceResult],
         whole: Set[TableId],
@@ -175,7 +176,8 @@ class WindowExecutor:
             log.warning("%s was committed before; transactions told now may lack its events: they are gone.", table)
             failed.pop(table, None)
             gaps.pop(table, None)
-        marked = [with_gap(tables[table], gap, policy) for table, gap in gaps.items()]
+        instances = self._context.instances(window.database) if gaps else {}
+        marked = [with_gap(tables[table], gap, policy, instances.get(table, [])) for table, gap in gaps.items()]
         return marked + [
             dataclasses.replace(tables[table], status="failed", reason=reason)
             for table, reason in failed.items()
@@ -206,8 +208,10 @@ class WindowExecutor:
         """States of tables that are read from another instance from now on."""
         last = {read.table: read.instance for read in window.reads}
         tables = self._context.manifest.state.tables
+        found = self._context.instances(window.database, anew=False)
+        made = {instance.name: instance.created for own in found.values() for instance in own}
         return [
-            dataclasses.replace(tables[table], instance=instance)
+            dataclasses.replace(tables[table], instance=instance, made=made.get(instance))
             for table, instance in last.items()
             if table not in troubled and tables[table].instance != instance
         ]

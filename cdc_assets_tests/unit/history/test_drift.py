@@ -27,7 +27,7 @@ def instance(name: str, start: int) -> CaptureInstance:
 
 
 def told(current: TableSchema, *statements: str, entry: HistoryEntry = ENTRY) -> list[str]:
-    return [str(found) for found in drift_of(entry, current, [instance("a", 5)], None, statements).differences]
+    return [str(found) for found in drift_of(entry, current, [instance("a", 5)], "a", statements).differences]
 
 
 def with_column(place: int, **changes: object) -> TableSchema:
@@ -66,16 +66,17 @@ def test_a_column_left_out_on_purpose_is_no_drift_but_one_added_before_the_recor
 
 def test_remedy_makes_a_second_instance_and_drops_the_first_when_it_is_read() -> None:
     current = with_column(1, nullable=False)
-    alone = drift_of(ENTRY, current, [instance("a", 5)], Lsn.from_int(50))
+    alone = drift_of(ENTRY, current, [instance("a", 5)], "a")
     assert alone.remedy == (
         "EXEC [Sales]]Db].sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'o''rders', "
         "@role_name = NULL, @capture_instance = N'dbo_o''rders_v2', @supports_net_changes = 0;"
     )
     two = [instance("a", 5), instance("dbo_o'rders_v2", 60)]
-    waiting = drift_of(ENTRY, current, two, Lsn.from_int(59))
-    assert waiting.removable is None
-    assert waiting.remedy.startswith("wait until the capture has passed")
-    passed = drift_of(ENTRY, current, two, Lsn.from_int(60))
+    for left in (two, two[1:]):
+        waiting = drift_of(ENTRY, current, left, "a")
+        assert waiting.removable is None
+        assert waiting.remedy.startswith("wait until the capture has passed")
+    passed = drift_of(ENTRY, current, two, "dbo_o'rders_v2")
     assert passed.removable == "a"
     assert "sp_cdc_disable_table" in passed.removal
     assert "N'dbo_o''rders_v3'" in passed.remedy
@@ -86,7 +87,7 @@ def test_second_instance_is_like_the_first_but_for_the_added_column() -> None:
     both = replace(SCHEMA, columns=(*SCHEMA.columns, secret))
     current = replace(both, columns=(*both.columns, replace(STATE, ordinal=5)))
     options = InstanceOptions("cdc'reader", True, "by]note", "SLOW", partition_switch=False)
-    drift = drift_of(replace(ENTRY, schema=both), current, [instance("a", 5)], None, options=options)
+    drift = drift_of(replace(ENTRY, schema=both), current, [instance("a", 5)], "a", options=options)
     assert [str(found) for found in drift.differences] == ["state added (char(2))"]
     assert drift.remedy.partition("@role_name")[2] == (
         " = N'cdc''reader', @capture_instance = N'dbo_o''rders_v2', @supports_net_changes = 1, @index_name = N'by]note', "
@@ -110,5 +111,5 @@ def test_changes_of_events() -> None:
 
 
 def test_old_instance_is_told_without_any_difference() -> None:
-    drift = drift_of(ENTRY, SCHEMA, [instance("a", 5), instance("b", 6)], Lsn.from_int(7))
+    drift = drift_of(ENTRY, SCHEMA, [instance("a", 5), instance("b", 6)], "b")
     assert (drift.differences, drift.remedy, drift.removable) == ((), "", "a")

@@ -262,6 +262,20 @@ def test_a_table_that_somebody_locks_is_read_later_and_the_stream_goes_on(server
     assert ids(world, table) == list(range(1, 101))
 
 
+def test_a_quiet_table_is_read_with_the_columns_of_its_second_instance(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    table = orders(world)
+    world.run("snapshot")
+    world.sql("ALTER TABLE dbo.orders ADD state varchar(9) NOT NULL DEFAULT 'open'")
+    world.sql(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'orders', @role_name = NULL, "
+        "@capture_instance = N'dbo_orders_v2'"
+    )
+    ask(world, table)
+    world.run()
+    assert [row["state"] for row in world.reads(table)] == ["open"] * 100
+
+
 def test_a_stop_by_another_channel_beats_the_error_of_what_it_stops(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path), poll_interval_s=0.0)
     table = orders(world)
