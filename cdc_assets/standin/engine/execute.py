@@ -11,7 +11,7 @@ from cdc_assets.standin.engine.batch import parse_batch
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.procedures import argument_key
 from cdc_assets.standin.errors import SqlError, syntax_error
-from cdc_assets.standin.sql.convert import convert_value
+from cdc_assets.standin.sql.convert import convert_argument, convert_value
 from cdc_assets.standin.sqltypes import INT, NVARCHAR_MAX
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _bound(interpreter: "Interpreter", arguments: Sequence[Parameter]) -> tuple[
                     f"The parameterized query expects the parameter '{parameter.name}', which was not supplied.",
                 )
             continue
-        parameter.value = convert_value(source.value, source.type, parameter.type)
+        parameter.value = convert_argument(source.value, source.type, parameter.type)
     return text, declared
 
 

@@ -1,8 +1,10 @@
 """Variables of a batch, or of a text run by EXEC or sp_executesql."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Final
 
 from cdc_assets.standin.catalog import Table, fold
 from cdc_assets.standin.contract import Parameter
@@ -37,15 +39,16 @@ class Frame:
     """DECLARE statements that ran: in a loop they only assign."""
 
     @classmethod
-    def of(cls, parameters: Sequence[Parameter], depth: int) -> "Frame":
+    def of(cls, parameters: Sequence[Parameter], depth: int, text: str) -> "Frame":
         """The frame of a text with parameters.
 
         Raises:
             SqlError: 134 when two have the same name.
         """
+        kind = widened if hides_lengths(text) else _as_declared
         keys = [variable_key(parameter.name) for parameter in parameters]
         variables = {
-            key: Variable(widened(parameter.type), parameter.value)
+            key: Variable(kind(parameter.type), parameter.value)
             for key, parameter in zip(keys, parameters, strict=True)
         }
         if len(variables) < len(keys):
@@ -93,13 +96,30 @@ def variable_key(name: str) -> str:
     return fold(name.removeprefix("@"))
 
 
+_CHANGE: Final = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|MERGE)\b", re.IGNORECASE)
+_SHOWS_LENGTH: Final = re.compile(
+    r"\b(?:SELECT|OUTPUT|ISNULL|EXEC|EXECUTE|DECLARE|SET\s+@)\b|@[\w@#$]+\s*[-+*/%&|^]?=", re.IGNORECASE
+)
+
+
+@lru_cache(maxsize=4096)
+def hides_lengths(text: str) -> bool:
+    """Whether the declared lengths of parameters can make no difference to a text: it only changes rows, sends none, assigns
+    no variable, and has no ISNULL, which cuts its second argument to the length of the first."""
+    return bool(_CHANGE.match(text)) and not _SHOWS_LENGTH.search(text)
+
+
 @lru_cache(maxsize=1024)
 def widened(sql_type: SqlType) -> SqlType:
-    """A parameter's type with its length rounded up, so that values of many lengths share a plan (spec standin §4: ODBC
-    declares a length of its own for every value; the value counts, not the length)."""
+    """A parameter's type with its length rounded up, so that values of many lengths share a plan: ODBC declares a length of its
+    own for every value (spec standin §4)."""
     if sql_type.name in ("nvarchar", "varchar", "varbinary") and sql_type.length != MAX:
         most = 4000 if sql_type.name == "nvarchar" else 8000
         return replace(sql_type, length=most)
+    return sql_type
+
+
+def _as_declared(sql_type: SqlType) -> SqlType:
     return sql_type
 
 

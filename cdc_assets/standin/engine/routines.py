@@ -23,8 +23,8 @@ from cdc_assets.standin.engine.names import SessionNames
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.targets import read_name, read_until
 from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.sql.convert import convert_value
-from cdc_assets.standin.sqltypes import Value
+from cdc_assets.standin.sql.convert import convert_argument
+from cdc_assets.standin.sqltypes import SqlType, Value
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.interpreter import Interpreter
@@ -153,7 +153,7 @@ def call(interpreter: "Interpreter", procedure: UserProcedure, arguments: Sequen
             kind = interpreter.type_named(parameter.type)
             value: Value
             if argument is not None and not argument.default:
-                value = convert_value(argument.value, argument.type, kind)
+                value = _given(name, argument, kind)
             elif parameter.default is not None:
                 value = interpreter.value(parameter.default, kind)
             else:
@@ -170,6 +170,14 @@ def call(interpreter: "Interpreter", procedure: UserProcedure, arguments: Sequen
             variable = frame.variable(parameter.name)
             argument.value, argument.type = variable.value, variable.type
     return status
+
+
+def _given(procedure: str, argument: Parameter, kind: SqlType) -> Value:
+    try:
+        return convert_argument(argument.value, argument.type, kind)
+    except SqlError as error:
+        error.procedure = procedure
+        raise
 
 
 def _matched(procedure: UserProcedure, arguments: Sequence[Parameter]) -> list[Parameter | None]:

@@ -178,7 +178,7 @@ class EngineSession:
 
     def execute_sql(self, text: str, parameters: Sequence[Parameter], sink: ResultSink) -> int:
         """Run text with parameters; output parameters are changed in place."""
-        frame = Frame.of(parameters, depth=1)
+        frame = Frame.of(parameters, 1, text)
         status = self._run(text, frame, sink)
         for parameter in parameters:
             if parameter.output:
@@ -209,6 +209,10 @@ class EngineSession:
         finally:
             self.transaction.end_statement()
             self.sink = previous
+
+    def type_named(self, text: str) -> SqlType:
+        """A declared type, alias types included."""
+        return Interpreter(self, Frame(), self.sink).type_named(text)
 
     def describe_parameters(self, text: str) -> Sequence[Parameter]:
         """sp_describe_undeclared_parameters."""

@@ -4,6 +4,7 @@ A conversion is left out where the stored form does not change, and computed at 
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from cdc_assets.standin.contract import SessionContext, Typed
@@ -14,7 +15,18 @@ from cdc_assets.standin.sql.literals import Constant, constant
 from cdc_assets.standin.sql.runtime import Kernel, apply, builder, read_type, specification
 from cdc_assets.standin.sqltypes import DECIMAL, INTEGER, MAX, SqlType, Value
 
-__all__ = ["assign", "cast", "check_implicit", "clash", "convert_value", "converter", "family", "implicit", "unchanged"]
+__all__ = [
+    "assign",
+    "cast",
+    "check_implicit",
+    "clash",
+    "convert_argument",
+    "convert_value",
+    "converter",
+    "family",
+    "implicit",
+    "unchanged",
+]
 
 
 @builder("cast")
@@ -180,6 +192,36 @@ def check_implicit(typed: Typed, target: SqlType) -> None:
         if error.number != 529:
             raise
         raise clash(source, target) from error
+
+
+def convert_argument(value: Value, source: SqlType, target: SqlType) -> Value:
+    """A value as a parameter of a type takes it: cut, padded, rounded as an assignment does.
+
+    Args:
+        value: in the stored form of `source`.
+        source: type of the value that was handed over.
+        target: declared type of the parameter.
+
+    Raises:
+        SqlError: 8114 when the value does not convert, whatever the reason; 257 and 206 as `implicit`.
+    """
+    return value if value is None or source == target else _taking(source, target)(value)
+
+
+@lru_cache(maxsize=4096)
+def _taking(source: SqlType, target: SqlType) -> Callable[[Any], Value]:
+    check_implicit(Typed("", source), target)
+    convert = converter(source, target)
+
+    def take(value: Any) -> Value:
+        try:
+            return convert(value)
+        except SqlError as error:
+            if error.number not in VALUE_ERRORS or target.name == "xml":
+                raise
+            raise SqlError(8114, f"Error converting data type {source.name} to {target.name}.", state=5) from error
+
+    return take
 
 
 def clash(source: SqlType, target: SqlType) -> SqlError:

@@ -1,24 +1,18 @@
 """Declared parameters and the values that are sent for them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, cast
+from typing import Final
 
 from cdc_assets.standin.contract import Parameter
 from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.sqltypes import (
-    BINARY,
-    CHARACTER,
-    DECIMAL,
-    INTEGER,
-    SqlType,
-    Value,
-    decimal_from_stored,
-    decimal_to_stored,
-    parse_type,
-)
+from cdc_assets.standin.sql.convert import convert_argument
+from cdc_assets.standin.sqltypes import SqlType, parse_type
+
+TypeNamed = Callable[[str], SqlType]
+"""A type by its name, alias types included."""
 
 _DECLARATION: Final = re.compile(
     r"\s*(?P<name>@[^\s,()]+)\s+(?:AS\s+)?(?P<type>.+?)(?:\s+(?P<output>OUTPUT|OUT))?(?P<readonly>\s+READONLY)?\s*\Z",
@@ -31,8 +25,10 @@ class Declaration:
     """One entry of a declaration text such as `@P1 int, @P2 nvarchar(40) OUTPUT`."""
 
     name: str
+    written: str
+    """The type as it is written."""
     type: SqlType | None
-    """None for a name that only the engine could resolve, an alias type: the value's own type is used."""
+    """None for a name that only the engine can resolve, an alias type."""
     output: bool
 
 
@@ -63,26 +59,29 @@ def _declaration(text: str) -> Declaration:
         raise SqlError(102, f"Incorrect syntax near '{text.strip()}'.", 15)
     if found["readonly"]:
         raise unsupported(f"table-valued parameter {found['name']}")
-    written = found["type"].split("=")[0]
+    written = found["type"].split("=")[0].strip()
     try:
         declared = parse_type(written)
     except SqlError as error:
-        if error.number != 243:
+        if error.number not in (102, 243):  # neither a type of the system nor, perhaps, one at all
             raise
         declared = None
-    return Declaration(found["name"], declared, bool(found["output"]))
+    return Declaration(found["name"], written, declared, bool(found["output"]))
 
 
-def bind(text: str, declarations: Sequence[Declaration], values: Sequence[Parameter]) -> list[Parameter]:
-    """The parameters of a statement: declared names and types, sent values.
+def bind(
+    text: str, declarations: Sequence[Declaration], values: Sequence[Parameter], type_named: TypeNamed
+) -> list[Parameter]:
+    """The parameters of a statement: declared names and types, and the sent values converted to them.
 
     Raises:
-        SqlError: 8178 for a declared parameter without value, 8144 for a value too many.
+        SqlError: 8178 for a declared parameter without value, 8144 for a value too many, 8114, 257 or 206 for a value that
+            does not convert, 243 for a type that nobody knows.
     """
     if len(values) > len(declarations):
         raise SqlError(8144, "Procedure or function has too many arguments specified.")
     if len(values) == len(declarations) and not any(value.name or value.default for value in values):
-        return [_bound(declaration, value) for declaration, value in zip(declarations, values, strict=True)]
+        return [_bound(declaration, value, type_named) for declaration, value in zip(declarations, values, strict=True)]
     by_name = {value.name.casefold(): value for value in values if value.name}
     bound = list[Parameter]()
     for place, declaration in enumerate(declarations):
@@ -90,13 +89,13 @@ def bind(text: str, declarations: Sequence[Declaration], values: Sequence[Parame
         if value is None and place < len(values) and not _names_another(values[place], declarations):
             value = values[place]
         if value is None or value.default:
-            listed = ",".join(f"{entry.name} {entry.type}" for entry in declarations)
+            listed = ",".join(f"{entry.name} {entry.written}" for entry in declarations)
             raise SqlError(
                 8178,
                 f"The parameterized query '({listed}){text}' expects the parameter '{declaration.name}', "
                 "which was not supplied.",
             )
-        bound.append(_bound(declaration, value))
+        bound.append(_bound(declaration, value, type_named))
     return bound
 
 
@@ -105,34 +104,10 @@ def _names_another(value: Parameter, declarations: Sequence[Declaration]) -> boo
     return bool(folded) and any(entry.name.casefold() == folded for entry in declarations)
 
 
-def _bound(declaration: Declaration, value: Parameter) -> Parameter:
-    declared, sent, stored = declaration.type, value.type, value.value
-    if declared is not sent and declared != sent:
-        if declared is None or (stored is not None and not _same_form(sent, declared)):
-            declared = sent
-        elif stored is not None and sent.name in DECIMAL:
-            stored = _rescaled(stored, sent, declared)
+def _bound(declaration: Declaration, value: Parameter, type_named: TypeNamed) -> Parameter:
+    """The parameter in its declared type, into which the value is converted; a sql_variant holds the value as it was sent."""
+    declared = declaration.type or type_named(declaration.written)
+    if declared.name == "sql_variant" and value.value is not None:
+        declared = value.type
+    stored = convert_argument(value.value, value.type, declared)
     return Parameter(declaration.name, declared, stored, declaration.output and value.output)
-
-
-_GROUPS: Final = (CHARACTER, BINARY, INTEGER, DECIMAL)
-
-
-@lru_cache(maxsize=4096)
-def _same_form(sent: SqlType, declared: SqlType) -> bool:
-    """Whether a value stored as one type means the same as the other; lengths are the sender's affair."""
-    return sent.name == declared.name or any(sent.name in group and declared.name in group for group in _GROUPS)
-
-
-def _rescaled(value: Value, sent: SqlType, declared: SqlType) -> Value:
-    if (sent.precision, sent.scale) == (declared.precision, declared.scale):
-        return value
-    scaled, digits = decimal_from_stored(cast(int | bytes, value)), declared.scale - sent.scale
-    if digits >= 0:
-        scaled *= 10**digits
-    else:
-        half = 10**-digits // 2
-        scaled = (abs(scaled) + half) // 10**-digits * (1 if scaled >= 0 else -1)
-    if abs(scaled) >= 10**declared.precision:
-        raise SqlError(8115, f"Arithmetic overflow error converting {sent.name} to data type {declared.name}.")
-    return decimal_to_stored(scaled, declared)

@@ -143,7 +143,7 @@ class Procedures:
 
     def _run(self, prepared: Prepared, parameters: list[Parameter], first: int, response: Response) -> Outcome:
         """Run a statement whose values begin at place `first` of the call."""
-        bound = bind(prepared.text, prepared.declarations, parameters[first:])
+        bound = bind(prepared.text, prepared.declarations, parameters[first:], self._session.type_named)
         status = self._session.execute_sql(prepared.text, bound, response)
         return Outcome(status, _outputs(bound, parameters, first))
 

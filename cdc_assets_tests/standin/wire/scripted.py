@@ -77,6 +77,9 @@ class ScriptedSession:
             raise SqlError(2812, f"Could not find stored procedure '{procedure}'.")
         return answer(self, arguments, sink)
 
+    def type_named(self, text: str) -> SqlType:
+        raise SqlError(243, f"Type {text} is not a defined system type.")
+
     def describe_parameters(self, text: str) -> Sequence[Parameter]:
         return self.engine.described
 
