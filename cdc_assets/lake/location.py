@@ -111,5 +111,5 @@ class Location:
         except (OSError, ValueError, pa.ArrowException, DeltaError) as error:
             raise LakeError(
                 f"The lake at {self.root} cannot be written: {plain(error)}. "
-                "Next: check the path, its owner and the storage options (lake.path, lake.storage.options)."
+                "Next: check the path, its owner and the storage options (lake.path, lake.storage.option.<option>)."
             ) from error

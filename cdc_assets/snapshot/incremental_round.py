@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import LakeError
@@ -135,7 +135,7 @@ class RoundReader:
             CdcError: the server refuses or is away.
         """
         source, marker = self._context.source, str(uuid.uuid4())
-        data = {"openWindowTimestamp": self._context.clock.now().isoformat()}
+        data = {"openWindowTimestamp": self._moment()}
         source.write_signal(markers.table, (f"{marker}-open", "snapshot-window-open", json.dumps(data)))
         step("marker-written")
         wanted = self._wanted(walk, before)
@@ -185,10 +185,14 @@ class RoundReader:
             assert history is not None  # noqa: S101 - the table streams
             source.delete_signal(table, history.schema.columns[0].name, f"{current.marker}-open")
         else:
-            data = current.data | {"closeWindowTimestamp": self._context.clock.now().isoformat()}
+            data = current.data | {"closeWindowTimestamp": self._moment()}
             source.write_signal(table, (f"{current.marker}-close", "snapshot-window-close", json.dumps(data)))
         current.closing = True
         step("marker-written")
+
+    def _moment(self) -> str:
+        """Now, as the connector writes a marker's time: `Z` for UTC."""
+        return self._context.clock.now().astimezone(UTC).isoformat().replace("+00:00", "Z")
 
     def forget(self, current: Round) -> None:
         """Remove what a round staged, at once or as soon as it is read; what stays is removed by the next claim."""

@@ -94,6 +94,7 @@ TYPES: dict[str, tuple[str, Maker]] = {
     "c_decimal_8_2": ("decimal(8,2)", decimal(8, 2)),
     "c_decimal_18_0": ("decimal(18,0)", decimal(18, 0)),
     "c_decimal_38_10": ("decimal(38,10)", decimal(38, 10)),
+    "c_numeric_12_4": ("numeric(12,4)", decimal(12, 4)),
     "c_money": ("money", decimal(18, 4)),
     "c_smallmoney": ("smallmoney", decimal(9, 4)),
     "c_char": ("char(10)", text(10, False)),

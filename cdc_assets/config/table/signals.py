@@ -79,7 +79,7 @@ SIGNALS = (
         "1024",
         "Rows per chunk of an incremental snapshot.",
         "signals.chunk_rows",
-        note="64 chunks share a pair of markers.",
+        note="Up to 1024 chunks share a pair of markers.",
     ),
     Property(
         "incremental.snapshot.option.recompile",

@@ -64,6 +64,7 @@ def test_column_types_equal_the_drivers() -> None:
         (Column("c", "nvarchar", 1, length=20, alias="Phone"), JdbcType(-9, "Phone", 20, None)),
         (Column("c", "int", 1, identity=True, alias="Number"), JdbcType(4, "Number identity", 10, 0)),
         (Column("c", "float", 1, precision=24), JdbcType(7, "real", 24, None)),
+        (Column("c", "numeric", 1, precision=12, scale=4), JdbcType(2, "numeric", 12, 4)),
         (Column("c", "timestamp", 1), JdbcType(-2, "timestamp", 8, None)),
         (Column("c", "vector", 1, length=8), JdbcType(1111, "vector", 8, None)),
     ],

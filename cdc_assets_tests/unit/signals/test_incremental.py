@@ -1,5 +1,7 @@
 """Incremental snapshots on the stand-in, through real drivers into a real lake."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,10 @@ def test_a_table_is_read_again_and_the_signal_table_is_streamed(server: StandIn,
         "execute-snapshot",
         *["snapshot-window-open", "snapshot-window-close"] * 3,
     ]
+    for row in signals[1:]:
+        moments = json.loads(row["data"])
+        assert list(moments) == ["openWindowTimestamp", "closeWindowTimestamp"][: len(moments)]
+        assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", text) for text in moments.values())
     world.run()
     assert len(world.reads(table)) == 150
 
