@@ -1,4 +1,4 @@
-"""Every property that a message names exists, and what the table says of the program's own numbers is so."""
+"""Every property that a message names exists, some test sets each, and what the table says of our own numbers is so."""
 
 import ast
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.config.properties import PROPERTIES, property_of
+from cdc_assets.config.property import Property, Status
 from cdc_assets.snapshot.incremental_round import MOST_CHUNKS
 
 ROOT = Path(__file__).parents[3]
@@ -49,3 +50,26 @@ def test_named_properties_exist(module: Path) -> None:
 def test_chunks_of_a_round() -> None:
     assert f"Up to {MOST_CHUNKS} chunks" in property_of("incremental.snapshot.chunk.size").note
     assert f"{MOST_CHUNKS} times" in (ROOT / "docs" / "signals.md").read_text()
+
+
+def settings_of_tests() -> set[str]:
+    """Texts and keywords of all tests, of which those that set a property are some."""
+    found: set[str] = set()
+    for module in sorted((ROOT / "cdc_assets_tests").rglob("*.py")):
+        if module.parent == Path(__file__).parent and module.name not in ("test_load.py", "test_masks.py"):
+            continue
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value.replace("__", "."))
+            elif isinstance(node, ast.keyword) and node.arg:
+                found.add(node.arg.replace("__", "."))
+    return found
+
+
+SET = settings_of_tests()
+CHOSEN = [row for row in PROPERTIES if row.status is Status.SUPPORTED and len(row.kind.values) != 1]
+
+
+@pytest.mark.parametrize("row", CHOSEN, ids=lambda row: row.name)
+def test_some_test_sets_each_property(row: Property) -> None:
+    assert row.name in SET or any(row.patterned and row.holes(text) for text in SET)

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import SignalSettings
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.lake.steps import listening
@@ -99,6 +101,39 @@ def test_a_new_capture_may_leave_old_messages_out(broker: Broker) -> None:
 def test_a_topic_that_was_made_anew_is_read_from_its_start(broker: Broker, channel: KafkaSignals) -> None:
     broker.send(signal("log"))
     assert len(channel.receive({f"kafka:shop-signal:{number}": 99 for number in range(4)}).signals) == 1
+
+
+def test_properties_of_the_channel(broker: Broker, tmp_path: Path) -> None:
+    path = tmp_path / "shop.json"
+    texts = {
+        "topic.prefix": "shop",
+        "database.hostname": "db",
+        "database.user": "reader",
+        "database.names": DATABASE,
+        "signal.enabled.channels": "kafka",
+        "signal.kafka.bootstrap.servers": broker.address,
+        "signal.kafka.topic": "orders-please",
+        "signal.kafka.groupId": "people-who-watch",
+        "signal.kafka.poll.timeout.ms": "50",
+        "signal.consumer.client.id": "shop-capture",
+    }
+    path.write_text(json.dumps(texts))
+    broker.send(signal("log"), topic="orders-please", partition=0)
+    with kafka_channels(load_config(path, {})) as (channel,):
+        assert isinstance(channel, KafkaSignals)
+        consumer, waits = channel._consumer, []
+        channel._consumer = SimpleNamespace(
+            **{name: getattr(consumer, name) for name in dir(consumer) if not name.startswith("_")}
+            | {"poll": lambda seconds: waits.append(seconds) or consumer.poll(seconds)}
+        )
+        delivery = channel.receive({})
+        channel.forget(delivery)
+    assert [one.type for one in delivery.signals] == ["log"]
+    assert set(waits) == {0.05}
+    group = Consumer({"bootstrap.servers": broker.address, "group.id": "people-who-watch"})
+    [place] = group.committed([TopicPartition("orders-please", 0)], timeout=10)
+    group.close()
+    assert place.offset == 1
 
 
 def test_clear_errors(monkeypatch: pytest.MonkeyPatch) -> None:
