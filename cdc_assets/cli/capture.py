@@ -135,8 +135,8 @@ def _tell(progress: Progress) -> None:
 def _end(summary: StreamSummary, *, failed: bool) -> None:
     events = sum(sum(rows.values()) for rows in summary.rows.values())
     out.print(f"{ENDED[summary.ended]} {_count(summary.windows, 'window')}, {_count(events, 'event')}.")
-    _complain(summary.troubled)
-    if summary.troubled or failed:
+    _complain([*summary.troubled, *summary.unread])
+    if summary.troubled or summary.unread or failed:
         raise typer.Exit(FAILED)
 
 

@@ -8,6 +8,7 @@ import typer
 
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_config
 from cdc_assets.signals.asking import ask, compose
+from cdc_assets.signals.tables import EXPECTED
 
 
 class Kind(StrEnum):
@@ -23,7 +24,8 @@ def signal(
         typer.Argument(metavar="TYPE", help="execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot or log."),
     ],
     tables: Annotated[
-        list[str] | None, typer.Argument(help="Regular expressions of database.schema.table, letter case counting.")
+        list[str] | None,
+        typer.Argument(help="Regular expressions of database.schema.table, or of schema.table, letter case counting."),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     snapshot: Annotated[
@@ -48,5 +50,6 @@ def signal(
     entry = compose(
         str(uuid.uuid4()), kind, names, conditions, snapshot=snapshot.value, surrogate=surrogate, message=message
     )
-    ask(read_config(config), entry)
+    for pattern in ask(read_config(config), entry):
+        out.print(f"No captured table matches {pattern!r}: expected {EXPECTED}.", soft_wrap=True, markup=False)
     out.print(f"Asked, as signal {entry.id}. The run that follows the log carries it out.", soft_wrap=True)

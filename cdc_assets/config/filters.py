@@ -5,10 +5,10 @@ exclusive (spec debezium-sqlserver §1.4, §4.6).
 """
 
 import logging
-import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
+from cdc_assets.config.patterns import PatternError, compiled, matches
 from cdc_assets.config.settings import EventSettings, FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
@@ -26,40 +26,48 @@ class Names:
         property_name: for messages.
         patterns: the expressions.
 
+    Attributes:
+        texts: the expressions as given.
+
     Raises:
         ConfigurationError: one does not compile.
     """
 
     def __init__(self, property_name: str, patterns: Sequence[str]) -> None:
-        self._property_name = property_name
-        self._patterns = tuple(self._compile(pattern) for pattern in patterns)
-
-    def _compile(self, pattern: str) -> re.Pattern[str]:
-        try:
-            return re.compile(pattern, re.IGNORECASE)
-        except re.error as error:
-            raise ConfigurationError(
-                self._property_name, pattern, f"a regular expression that compiles: {error}", "correct it"
-            ) from error
+        self._property_name, self.texts = property_name, tuple(patterns)
+        for pattern in self.texts:
+            try:
+                compiled(pattern, ignore_case=True)
+            except PatternError as error:
+                raise self._wrong(pattern, f"a regular expression that compiles: {error}") from None
 
     def __bool__(self) -> bool:
-        return bool(self._patterns)
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The expressions as given."""
-        return tuple(pattern.pattern for pattern in self._patterns)
+        return bool(self.texts)
 
     def match(self, *names: str) -> bool:
-        """Whether any expression matches the whole of any name."""
+        """Whether any expression matches the whole of any name.
+
+        Raises:
+            ConfigurationError: one takes too long.
+        """
         return self.place(*names) is not None
 
     def place(self, *names: str) -> int | None:
-        """Index of the first expression that matches the whole of any name, or None."""
-        for index, pattern in enumerate(self._patterns):
-            if any(pattern.fullmatch(name) for name in names):
-                return index
+        """Index of the first expression that matches the whole of any name, or None.
+
+        Raises:
+            ConfigurationError: one takes too long.
+        """
+        for index, pattern in enumerate(self.texts):
+            try:
+                if any(matches(pattern, name, ignore_case=True) for name in names):
+                    return index
+            except PatternError as error:
+                raise self._wrong(pattern, f"a regular expression that is quickly matched: {error}") from None
         return None
+
+    def _wrong(self, pattern: str, expected: str) -> ConfigurationError:
+        return ConfigurationError(self._property_name, pattern, expected, "correct it")
 
 
 class _Switch:

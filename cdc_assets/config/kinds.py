@@ -1,12 +1,11 @@
 """Kinds of property values: how a text becomes a value, and what to tell when it does not."""
 
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from cdc_assets.errors import shortened
+from cdc_assets.config.patterns import PatternError, compiled
 
 _LIST_COMMA = re.compile(r"(?<!\\),")
 """A comma separates list entries; `\\,` stands for a comma inside one, of a name as of a quantifier `{1\\,3}`."""
@@ -97,11 +96,9 @@ def _regex(text: str) -> str:
 
 def _compile(entry: str, wanted: str) -> None:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)  # `[a&&b]`: Java's set operations would mean another thing
-            re.compile(entry)
-    except (re.error, FutureWarning) as error:
-        raise ValueError(f"{wanted}; {shortened(entry)!r} does not compile: {error}") from None
+        compiled(entry)
+    except PatternError as error:
+        raise ValueError(f"{wanted}; {error}") from None
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from cdc_assets.config.patterns import PatternError, finds
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.property import Property
 from cdc_assets.errors import ConfigurationError
@@ -26,18 +27,18 @@ class Masks:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
-        self._own: re.Pattern[str] | None = None
-        if text := given.get(PATTERN):
-            try:
-                self._own = re.compile(text, re.IGNORECASE)
-            except re.error:
-                self._own = re.compile("")  # it is told of as wrong; until it is mended, nothing is shown
+        self._own = given.get(PATTERN, "")
 
     def hides(self, name: str) -> bool:
         """Whether a property's value is hidden."""
         row = _row(name)
-        own = self._own is not None and name != PATTERN and self._own.search(name)
-        return bool((row and row.secret) or _SECRET.search(name) or own)
+        return bool((row and row.secret) or _SECRET.search(name) or (name != PATTERN and self._finds(name)))
+
+    def _finds(self, name: str) -> bool:
+        try:
+            return bool(self._own) and finds(self._own, name, ignore_case=True)
+        except PatternError:  # it is told of as wrong; until it is mended, nothing is shown
+            return True
 
     def shown(self, name: str) -> str:
         """A given value as it may be told."""
@@ -46,7 +47,7 @@ class Masks:
     def misses(self) -> bool:
         """Whether the pattern is given and finds no property of the table and none that is given."""
         names = {row.name for row in PROPERTIES if not row.patterned} | set(self._given)
-        return self._own is not None and not any(self._own.search(name) for name in names - {PATTERN})
+        return bool(self._own) and not any(self._finds(name) for name in names - {PATTERN})
 
     def mask(self, error: ConfigurationError) -> ConfigurationError:
         """The error without a value that is hidden; secrets of the property table are left out where they are parsed."""

@@ -73,6 +73,8 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             with session.told_in_any_case():
                 summary = capture.stream(on_progress=on_progress, should_yield=_snapshot_waits(catalog, context))
             context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
+            for trouble in summary.unread:
+                context.log.warning(f"{trouble.table} was not read again: {trouble.reason}")
             yield from session.results(capture.structures())
             context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
             states = {state.table: state for state in capture.state().tables.values()}

@@ -9,6 +9,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
 from cdc_assets.signals.asking import ask, compose
+from cdc_assets.signals.tables import EXPECTED
 
 
 class SignalType(Enum):
@@ -34,7 +35,8 @@ class SignalConfig(dg.Config):
     type: SignalType = Field(default=SignalType.execute_snapshot, description="What to do.")
     tables: list[str] = Field(
         default=[],
-        description="Regular expressions of `database.schema.table`, letter case counting: what to read, or to stop.",
+        description="Regular expressions of `database.schema.table`, or of `schema.table`, letter case counting: "
+        "what to read, or to stop.",
     )
     snapshot: SnapshotType = Field(
         default=SnapshotType.incremental,
@@ -65,7 +67,9 @@ def signal_job(catalog: CaptureCatalog) -> dg.JobDefinition:
                 surrogate=config.surrogate_key,
                 message=config.message,
             )
-            ask(resource.config(), signal)
+            unknown = ask(resource.config(), signal)
+        for pattern in unknown:
+            context.log.warning(f"No captured table matches {pattern!r}: expected {EXPECTED}.")
         context.log.info(
             f"Asked, as signal {signal.id}: {signal.type} {signal.data}. The run that follows the log carries it out; "
             "if none is at work, the sensor starts one at its next tick."

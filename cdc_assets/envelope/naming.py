@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 from cdc_assets.config.kinds import LONGEST_TOPIC
+from cdc_assets.config.patterns import PatternError, replaced
 from cdc_assets.config.settings import AdjustmentMode, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
@@ -36,7 +37,15 @@ def sanitized(name: str, settings: EventSettings) -> str:
     Raises:
         ConfigurationError: the name is longer than 249 bytes, is `.` or `..`, or no directory can have it.
     """
-    topic = re.sub(settings.sanitize_pattern or NOT_IN_TOPIC, "_", name)
+    try:
+        topic = replaced(settings.sanitize_pattern or NOT_IN_TOPIC, "_", name)
+    except PatternError as error:
+        raise ConfigurationError(
+            "topic.sanitize.pattern",
+            settings.sanitize_pattern,
+            f"a regular expression that is quickly matched: {error}",
+            "correct it",
+        ) from None
     if not 0 < len(topic.encode()) <= LONGEST_TOPIC or topic in (".", ".."):
         raise ConfigurationError(
             "topic name", topic, f"1 to {LONGEST_TOPIC} bytes, not . or ..", "choose a shorter topic.prefix"

@@ -13,13 +13,19 @@ from cdc_assets.errors import ConfigurationError
 
 _RANK = ("truncate", "mask", "hash", "hash_v2")
 """The connector looks for rules in this order of kinds, whatever the order of the file."""
+_PROPERTY = {
+    "truncate": "column.truncate.to.<length>.chars",
+    "mask": "column.mask.with.<length>.chars",
+    "hash": "column.mask.hash.<algorithm>.with.salt.<salt>",
+    "hash_v2": "column.mask.hash.v2.<algorithm>.with.salt.<salt>",
+}
 
 
 def rule_for(table: TableId, column: Column, rules: Iterable[ColumnRule]) -> ColumnRule | None:
     """The one mask, hash or truncation of a column."""
     names = (f"{table.within_database}.{column.name}", f"{table}.{column.name}")
     ranked = sorted(rules, key=lambda rule: _RANK.index(rule.kind))
-    return next((rule for rule in ranked if Names("column rules", rule.columns).match(*names)), None)
+    return next((rule for rule in ranked if Names(_PROPERTY[rule.kind], rule.columns).match(*names)), None)
 
 
 def propagates_type(table: TableId, column: str, type_text: str, settings: EventSettings) -> bool:

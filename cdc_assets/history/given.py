@@ -72,7 +72,7 @@ def _kind(change: Mapping[str, Any]) -> Literal["CREATE", "ALTER"]:
 
 def _key(table: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
     key = table.get("primaryKeyColumnNames") or []
-    if not isinstance(key, list) or not set(key) <= set(names):
+    if not isinstance(key, list) or not all(isinstance(name, str) and name in names for name in key):
         raise _wrong("primaryKeyColumnNames", key, f"some of {', '.join(names)}")
     return tuple(key)
 

@@ -1,12 +1,15 @@
 """What signals change: pure functions from state to state.
 
-A table that is queued already is ignored, and so is an id that acted before.
+A table that is queued already is ignored, and so is a request that is repeated.
+Ids of other signals may come again: that each of them acts once is seen to by
+the positions of the channels.
 """
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from cdc_assets.config.patterns import PatternError
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.signals.model import (
@@ -15,15 +18,21 @@ from cdc_assets.signals.model import (
     Log,
     PauseSnapshot,
     Problem,
+    Request,
     ResumeSnapshot,
     Signal,
     StopSnapshot,
     Watermark,
-    expand,
     parse,
 )
-from cdc_assets.signals.notices import Told, completed, of_tables, scanned
+from cdc_assets.signals.notices import Told, ends, of_tables, scanned
 from cdc_assets.signals.state import BlockingRequest, Collection, SignalState, StructureRequest
+from cdc_assets.signals.tables import EXPECTED, Meaning
+
+_SHOWN, _MOST_UNKNOWN = 200, 20
+"""Characters of an expression or list that are told, and expressions without a table of one signal that are."""
+_MOST_CONDITIONS = 4_000_000
+"""Characters of one signal's conditions for all of its tables, which are recorded in one row."""
 
 
 @dataclass
@@ -35,12 +44,14 @@ class Outcome:
         told: notifications.
         warnings: lines for the log about signals that were skipped.
         lines: what `log` signals say.
+        acted: whether there was any signal but the capture's own markers, so that the state is to be recorded.
     """
 
     state: SignalState
     told: list[Told] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    acted: bool = False
 
 
 def apply(state: SignalState, signals: Sequence[Signal], captured: Sequence[TableId], position: Lsn | None) -> Outcome:
@@ -61,10 +72,21 @@ def apply(state: SignalState, signals: Sequence[Signal], captured: Sequence[Tabl
 def _one(outcome: Outcome, signal: Signal, captured: Sequence[TableId], position: Lsn | None) -> None:
     if isinstance(request := parse(signal), Watermark):
         return
-    if signal.id in outcome.state.handled:
-        outcome.warnings.append(f"Signal {signal.id!r} was carried out before; it is skipped.")
-        return
-    outcome.state = outcome.state.with_handled(signal.id)
+    outcome.acted = True
+    if signal.once:
+        if signal.id in outcome.state.handled:
+            outcome.warnings.append(f"Signal {signal.id!r} was carried out before; it is skipped.")
+            return
+        outcome.state = outcome.state.with_handled(signal.id)
+    try:
+        _carry_out(outcome, signal, request, captured, position)
+    except PatternError as error:
+        outcome.warnings.append(f"Signal {signal.id!r} is skipped: {error}.")
+
+
+def _carry_out(
+    outcome: Outcome, signal: Signal, request: Request | Problem, captured: Sequence[TableId], position: Lsn | None
+) -> None:
     match request:
         case Problem(reason):
             outcome.warnings.append(reason)
@@ -82,40 +104,73 @@ def _one(outcome: Outcome, signal: Signal, captured: Sequence[TableId], position
 
 
 def _execute(outcome: Outcome, signal: Signal, request: ExecuteSnapshot, captured: Sequence[TableId]) -> None:
-    tables, unknown = expand(request.collections, captured)
-    for pattern in unknown:
-        outcome.warnings.append(f"Signal {signal.id!r}: no captured table matches {pattern!r}.")
+    meaning = Meaning(captured)
+    tables, unknown = meaning.of_all(request.collections)
+    conditions = meaning.texts(request.conditions)
+    if sum(len(conditions.get(table, "")) for table in tables) > _MOST_CONDITIONS:
+        outcome.warnings.append(
+            f"Signal {signal.id!r} is skipped: the conditions of its {len(tables)} tables have more than "
+            f"{_MOST_CONDITIONS} characters."
+        )
+        return
+    unknown = [pattern[:_SHOWN] for pattern in unknown[:_MOST_UNKNOWN]]
+    outcome.warnings += _unknown(signal, unknown, captured)
     if request.kind == "blocking":
         if tables:
-            blocking = BlockingRequest(
-                signal.id, tuple((table, request.condition_of(table)) for table in sorted(tables))
-            )
-            outcome.state = dataclasses.replace(outcome.state, blocking=(*outcome.state.blocking, blocking))
+            chosen = tuple((table, conditions.get(table, "")) for table in sorted(tables))
+            blocking = (*outcome.state.blocking, BlockingRequest(signal.id, chosen))
+            outcome.state = dataclasses.replace(outcome.state, blocking=blocking)
         return
     queued = {entry.table for entry in outcome.state.queue}
     added = [
-        Collection(table, signal.id, request.condition_of(table), request.surrogate)
+        Collection(table, signal.id, conditions.get(table, ""), request.surrogate)
         for table in tables
         if table not in queued
     ]
     asked = [*(entry.table for entry in added), *unknown]
-    outcome.state = dataclasses.replace(outcome.state, queue=(*outcome.state.queue, *added))
+    failed = tuple((signal.id, pattern) for pattern in unknown)
+    outcome.state = dataclasses.replace(
+        outcome.state, queue=(*outcome.state.queue, *added), failed=(*outcome.state.failed, *failed)
+    )
     outcome.told += [of_tables("STARTED", signal.id, asked)] if asked else []
     outcome.told += [scanned(pattern, signal.id, "UNKNOWN_SCHEMA", 0, asked) for pattern in unknown]
-    outcome.told += [completed(signal.id)] if unknown and not outcome.state.queue else []
+    if unknown:
+        told, outcome.state = ends(signal.id, outcome.state)
+        outcome.told += told
+
+
+def _unknown(signal: Signal, patterns: Sequence[str], captured: Sequence[TableId]) -> list[str]:
+    """What is told of expressions that mean no table."""
+    if not patterns:
+        return []
+    names = ", ".join(map(str, captured)) or "none"
+    known = names if len(names) <= _SHOWN else names[:_SHOWN] + " …"
+    return [
+        f"Signal {signal.id!r}: no captured table matches {pattern!r}: expected {EXPECTED}. Captured are {known}."
+        for pattern in patterns
+    ]
 
 
 def _stop(outcome: Outcome, signal: Signal, request: StopSnapshot) -> None:
     state = outcome.state
-    kept = tuple(entry for entry in state.queue if not request.includes(entry.table))
     if not state.queue:
         outcome.warnings.append(f"Signal {signal.id!r}: no active incremental snapshot, stop ignored.")
-    elif len(kept) == len(state.queue):
+        return
+    queued = [entry.table for entry in state.queue]
+    gone, unknown = Meaning(queued).of_all(request.collections) if request.collections else (queued, [])
+    outcome.warnings += [
+        f"Signal {signal.id!r}: {pattern[:_SHOWN]!r} matches no table of the incremental snapshot: expected {EXPECTED}."
+        for pattern in unknown[:_MOST_UNKNOWN]
+    ]
+    if not gone:
         outcome.warnings.append(f"Signal {signal.id!r}: none of its tables is queued, stop ignored.")
-    else:
-        gone = [entry.table for entry in state.queue if entry not in kept]
-        outcome.state = dataclasses.replace(state, queue=kept, paused=state.paused and bool(kept))
-        outcome.told.append(of_tables("ABORTED", state.queue[0].signal, gone))
+        return
+    kept = tuple(entry for entry in state.queue if entry.table not in gone)
+    going = {entry.signal for entry in kept}
+    failed = tuple(entry for entry in state.failed if entry[0] in going)
+    outcome.state = dataclasses.replace(state, queue=kept, failed=failed, paused=state.paused and bool(kept))
+    in_order = [table for table in queued if table in gone]
+    outcome.told.append(of_tables("ABORTED", state.queue[0].signal, in_order))
 
 
 def _pause(outcome: Outcome, signal: Signal, *, paused: bool) -> None:

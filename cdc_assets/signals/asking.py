@@ -3,13 +3,17 @@
 import json
 from collections.abc import Mapping, Sequence
 
+from cdc_assets.config.patterns import PatternError
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
+from cdc_assets.lake.state import CaptureState
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.signals.inbox import Inbox
-from cdc_assets.signals.model import ExecuteSnapshot, Problem, Signal, SnapshotKind, parse
+from cdc_assets.signals.model import ExecuteSnapshot, Problem, Signal, SnapshotKind, StopSnapshot, parse
+from cdc_assets.signals.tables import EXPECTED, Meaning
+from cdc_assets.signals.watch import meant_by_signals
 
 
 def compose(
@@ -58,17 +62,21 @@ def compose(
     return signal
 
 
-def ask(config: CaptureConfig, signal: Signal) -> None:
+def ask(config: CaptureConfig, signal: Signal) -> Sequence[str]:
     """Put a signal into the capture's inbox; the run that follows the log finds it there, now or later.
 
+    Returns:
+        Expressions that mean no captured table, if others do.
+
     Raises:
-        ConfigurationError: nothing was captured into the lake, or the settings lack the signal table that an
-            incremental snapshot needs.
+        ConfigurationError: nothing was captured into the lake, no captured table is meant, or the settings lack the
+            signal table that an incremental snapshot needs.
         LakeError: the lake cannot be read or written.
     """
     location, prefix = Location.of(config.lake), config.events.topic_prefix
     tables = TopicTables.of(config)
-    if not Manifest(tables, prefix).read().tables:
+    state = Manifest(tables, prefix).read()
+    if not state.tables:
         raise ConfigurationError(
             "lake.path",
             location.root,
@@ -83,4 +91,29 @@ def ask(config: CaptureConfig, signal: Signal) -> None:
             "a signal table, into which an incremental snapshot writes its markers",
             "set it, or ask for a blocking snapshot",
         )
+    unknown = (
+        _unknown(config, state, request.collections) if isinstance(request, ExecuteSnapshot | StopSnapshot) else []
+    )
     Inbox(location, prefix).put(signal)
+    return unknown
+
+
+def _unknown(config: CaptureConfig, state: CaptureState, patterns: Sequence[str]) -> Sequence[str]:
+    """Expressions that mean no captured table.
+
+    Raises:
+        ConfigurationError: all of them, or they take too long.
+    """
+    databases = sorted({table.database for table in state.tables})
+    captured = [table for database in databases for table in meant_by_signals(config, state, database)]
+    try:
+        found, unknown = Meaning(captured).of_all(patterns)
+    except PatternError as error:
+        raise ConfigurationError("tables", ", ".join(patterns), str(error), "simplify it") from None
+    if patterns and not found:
+        names = ", ".join(map(str, captured)) or "none"
+        known = names if len(names) <= 300 else names[:300] + " …"
+        raise ConfigurationError(
+            "tables", ", ".join(patterns), f"{EXPECTED}, of a captured table: {known}", "correct it"
+        )
+    return unknown

@@ -58,7 +58,7 @@ class SignalChannel(Protocol):
         """
 
 
-def signal_of(text: str | bytes, own_id: str) -> Signal:
+def signal_of(text: str | bytes, own_id: str, *, once: bool = False) -> Signal:
     """A JSON object with `type`, `data` and perhaps `id`.
 
     What cannot be read becomes a signal of no known type, which is told and skipped.
@@ -66,17 +66,23 @@ def signal_of(text: str | bytes, own_id: str) -> Signal:
     Args:
         text: JSON.
         own_id: taken if it has none.
+        once: see `Signal`.
     """
     try:
         entry = json.loads(text)
+        data = entry.get("data") if isinstance(entry, dict) else None
+        plain = data if isinstance(data, str) or data is None else json.dumps(data)
     except (ValueError, RecursionError):
-        entry = None
+        entry, plain = None, None
     if not isinstance(entry, dict):
         shown = text if isinstance(text, str) else text.decode("utf-8", "replace")
-        return Signal(own_id, shown[:100], None)
-    data = entry.get("data")
-    plain = data if isinstance(data, str) or data is None else json.dumps(data)
-    return Signal(str(entry.get("id") or own_id), str(entry.get("type", "")), plain)
+        return Signal.arrived(own_id, shown[:100], None, once=once)
+    return Signal.arrived(_word(entry.get("id")) or own_id, _word(entry.get("type")), plain, once=once)
+
+
+def _word(value: object) -> str:
+    """What stands where a word is expected; other JSON than a text or a number counts as nothing."""
+    return str(value) if isinstance(value, str | int | float) else ""
 
 
 def route(database: str | None, databases: Sequence[str]) -> Sequence[str]:

@@ -5,8 +5,8 @@ when there is none. So a request is a file in `<prefix>.__signals`, which is
 whole when its name is there; writing it needs no claim on the capture. The run
 that holds the claim carries it out, records that, and removes the file. *Crash
 between the two:* the file's name is recorded as handled. The id of a request is
-remembered as any signal's, so a request that is made twice (a step of a Dagster
-run that is tried again) acts once.
+remembered, so one that is made twice (a step of a Dagster run that is tried
+again) acts once.
 """
 
 import json
@@ -46,7 +46,8 @@ class Inbox:
         """See `SignalChannel`."""
         streams = {f"{self.name}:{name}": name for name in self._folder.names(_SUFFIX)}
         fresh = [name for stream, name in streams.items() if stream not in reached]
-        return Delivery(tuple(signal_of(self._folder.read(name), name) for name in fresh), dict.fromkeys(streams, 1))
+        signals = tuple(signal_of(self._folder.read(name), name, once=True) for name in fresh)
+        return Delivery(signals, dict.fromkeys(streams, 1))
 
     def forget(self, delivery: Delivery) -> None:
         """See `SignalChannel`."""

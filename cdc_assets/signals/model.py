@@ -1,28 +1,52 @@
 """What a signal says (spec debezium-sqlserver §8).
 
 Anybody who may write into the signal table can write nonsense, so `parse` never
-raises: it returns what is to be done, or a `Problem` with the reason.
+raises: it returns what is to be done, or a `Problem` with the reason. What it
+lets through can be stored, compared and sent to the server: texts of whole
+characters, expressions that compile. Which tables they mean is told by
+`signals.tables`.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cdc_assets.core.identifiers import TableId, unquoted
-from cdc_assets.errors import InvalidValueError
+from cdc_assets.config.patterns import Patience, PatternError, compiled
+
+_LONGEST_ID, _LONGEST_TYPE = 255, 100
+"""Characters that are kept; ids and types are only told."""
+_LONGEST_DATA = 1_000_000
+"""Characters of a signal's data; what it asks for is recorded in one row."""
+_MOST_NAMES = 1000
+"""Entries of `data-collections`, each of which is looked for and told."""
+_PARSING_S = 2.0
+"""Seconds that the expressions of one signal may take to compile."""
 
 SnapshotKind = Literal["incremental", "blocking"]
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A request as it arrives: three texts."""
+    """A request as it arrives: three texts.
+
+    Args:
+        id: for people; it may come again.
+        type: what to do.
+        data: JSON.
+        once: whether the id stands for this one request, so that whoever repeats it means the same.
+    """
 
     id: str
     type: str
     data: str | None
+    once: bool = False
+
+    @classmethod
+    def arrived(cls, own_id: str, kind: str, data: str | None, *, once: bool = False) -> "Signal":
+        """One from outside, whose id and type can be stored and told whatever they are."""
+        return cls(_storable(own_id)[:_LONGEST_ID], _storable(kind).strip()[:_LONGEST_TYPE], data, once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +55,8 @@ class ExecuteSnapshot:
 
     Args:
         kind: beside the stream, or with the stream waiting.
-        collections: regexes of `db.schema.table`.
-        conditions: (regex, predicate or whole SELECT); the first that matches a table counts.
+        collections: regexes of `db.schema.table`, or of `schema.table`.
+        conditions: (such a regex, predicate or whole SELECT); the first that means a table counts.
         surrogate: column to walk along in place of the key, or empty.
     """
 
@@ -41,20 +65,12 @@ class ExecuteSnapshot:
     conditions: tuple[tuple[str, str], ...] = ()
     surrogate: str = ""
 
-    def condition_of(self, table: TableId) -> str:
-        """The condition of a table, or nothing."""
-        return next((text for pattern, text in self.conditions if _matches(pattern, table)), "")
-
 
 @dataclass(frozen=True, slots=True)
 class StopSnapshot:
     """Take tables out of the queue; all if none are named."""
 
     collections: tuple[str, ...] = ()
-
-    def includes(self, table: TableId) -> bool:
-        """Whether a table is to be left."""
-        return not self.collections or any(_matches(pattern, table) for pattern in self.collections)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +141,7 @@ def parse(signal: Signal) -> Parsed:
             f"one of {known}",
         )
     try:
-        data = json.loads(signal.data) if signal.data and signal.data.strip() else {}
-        if not isinstance(data, dict):
-            raise _BadDataError("it is not a JSON object")
-        return reader(data)
+        return reader(_data(signal.data))
     except (ValueError, RecursionError) as error:
         return Problem(
             f"Signal {signal.id!r} has been received but the data {_short(signal.data)} cannot be parsed: {error}.",
@@ -136,7 +149,39 @@ def parse(signal: Signal) -> Parsed:
         )
 
 
-def _short(data: str | None) -> str:
+def _data(text: str | None) -> Mapping[str, Any]:
+    if text is not None and len(text) > _LONGEST_DATA:
+        raise _BadDataError(f"it has {len(text)} characters, more than {_LONGEST_DATA}")
+    data = json.loads(text) if text and text.strip() else {}
+    if not isinstance(data, dict):
+        raise _BadDataError("it is not a JSON object")
+    for part in _texts(data):
+        if part != _storable(part) or "\0" in part:
+            raise _BadDataError(
+                f"{_short(part)} holds half a surrogate pair or U+0000, which no name and no statement can"
+            )
+    return data
+
+
+def _texts(data: object) -> Iterator[str]:
+    """All texts in JSON data, however deep."""
+    rest = [data]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict):
+            rest += [*part.keys(), *part.values()]
+        elif isinstance(part, list):
+            rest += part
+
+
+def _storable(text: str) -> str:
+    """A text with a question mark for each half of a surrogate pair that stands alone."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _short(data: object) -> str:
     text = repr(data)
     return text if len(text) <= 200 else f"{text[:200]}…"
 
@@ -186,7 +231,7 @@ def _kind(data: Mapping[str, Any]) -> SnapshotKind:
         return "incremental"
     if kind == "blocking":
         return "blocking"
-    raise _BadDataError(f"type {kind!r} is neither incremental nor blocking")
+    raise _BadDataError(f"type {_short(kind)} is neither incremental nor blocking")
 
 
 def _incremental(data: Mapping[str, Any]) -> None:
@@ -200,15 +245,24 @@ def _patterns(data: Mapping[str, Any], *, required: bool) -> tuple[str, ...]:
         return ()
     if not isinstance(given, list) or not given or not all(isinstance(entry, str) and entry.strip() for entry in given):
         raise _BadDataError("data-collections is missing or no array of names")
-    return tuple(_checked(entry.strip()) for entry in given)
+    if len(given) > _MOST_NAMES:
+        raise _BadDataError(
+            f"data-collections has more than {_MOST_NAMES} entries; one expression may mean many tables"
+        )
+    return _checked(entry.strip() for entry in given)
 
 
-def _checked(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise _BadDataError(f"{pattern!r} is no regular expression: {error}") from None
-    return pattern
+def _checked(patterns: Iterable[str]) -> tuple[str, ...]:
+    patience, checked = Patience(_PARSING_S), []
+    for pattern in patterns:
+        try:
+            compiled(pattern)
+        except PatternError as error:
+            raise _BadDataError(f"it holds what is no regular expression: {error}") from None
+        if not patience.left:
+            raise _BadDataError(f"its regular expressions take more than {_PARSING_S:g} s to compile")
+        checked.append(pattern)
+    return tuple(checked)
 
 
 def _conditions(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -220,7 +274,8 @@ def _conditions(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     for entry in given:
         if not isinstance(entry, dict) or not all(isinstance(entry.get(k), str) for k in ("data-collection", "filter")):
             raise _BadDataError("an additional condition lacks data-collection or filter")
-        found.append((_checked(entry["data-collection"].strip()), entry["filter"]))
+        found.append((entry["data-collection"].strip(), entry["filter"]))
+    _checked(pattern for pattern, _ in found)
     return tuple(found)
 
 
@@ -248,34 +303,3 @@ def database_of(signal: Signal) -> str | None:
         if rest and "." in rest[0] and _LITERAL.fullmatch(first):
             return first
     return None
-
-
-def _matches(pattern: str, table: TableId) -> bool:
-    """Whether a regex, or a name with its parts in quotes as one with dots in it is written, means the table."""
-    return str(table) in (pattern, _bare(pattern)) or re.fullmatch(pattern, str(table)) is not None
-
-
-def _bare(pattern: str) -> str:
-    try:
-        return unquoted(pattern)
-    except InvalidValueError:
-        return pattern
-
-
-def expand(collections: Iterable[str], captured: Iterable[TableId]) -> tuple[list[TableId], list[str]]:
-    """Captured tables that regexes match, in the order of the regexes, letter case counting.
-
-    Args:
-        collections: regexes of `db.schema.table`.
-        captured: the tables there are.
-
-    Returns:
-        Tables without repetition, and the regexes that match none.
-    """
-    known, found, unknown = list(captured), dict[TableId, None](), []
-    for pattern in collections:
-        own = [table for table in known if _matches(pattern, table)]
-        found.update(dict.fromkeys(own))
-        if not own:
-            unknown.append(pattern)
-    return list(found), unknown

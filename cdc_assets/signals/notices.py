@@ -4,10 +4,11 @@ The id of each notification is that of the signal that asked for the snapshot,
 also when another signal paused, resumed or stopped it.
 """
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cdc_assets.signals.state import Collection
+from cdc_assets.signals.state import Collection, SignalState
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,19 @@ def scanned(table: object, signal: str, status: str, rows: int, queue: Iterable[
     return Told("TABLE_SCAN_COMPLETED", signal, data)
 
 
-def completed(signal: str) -> Told:
-    """Nothing is queued any more."""
-    return Told("COMPLETED", signal, {})
+def ends(signal: str, state: SignalState) -> tuple[list[Told], SignalState]:
+    """How a signal's snapshot ended if none of its tables is queued any more, and the state that has told it.
+
+    `COMPLETED` says that nothing is queued any more at all. Differing from the connector, which says so of any end,
+    `ABORTED` stands for it if a table of the signal could not be read.
+    """
+    if any(entry.signal == signal for entry in state.queue):
+        return [], state
+    lost = [name for own, name in state.failed if own == signal]
+    rest = tuple(entry for entry in state.failed if entry[0] != signal)
+    if lost:
+        return [of_tables("ABORTED", signal, lost)], dataclasses.replace(state, failed=rest)
+    return ([] if state.queue else [Told("COMPLETED", signal, {})]), state
 
 
 def _names(values: Iterable[object]) -> str:

@@ -11,7 +11,7 @@ Key = tuple[str | None, ...]
 """Values of a key's columns in the server's own text form; None is NULL."""
 
 _REMEMBERED = 1000
-"""Ids that are not acted on again. Positions protect the signal table by themselves; ids are for other channels."""
+"""Requests of the inbox that are not acted on again. Positions alone protect against repetition elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ class RoundReads:
         files: what was written; none if all rows were dropped.
         last: rows up to this key were read.
         finished: whether the table has no further row.
+        entry: the queued table as it stood; None in what earlier releases recorded.
     """
 
     window_id: int
@@ -84,6 +85,7 @@ class RoundReads:
     files: tuple[DataFile, ...]
     last: Key
     finished: bool
+    entry: Collection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class SignalState:
 
     Args:
         read_until: rows of the signal table up to this commit LSN were handled; None: from its first position on.
-        handled: ids that were acted on, newest last.
+        handled: ids of requests of the inbox that were acted on, newest last.
         queue: tables to read; the first is being read.
         paused: whether the incremental snapshot waits.
         reads: see `RoundReads`.
@@ -100,6 +102,7 @@ class SignalState:
         structures: to be taken into the schema history, in their order.
         places: of channels outside the log: stream and number of the first message that was not handled; the same
             in every database.
+        failed: ids of signals in the queue, each with a table that could not be read for it.
     """
 
     read_until: Lsn | None = None
@@ -110,6 +113,7 @@ class SignalState:
     blocking: tuple[BlockingRequest, ...] = ()
     structures: tuple[StructureRequest, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
 
     @property
     def unfinished(self) -> bool:

@@ -70,5 +70,5 @@ def _rows(context: Context, part: TableRead) -> list[Row]:
     rows = []
     for batch in context.bulk.read(statement, (part.after.raw, part.until.raw)):
         for lsn, operation, own_id, kind, data in zip(*(c.to_pylist() for c in batch.columns), strict=True):
-            rows.append(Row(Lsn(bytes(lsn)), operation, Signal(own_id or "", (kind or "").strip(), data)))
+            rows.append(Row(Lsn(bytes(lsn)), operation, Signal.arrived(own_id or "", kind or "", data)))
     return rows

@@ -6,13 +6,16 @@ The signal table is looked at after each window that may have brought rows of it
 again later: the stream never waits for it.
 """
 
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from cdc_assets.config.patterns import PatternError
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.location import Location
@@ -21,10 +24,11 @@ from cdc_assets.signals.apply import Outcome, apply
 from cdc_assets.signals.channels import Delivery, SignalChannel, route
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
-from cdc_assets.signals.model import Signal, database_of
+from cdc_assets.signals.model import ExecuteSnapshot, Signal, database_of, parse
 from cdc_assets.signals.notices import Told
 from cdc_assets.signals.state import SignalState
 from cdc_assets.signals.table import INSERT, Row, signal_rows, signal_table
+from cdc_assets.signals.tables import Meaning
 from cdc_assets.streaming.context import Context
 
 log = logging.getLogger(__name__)
@@ -40,6 +44,16 @@ def reached(state: CaptureState) -> dict[str, int]:
         for stream, number in signals.places:
             numbers[stream] = max(number, numbers.get(stream, 0))
     return numbers
+
+
+def meant_by_signals(config: CaptureConfig, state: CaptureState, database: str) -> list[TableId]:
+    """Tables of a database that signals can mean, sorted: those that are captured, without the signal table."""
+    own = signal_table(config.signals.collections, database)
+    return sorted(
+        entry.table
+        for entry in state.tables.values()
+        if entry.table.database == database and entry.table != own and entry.status != "excluded"
+    )
 
 
 def channels_of(config: CaptureConfig, adapters: Iterable[SignalChannel]) -> list[SignalChannel]:
@@ -114,9 +128,9 @@ class SignalWatch:
         own: dict[str, list[Signal]] = {database: [] for database in databases}
         for signal in delivery.signals:
             named = database_of(signal)
-            targets = route(named, databases)
+            targets = self._concerned(signal, route(named, databases))
             if not targets:
-                log.warning("Signal %r is ignored: database %s is not one of this capture.", signal.id, named)
+                log.warning("Signal %r is ignored: database %.200s is not one of this capture.", signal.id, named)
             for database in targets:
                 own[database].append(signal)
         outcomes = {database: self._applied(database, signals) for database, signals in own.items()}
@@ -157,21 +171,27 @@ class SignalWatch:
         rows = signal_rows(self._context, own.table, after, own.position)
         acting = "source" in self._context.config.signals.channels
         outcome = self._applied(database, [row.signal for row in rows if row.operation == INSERT] if acting else [])
-        if outcome.state != self.state(database):
+        if outcome.acted:
             self.record(database, dataclasses.replace(outcome.state, read_until=own.position), outcome.told)
         self._seen[database] = own.position
         self._say(outcome)
         return rows
 
+    def _concerned(self, signal: Signal, databases: Sequence[str]) -> Sequence[str]:
+        """Of several databases those in which a signal means a table; all of them if it means none."""
+        request = parse(signal)
+        if len(databases) > 1 and isinstance(request, ExecuteSnapshot):
+            with contextlib.suppress(PatternError):  # it is told by each
+                meant = [name for name in databases if Meaning(self._captured(name)).of_all(request.collections)[0]]
+                return meant or databases
+        return databases
+
+    def _captured(self, database: str) -> list[TableId]:
+        return meant_by_signals(self._context.config, self._context.manifest.state, database)
+
     def _applied(self, database: str, signals: Sequence[Signal]) -> Outcome:
-        state = self._context.manifest.state
-        own = signal_table(self._context.config.signals.collections, database)
-        captured = sorted(
-            entry.table
-            for entry in state.tables.values()
-            if entry.table.database == database and entry.table != own and entry.status != "excluded"
-        )
-        return apply(self.state(database), signals, captured, state.watermark(database))
+        position = self._context.manifest.state.watermark(database)
+        return apply(self.state(database), signals, self._captured(database), position)
 
     def _say(self, outcome: Outcome) -> None:
         for line in outcome.lines:

@@ -23,7 +23,9 @@ server that is away is waited for.
 
 import dataclasses
 import logging
+from collections.abc import Sequence
 
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, DatabaseRestoredError, FencedError, InvariantError, LakeError
 from cdc_assets.signals.state import BlockingRequest, SignalState
 from cdc_assets.signals.watch import SignalWatch
@@ -31,7 +33,7 @@ from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.progress import OnProgress
+from cdc_assets.streaming.progress import OnProgress, TroubledTable
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,8 @@ class BlockingSnapshots:
     ) -> None:
         self._context, self._watch, self._incremental, self._on_progress = context, watch, incremental, on_progress
         self._snapshotter = Snapshotter(context)
+        self.unread: list[TroubledTable] = []
+        """Tables that could not be read, and why."""
 
     def resume(self, database: str) -> None:
         """Finish a snapshot that an error interrupted; must come before any window is planned.
@@ -65,11 +69,12 @@ class BlockingSnapshots:
             return
         self._incremental.set_aside(database)
         try:
-            self._snapshotter.resume(database, [entry.table for entry in run.tables], self._on_progress)
+            done = self._snapshotter.resume(database, [entry.table for entry in run.tables], self._on_progress)
+            self.unread += done.failed if run.signal else ()
         except CdcError as error:
             if not run.signal or not _of_the_request(error):
                 raise
-            self._give_up(database, run.signal, error)
+            self._give_up(database, run.signal, [entry.table for entry in run.tables], error)
 
     def turn(self, database: str) -> bool:
         """Carry out the next request; whether there was one.
@@ -91,16 +96,18 @@ class BlockingSnapshots:
         except CdcError as error:
             if not _of_the_request(error):
                 raise
-            self._give_up(database, request.signal, error)
+            self._give_up(database, request.signal, [table for table, _ in request.tables], error)
         log.info("The stream of %s goes on.", database)
         return True
 
     def _read(self, database: str, request: BlockingRequest, without: SignalState) -> None:
         requests = [Request(table, select=select) for table, select in request.tables]
-        self._snapshotter.run(database, requests, self._on_progress, request.signal, {database: without})
+        done = self._snapshotter.run(database, requests, self._on_progress, request.signal, {database: without})
+        self.unread += done.failed
 
-    def _give_up(self, database: str, signal: str, error: CdcError) -> None:
+    def _give_up(self, database: str, signal: str, tables: Sequence[TableId], error: CdcError) -> None:
         log.warning("The snapshot of signal %r is given up: %s", signal, error)
+        self.unread += [TroubledTable(table, "failed", f"{type(error).__name__}: {error}") for table in tables]
         now, manifest = self._context.clock.now(), self._context.manifest
         told = [self._context.notice("Initial Snapshot", "ABORTED", signal)]
         if database in manifest.state.snapshots:

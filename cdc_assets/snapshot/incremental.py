@@ -32,30 +32,32 @@ from the stream. If the columns that it is walked along change in between, it is
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeVar
+from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError, FencedError, InvariantError, LakeError
 from cdc_assets.lake.state import TableState
 from cdc_assets.lake.steps import step
-from cdc_assets.signals.notices import completed, in_progress, scanned
+from cdc_assets.signals.notices import ends, in_progress, scanned
 from cdc_assets.signals.state import Collection, RoundReads, SignalState
 from cdc_assets.signals.table import Row, signal_table
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.changed import StaleError, changed_rows
 from cdc_assets.snapshot.incremental_round import Round, RoundReader
-from cdc_assets.snapshot.staging import BuildTask, Staged, build
 from cdc_assets.snapshot.walk import UnreadableError, Walk, find_maximum, walk_of
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.forks import look
-from cdc_assets.streaming.progress import OnProgress, Progress, TableProgress, rows_of
+from cdc_assets.streaming.progress import OnProgress, Progress, TableProgress, TroubledTable, rows_of
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Turn = Literal["worked", "waiting", "nothing"]
 
+_OF_ALL = LakeError | FencedError | InvariantError | CdcDisabledError | DatabaseRestoredError
+"""Errors that do not concern one table."""
+_READ = ("SUCCEEDED", "EMPTY")
+"""How the scan of a table ends that was read; all other ends are failures."""
 _IN_FLIGHT = 2
 """Rounds of a table at a time: one waits for the stream, one is read."""
 
@@ -73,6 +75,10 @@ class IncrementalSnapshot:
         self._context, self._watch, self._on_progress = context, watch, on_progress
         self._reader = RoundReader(context)
         self._rounds: dict[str, list[Round]] = {}
+        self._walks: dict[str, Walk] = {}
+        """By database, how its first table was to be walked along last."""
+        self.unread: list[TroubledTable] = []
+        """Tables that were left because they cannot be read, and why."""
 
     def clean(self) -> None:
         """Remove what earlier runs staged; the capture must be claimed.
@@ -144,13 +150,15 @@ class IncrementalSnapshot:
             return action()
         except UnreadableError as problem:
             self._leave(database, str(problem))
-        except (LakeError, FencedError, InvariantError, CdcDisabledError, DatabaseRestoredError):
-            raise
         except CdcError as error:
+            if isinstance(error, _OF_ALL):
+                raise
+            tried = [current.walk for current in self._rounds.get(database, ())]
+            tried += [self._walks[database]] if database in self._walks else []
             self.set_aside(database)
             if error.retryable:
                 raise
-            self._give_up(database, error)
+            self._give_up(database, error, tried)
         return "worked"
 
     def _turn(self, database: str, rows: Sequence[Row]) -> Turn:
@@ -197,7 +205,7 @@ class IncrementalSnapshot:
         if len(rounds) >= _IN_FLIGHT or (before and (not before.closing or before.reading.result().finished)):
             return False
         entry = self._watch.state(database).queue[0]
-        walk = walk_of(self._context, entry)
+        walk = self._walks[database] = walk_of(self._context, entry)
         if before is not None and walk.names != before.walk.names:
             return False
         if entry.maximum is None or entry.order != walk.names:
@@ -230,28 +238,16 @@ class IncrementalSnapshot:
             log.warning("Rows of %s are read again for its incremental snapshot: %s", own.table, reason)
             self.set_aside(database)
             return True
-        reads = self._build(current, changed, own.position)
+        reads = self._reader.build(current, changed, own.position)
         look(self._context, database)
-        state = dataclasses.replace(self._watch.state(database), reads=reads)
+        state = self._watch.state(database)
+        state = dataclasses.replace(state, reads=dataclasses.replace(reads, entry=state.queue[0]))
         self._watch.record(database, state)
         self._rounds[database].remove(current)
         self._commit(database, state, reads)
         self._reader.remove(changed)
         self._reader.forget(current)
         return True
-
-    def _build(self, current: Round, changed: tuple[Staged, ...], position: Lsn) -> RoundReads:
-        context, read, walk = self._context, current.reading.result(), current.walk
-        numbered, window_id = list(enumerate(read.files)), context.manifest.state.next_window
-        tasks = [
-            BuildTask(
-                tuple(share), self._reader.staging, window_id, position, current.server_time,
-                walk.plan, walk.directory, walk.identity, changed,
-            )
-            for share in shares(numbered, context.runner.parallelism)
-        ]  # fmt: skip
-        files = tuple(file for written in context.runner.run(build, tasks) for file in written)
-        return RoundReads(window_id, walk.directory, files, read.last, read.finished)
 
     def _commit(self, database: str, state: SignalState, reads: RoundReads) -> None:
         """Commit recorded files, and move the queue on."""
@@ -260,6 +256,9 @@ class IncrementalSnapshot:
             metadata = {"window_id": str(reads.window_id), "rows": str(rows), "snapshot": "incremental"}
             self._context.tables.commit(reads.directory, None, list(reads.files), reads.window_id, metadata)
             step("reads-committed")
+        if not state.queue or reads.entry not in (None, state.queue[0]):
+            self._watch.record(database, dataclasses.replace(state, reads=None))  # it was stopped before the commit
+            return
         entry, *others = state.queue
         entry = dataclasses.replace(entry, last=reads.last, rows=entry.rows + rows)
         state = dataclasses.replace(state, queue=(entry, *others), reads=None)
@@ -269,26 +268,43 @@ class IncrementalSnapshot:
         if reads.finished:
             self._leave(database, "SUCCEEDED")
 
-    def _give_up(self, database: str, error: CdcError) -> None:
-        """Leave a table that cannot be read, which may have gone while it was."""
+    def _give_up(self, database: str, error: CdcError, tried: Sequence[Walk]) -> None:
+        """Leave a table that cannot be read, which may have gone while it was; or read again what has another structure now."""
         entry, status = self._watch.state(database).queue[0], "SQL_EXCEPTION"
         try:
-            walk_of(self._context, entry)
+            walk = walk_of(self._context, entry)
+            if any(walk != before for before in tried):
+                log.warning("The structure of %s has changed while it was read: what is not committed is read again.",
+                            entry.table)  # fmt: skip
+                return
         except UnreadableError as problem:
             status = str(problem)
+        except CdcError as again:  # what it is now cannot be told either
+            if again.retryable or isinstance(again, _OF_ALL):
+                raise
         log.warning("The incremental snapshot of %s is given up (%s): %s", entry.table, status, error)
-        self._leave(database, status)
+        self._leave(database, status, str(error))
 
-    def _leave(self, database: str, status: str) -> None:
+    def _leave(self, database: str, status: str, reason: str = "") -> None:
         """Go on to the next table."""
         self.set_aside(database)
+        self._walks.pop(database, None)
         state = self._watch.state(database)
         entry, *others = state.queue
         tables = [queued.table for queued in state.queue]
-        told = scanned(entry.table, entry.signal, status, entry.rows, tables)
-        state = dataclasses.replace(state, queue=tuple(others), paused=state.paused and bool(others))
-        self._watch.record(database, state, [told] if others else [told, completed(entry.signal)])
+        told = [scanned(entry.table, entry.signal, status, entry.rows, tables)]
+        failed = () if status in _READ else ((entry.signal, str(entry.table)),)
+        state = dataclasses.replace(
+            state, queue=tuple(others), paused=state.paused and bool(others), failed=(*state.failed, *failed)
+        )
+        end, state = ends(entry.signal, state)
+        self._watch.record(database, state, [*told, *end])
         log.info("Incremental snapshot of %s: %s, %d rows.", entry.table, status, entry.rows)
+        if failed:
+            why = (
+                f"The snapshot of signal {entry.signal!r} ended as {status} after {entry.rows} rows. {reason}".rstrip()
+            )
+            self.unread.append(TroubledTable(entry.table, "failed", why))
 
 
 def _progress(table: TableId, reads: RoundReads) -> Progress:
@@ -296,9 +312,3 @@ def _progress(table: TableId, reads: RoundReads) -> Progress:
     lsn = Lsn.parse(reads.files[0].greatest[:22])
     part = TableProgress(rows_of(reads.files), sum(file.size for file in reads.files), lsn, lsn)
     return Progress("incremental", table.database, reads.window_id, lsn, lsn, {table: part})
-
-
-def shares(items: Sequence[T], parts: int) -> list[Sequence[T]]:
-    """Items in at most so many parts of about equal length, in their order."""
-    size = -(-len(items) // parts)
-    return [items[start : start + size] for start in range(0, len(items), size)] if items else []

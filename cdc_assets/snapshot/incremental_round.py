@@ -6,6 +6,7 @@ the thread starts, the close one after it has ended, so everything was read betw
 """
 
 import contextlib
+import dataclasses
 import json
 import time
 import uuid
@@ -13,18 +14,21 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.state import TableState
 from cdc_assets.lake.steps import step
-from cdc_assets.signals.state import Collection, Key
+from cdc_assets.signals.state import Collection, Key, RoundReads
 from cdc_assets.signals.table import INSERT, Row
 from cdc_assets.snapshot.chunks import rows_query
-from cdc_assets.snapshot.staging import Staged, StageTask, Staging, stage
+from cdc_assets.snapshot.staging import BuildTask, Staged, StageTask, Staging, build, stage
 from cdc_assets.snapshot.walk import Walk, next_spans
 from cdc_assets.streaming.context import Context
+
+T = TypeVar("T")
 
 MOST_CHUNKS = 1024
 """Chunks that share a pair of markers at most, so that capture delay is waited for once for all of them."""
@@ -93,8 +97,11 @@ class Round:
                     self.closed = row.lsn
 
     def is_of(self, entry: Collection) -> bool:
-        """Whether it was read for this entry of the queue, which has moved on since."""
-        return (entry.table, entry.signal) == (self.entry.table, self.entry.signal)
+        """Whether it was read for this entry of the queue, which may have moved on since.
+
+        A table that was stopped and is queued again, perhaps under the same id, is another entry: it has no end yet.
+        """
+        return dataclasses.replace(self.entry, last=entry.last, rows=entry.rows) == entry
 
 
 class RoundReader:
@@ -194,6 +201,29 @@ class RoundReader:
         """Now, as the connector writes a marker's time: `Z` for UTC."""
         return self._context.clock.now().astimezone(UTC).isoformat().replace("+00:00", "Z")
 
+    def build(self, current: Round, changed: tuple[Staged, ...], position: Lsn) -> RoundReads:
+        """Write READ events of what was read and has not changed.
+
+        Args:
+            current: a round that is read.
+            changed: staged files with what tells changed rows apart.
+            position: of the events.
+
+        Raises:
+            CdcError: a value does not fit its event type, or the lake cannot be read or written.
+        """
+        context, read, walk = self._context, current.reading.result(), current.walk
+        numbered, window_id = list(enumerate(read.files)), context.manifest.state.next_window
+        tasks = [
+            BuildTask(
+                tuple(share), self.staging, window_id, position, current.server_time,
+                walk.plan, walk.directory, walk.identity, changed,
+            )
+            for share in _shares(numbered, context.runner.parallelism)
+        ]  # fmt: skip
+        files = tuple(file for written in context.runner.run(build, tasks) for file in written)
+        return RoundReads(window_id, walk.directory, files, read.last, read.finished)
+
     def forget(self, current: Round) -> None:
         """Remove what a round staged, at once or as soon as it is read; what stays is removed by the next claim."""
         if current.reading.cancel():
@@ -230,3 +260,9 @@ class RoundReader:
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
             self._thread = None
+
+
+def _shares(items: Sequence[T], parts: int) -> list[Sequence[T]]:
+    """Items in at most so many parts of about equal length, in their order."""
+    size = -(-len(items) // parts)
+    return [items[start : start + size] for start in range(0, len(items), size)] if items else []

@@ -134,10 +134,11 @@ class Snapshotter:
             log.warning("%s could not be read: %s", trouble.table, trouble.reason)
         told = list(self._notices.unplanned(signal, failed))
         if not drafts:
-            self._tell(told, signals)
+            self._tell([*told, self._context.notice("Initial Snapshot", "ABORTED", signal)], signals)
             return SnapshotSummary(failed=unplanned)
         with SnapshotLocks(self._context, [draft.schema.table for draft in drafts]) as locks:
             run = self._planner.plan(database, drafts, signal)
+            run = dataclasses.replace(run, failed=tuple((trouble.table, trouble.reason) for trouble in unplanned))
             told.insert(0, self._notices.began(run))
             self._context.manifest.start_snapshot(self._context.clock.now(), run, signals, told)
             return self._carry_out(database, locks, on_progress) + SnapshotSummary(failed=unplanned)
@@ -163,8 +164,9 @@ class Snapshotter:
         states = [state for table in through for state in self._final(table)]
         told = self._notices.ended(run, "ABORTED" if failed else "COMPLETED")
         self._context.manifest.finish_snapshot(self._context.clock.now(), database, states, [told])
-        for table, reason in failed.items():
-            log.warning("%s could not be read: %s", table, reason)
+        for table in run.tables:
+            if table.table in failed:
+                log.warning("%s could not be read: %s", table.table, failed[table.table])
         now = self._context.clock.now()
         self._context.heartbeat.beat(now, self._state.watermark(database), forced=True)
         troubled = tuple(TroubledTable(table, "failed", reason) for table, reason in failed.items())

@@ -16,7 +16,7 @@ from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts, topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.errors import DatabaseRestoredError
+from cdc_assets.errors import ConfigurationError, DatabaseRestoredError
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.manifest import Manifest
@@ -222,7 +222,7 @@ class Capture:
         waiting = tuple(table for table in _flat(selected) if table not in state.tables)
         self._context.manifest.settle(self._context.clock.now())
         housekeeper.tidy()
-        return StreamSummary(ended, loop.windows, dict(loop.rows), tuple(troubled), waiting)
+        return StreamSummary(ended, loop.windows, dict(loop.rows), tuple(troubled), waiting, loop.unread)
 
     def _repair(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:
         """Gap policy `resnapshot`: read whole tables again, at a window border."""
@@ -230,11 +230,21 @@ class Capture:
 
     def _join(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:
         """Take in tables that were enabled while the loop runs: snapshot them, or start them where capture began."""
-        chosen = TableFilter(self._context.config.filters).select(tables)
+        chosen = self._wanted(tables)
         if chosen:
             check_conflicts([*self._context.manifest.state.tables, *chosen], self._context.config.events)
             log.info("Now captured too: %s", ", ".join(map(str, chosen)))
             Snapshotter(self._context).run(database, self._due.requests(database, chosen), on_progress)
+
+    def _wanted(self, tables: Sequence[TableId]) -> Sequence[TableId]:
+        """Those that the filters let through; one that they cannot tell of is left out, and the others go on."""
+        filters, clear = TableFilter(self._context.config.filters), list[TableId]()
+        for table in tables:
+            try:
+                clear += filters.select([table])
+            except ConfigurationError as error:
+                log.warning("%s is not captured: %s", table, error)
+        return filters.select(clear)
 
     def structures(self) -> Mapping[TableId, TableSchema]:
         """Columns that events of each table have from now on, by the schema history of this run."""

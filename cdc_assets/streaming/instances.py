@@ -16,16 +16,21 @@ lower end, so the first change wanted is `position + 1`, and a mark at or below
 that is no gap.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from cdc_assets.config.filters import Names
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.state import TableRead
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +43,27 @@ class Gap:
 
 
 def by_table(found: Iterable[CaptureInstance], settings: StreamingSettings) -> dict[TableId, list[CaptureInstance]]:
-    """Capture instances by table, without those that the settings leave out."""
+    """Capture instances by table, without those that the settings leave out, or of which they cannot tell."""
     include = Names("internal.capture.instance.include.list", settings.instance_include)
     exclude = Names("internal.capture.instance.exclude.list", settings.instance_exclude)
     chosen: dict[TableId, list[CaptureInstance]] = {}
     for instance in found:
-        if include.match(instance.name) if include else not exclude.match(instance.name):
+        if _is_wanted(instance.name, include, exclude):
             chosen.setdefault(instance.table, []).append(instance)
     return chosen
+
+
+def _is_wanted(name: str, include: Names, exclude: Names) -> bool:
+    try:
+        return include.match(name) if include else not exclude.match(name)
+    except ConfigurationError as error:  # of one instance; the others go on
+        _warn_once(f"Capture instance {name} is left out: {error}")
+        return False
+
+
+@lru_cache(maxsize=1000)
+def _warn_once(message: str) -> None:
+    log.warning("%s", message)
 
 
 def before(lsn: Lsn) -> Lsn:

@@ -27,7 +27,7 @@ from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.forks import look
 from cdc_assets.streaming.planner import IDLE_CHECK, Planner
-from cdc_assets.streaming.progress import OnProgress, Progress, ShouldYield
+from cdc_assets.streaming.progress import OnProgress, Progress, ShouldYield, TroubledTable
 from cdc_assets.streaming.retire import part_with
 from cdc_assets.streaming.windows import WindowExecutor
 
@@ -89,6 +89,11 @@ class StreamLoop:
         self._streamed = 0
         """Events of windows."""
         self.rows: dict[TableId, Counter[str]] = defaultdict(Counter)
+
+    @property
+    def unread(self) -> tuple[TroubledTable, ...]:
+        """Tables whose snapshot, asked for by a signal, was given up."""
+        return (*self._incremental.unread, *self._blocking.unread)
 
     def run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
         """Loop; see `Capture.stream`."""

@@ -131,6 +131,7 @@ class StreamSummary:
         rows: events by table and operation, with those of snapshots that the loop carried out.
         troubled: all tables that do not go on now.
         waiting: captured tables that were not snapshotted yet.
+        unread: tables whose snapshot, asked for by a signal, was given up; their streams go on.
     """
 
     ended: Literal["idle", "deadline", "yielded", "nothing"]
@@ -138,6 +139,7 @@ class StreamSummary:
     rows: Mapping[TableId, Mapping[str, int]]
     troubled: tuple[TroubledTable, ...]
     waiting: tuple[TableId, ...]
+    unread: tuple[TroubledTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

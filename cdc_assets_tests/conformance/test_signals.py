@@ -98,13 +98,20 @@ def test_notifications_of_incremental_snapshots_are_equal(server: StandIn, tmp_p
             ours.catch_up()
         theirs = debezium.records()
     own = ours.records()
-    assert ordered(notices(own)) == ordered(notices(theirs))
+    assert ordered(notices(own)) == [honest(entry) for entry in ordered(notices(theirs))]
     assert progress(own) >= progress(theirs)
 
 
 def ordered(found: list[tuple[str, dict[str, str]]]) -> list[tuple[str, dict[str, str]]]:
     """Without RESUMED: the connector stops a table that is to be stopped only when it has been resumed."""
     return [entry for entry in found if not entry[0].endswith("RESUMED")]
+
+
+def honest(entry: tuple[str, dict[str, str]]) -> tuple[str, dict[str, str]]:
+    """What we tell in place of the connector's COMPLETED where a table could not be read."""
+    what, data = entry
+    lost = {"unknown COMPLETED": "TestDB.dbo.nothing", "broken COMPLETED": ORDERS}.get(what)
+    return entry if lost is None else (what.replace("COMPLETED", "ABORTED"), data | {"data_collections": lost})
 
 
 def test_structure_that_a_signal_gives_is_taken_over_alike(server: StandIn, tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 import pytest
 
+from cdc_assets.config import patterns
 from cdc_assets.config.filters import ColumnFilter, TableFilter
-from cdc_assets.config.settings import EventSettings, FilterSettings
+from cdc_assets.config.settings import ColumnRule, EventSettings, FilterSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import Column
+from cdc_assets.envelope.rules import message_key, rule_for
 from cdc_assets.errors import ConfigurationError
 
 ORDERS = TableId("Sales", "dbo", "Orders")
@@ -53,6 +56,24 @@ def test_exclusive_lists_and_broken_expressions() -> None:
         TableFilter(FilterSettings(table_include=("a",), table_exclude=("b",)))
     with pytest.raises(ConfigurationError, match=r"schema\.include\.list.*compiles"):
         TableFilter(FilterSettings(schema_include=("(",)))
+
+
+SLOW = r"(?:.|..)*(?=!)"
+"""Tries all ways of cutting a name into ones and twos."""
+LONG = TableId("Sales", "dbo", "a" * 100)
+
+
+def test_an_expression_that_tries_all_ways_ends_as_an_error_of_its_property(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "MATCH_S", 0.1)
+    with pytest.raises(ConfigurationError, match=r"table\.exclude\.list.*takes too long to match 'dbo\.aaa"):
+        TableFilter(FilterSettings(table_exclude=(SLOW,))).require([ORDERS, LONG])
+    with pytest.raises(ConfigurationError, match=r"column\.include\.list.*takes too long"):
+        ColumnFilter(EventSettings("shop", column_include=(SLOW,))).accepts(LONG, "id")
+    with pytest.raises(ConfigurationError, match=r"column\.mask\.with\.<length>\.chars.*takes too long"):
+        rule_for(LONG, Column("c", "varchar", 1, nullable=True), [ColumnRule("mask", (SLOW,), 3)])
+    with pytest.raises(ConfigurationError, match=r"message\.key\.columns.*takes too long"):
+        message_key(LONG, [f"{SLOW}:id"])
+    assert TableFilter(FilterSettings(table_exclude=(SLOW,))).select([ORDERS]) == [ORDERS]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import ConnectionLostError, LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.steps import listening
 from cdc_assets.signals.channels import Delivery, SignalChannel, route, signal_of
@@ -184,6 +184,98 @@ def test_signals_act_once_whatever_dies(server: StandIn, tmp_path: Path, cut: in
     assert not list(tmp_path.glob("signals.txt*"))
 
 
+@pytest.mark.parametrize("cut", range(5))
+def test_one_id_acts_as_often_as_it_comes_whatever_dies(server: StandIn, tmp_path: Path, cut: int) -> None:
+    file = tmp_path / "signals.txt"
+    world = World(server, str(tmp_path / "lake"), channels=("source", "file"), file=str(file))
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1), (2, 2)")
+    server.agent.drain()
+    world.run("snapshot")
+
+    def ask_once_more(kind: str) -> None:
+        world.sql("DELETE FROM dbo.cdc_signal")
+        world.signal("ad-hoc-1", kind, data_collections=["dbo.orders"])
+
+    for kind in 2 * ("execute-snapshot", "stop-snapshot"):
+        ask_once_more(kind)
+    blocking = {"type": "blocking", "data-collections": ["dbo.orders"]}
+    file.write_text(2 * (line("execute-snapshot", id="ad-hoc-1", data=blocking) + "\n"))
+    left = [cut]
+
+    def die(name: str) -> None:
+        left[0] -= name == "signals-recorded"
+        if name == "signals-recorded" and left[0] == 0:
+            raise PowerCutError(name)
+
+    with listening(die):
+        try:
+            world.run()
+        except PowerCutError:
+            server.agent.drain()
+    ask_once_more("execute-snapshot")
+    world.run()
+    world.run()
+    assert [kind for kind, _ in world.notes() if kind != "IN_PROGRESS"] == [
+        *2 * ("STARTED", "ABORTED"), "STARTED", "TABLE_SCAN_COMPLETED", "COMPLETED",
+    ]  # fmt: skip
+    assert [row["id"] for row in world.reads(table)] == [1, 2]
+    assert len(world.events(table)) == 2 + 2 * 2 + 2
+
+
+def test_a_round_that_was_stopped_before_its_commit_moves_nothing_on(server: StandIn, tmp_path: Path) -> None:
+    """What was recorded is committed, but the table that is queued again is read from its start."""
+    world = World(server, str(tmp_path), poll_interval_s=0.0)
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    world.sql(f"INSERT INTO dbo.orders VALUES {', '.join(f'({n}, {n})' for n in range(300))}")
+    server.agent.drain()
+    world.run("snapshot")
+    again = json.dumps({"data-collections": ["dbo.orders"], "additional-condition": "id < 10"})
+    inbox, rounds = Inbox(Location.of(world.config.lake), "shop"), list[str]()
+
+    def meanwhile(name: str) -> None:
+        if name == "signals-recorded" and (state := world.state().signals.get(DATABASE)) and state.reads and not rounds:
+            rounds.append(name)
+            inbox.put(Signal("r1", "stop-snapshot", None))
+            time.sleep(0.002)
+            inbox.put(Signal("r2", "execute-snapshot", again))
+            raise ConnectionLostError("a network that is away")
+
+    world.config = replace(world.config, streaming=replace(world.config.streaming, retry_wait_s=0.0))
+    world.signal("s1", "execute-snapshot", data_collections=["dbo.orders"])
+    with listening(meanwhile):
+        world.run()
+    assert rounds
+    found = [row["id"] for row in world.reads(table)]
+    assert sorted(found[-10:]) == list(range(10))
+    assert len(found) == len(set(found)) + 10
+    assert [kind for kind, _ in world.notes() if kind != "IN_PROGRESS"] == [
+        "STARTED", "ABORTED", "STARTED", "TABLE_SCAN_COMPLETED", "COMPLETED",
+    ]  # fmt: skip
+
+
+HALF = '{"message": "\\ud800", "data-collections": ["dbo.orders\\udc00"]}'
+
+
+def test_what_no_lake_can_hold_is_skipped_and_told_once(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "signals.txt"
+    world = World(server, str(tmp_path / "lake"), channels=("source", "file"), file=str(file))
+    world.make("orders", "id int PRIMARY KEY, version int")
+    world.run("snapshot")
+    world.sql(f"INSERT INTO dbo.cdc_signal VALUES ('row', 'log', '{HALF}')")
+    server.agent.drain()
+    file.write_text('{"id": "\\ud800", "type": "execute-snapshot\\ud800", "data": null}\n'
+                    f'{{"id": "line", "type": "execute-snapshot", "data": {HALF}}}\n')  # fmt: skip
+    world.run()
+    told = [text for text in caplog.messages if text.startswith("Signal")]
+    assert len([text for text in told if "half a surrogate pair" in text]) == 2
+    assert len([text for text in told if "not recognized" in text]) == 1
+    world.run()
+    assert [text for text in caplog.messages if text.startswith("Signal")] == told
+
+
 def test_signals_from_outside_go_to_the_databases_they_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with StandIn(databases=(DATABASE, "Other")) as server:
         server.agent.start()
@@ -198,7 +290,8 @@ def test_signals_from_outside_go_to_the_databases_they_name(tmp_path: Path, capl
         server.agent.drain()
         world.run("snapshot")
         inbox = Inbox(Location.of(world.config.lake), "shop")
-        for own_id, pattern in (("one", "Other.dbo.orders"), ("all", ".*orders"), ("none", "Nowhere.dbo.orders")):
+        asked = (("one", "Other.dbo.orders"), ("all", "dbo.orders"), ("none", "Nowhere.dbo.orders"))
+        for own_id, pattern in asked:
             data = {"data-collections": [pattern], "type": "blocking"}
             inbox.put(Signal(own_id, "execute-snapshot", json.dumps(data)))
             time.sleep(0.002)

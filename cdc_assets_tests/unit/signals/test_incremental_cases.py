@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -16,10 +17,12 @@ from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import Signal
 from cdc_assets.snapshot import incremental_round
 from cdc_assets.standin.control import StandIn
+from cdc_assets.streaming.progress import StreamSummary
 from cdc_assets_tests.unit.signals.test_incremental import values
 from cdc_assets_tests.unit.signals.world import World, check_law
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
+X = "'x'"
 CAPTURE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL"
 
 
@@ -39,6 +42,18 @@ class Once:
         self.left -= name == self.step
         if name == self.step and self.left == 0:
             self.action()
+
+
+class Nth(Once):
+    """Does something at the n-th call, by whichever thread."""
+
+    def __init__(self, number: int, action: Callable[[], object]) -> None:
+        super().__init__("", action, number)
+        self._lock = Lock()
+
+    def __call__(self, name: str = "") -> None:
+        with self._lock:
+            super().__call__(name)
 
 
 def ask(world: World, *tables: TableId, own_id: str = "s1", **more: object) -> None:
@@ -395,6 +410,62 @@ def test_column_dropped_in_mid_snapshot_is_null(server: StandIn, tmp_path: Path)
     assert sorted(rows) == list(range(100))
     assert rows[99]["note"] is None
     assert scans(world) == ["SUCCEEDED"]
+
+
+@pytest.mark.parametrize(
+    ("alter", "kept"),
+    [
+        ("DROP COLUMN note", ("x", None)),
+        ("DROP COLUMN note, qty", ("x", None)),
+        ("ADD extra int NOT NULL DEFAULT 5", ("x",)),
+        ("ALTER COLUMN qty varchar(20) NULL", ("x",)),
+        ("ALTER COLUMN note nvarchar(max) NULL", ("x",)),
+    ],
+)
+def test_structure_changes_while_rows_are_read(
+    server: StandIn, tmp_path: Path, alter: str, kept: tuple[str | None, ...]
+) -> None:
+    world = World(server, str(tmp_path))
+    table = world.make("orders", "id int PRIMARY KEY, version int, note varchar(9) NULL, qty int NULL")
+    world.sql(f"INSERT INTO dbo.orders VALUES {values(*(f'{n}, {n}, {X}, 1' for n in range(300)))}")
+    world.run("snapshot")
+    ask(world, table)
+    world.meanwhile = Nth(3, lambda: world.sql(f"ALTER TABLE dbo.orders {alter}"))
+    world.run()
+    notes = {row["id"]: row["note"] for row in world.reads(table)}
+    assert sorted(notes) == list(range(300))
+    assert set(notes.values()) == set(kept)
+    assert [*scans(world), world.notes()[-1][0]] == ["SUCCEEDED", "COMPLETED"]
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ({"surrogate_key": "qty"}, "SKIPPED"),
+        ({"additional_condition": "qty > 0"}, "SQL_EXCEPTION"),
+        ({}, "SUCCEEDED"),
+    ],
+)
+def test_column_that_the_snapshot_itself_needs_is_dropped_while_rows_are_read(
+    server: StandIn, tmp_path: Path, more: dict[str, object], status: str
+) -> None:
+    world = World(server, str(tmp_path))
+    other = world.make("others", "id int PRIMARY KEY")
+    world.sql("INSERT INTO dbo.others VALUES (1)")
+    table = world.make("orders", "id int PRIMARY KEY, version int, qty int NULL")
+    world.sql(f"INSERT INTO dbo.orders VALUES {values(*(f'{n}, {n}, {n + 1}' for n in range(300)))}")
+    world.run("snapshot")
+    ask(world, table, **more)
+    ask(world, other, own_id="s2")
+    world.meanwhile = Nth(3, lambda: world.sql("ALTER TABLE dbo.orders DROP COLUMN qty"))
+    summary = world.run()
+    assert scans(world) == [status, "SUCCEEDED"]
+    ends = [kind for kind, _ in world.notes() if kind in ("ABORTED", "COMPLETED")]
+    assert ends == [*([] if status == "SUCCEEDED" else ["ABORTED"]), "COMPLETED"]
+    assert isinstance(summary, StreamSummary)
+    assert [(trouble.table, status in trouble.reason) for trouble in summary.unread] == (
+        [] if status == "SUCCEEDED" else [(table, True)]
+    )
 
 
 def test_other_key_in_mid_snapshot_begins_anew(server: StandIn, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.lake.state import CaptureState
 from cdc_assets.standin.control import StandIn
 from cdc_assets.streaming.capture import Capture
+from cdc_assets.streaming.progress import SnapshotSummary, StreamSummary
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from resources.bulk import MssqlBulkSource
@@ -60,7 +61,10 @@ class World:
             filters=FilterSettings(also=frozenset({SIGNALS.lower()}), table_exclude=("dbo.cdc_signal",)),
             notifications=NotificationSettings(("sink",), "notes"),
         )
-        self.make("cdc_signal", "id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL")
+        self.make(
+            "cdc_signal",
+            "id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL",
+        )
 
     def sql(self, statement: str, database: str = DATABASE) -> None:
         self.server.execute(statement, database=database)
@@ -77,13 +81,13 @@ class World:
         self.sql(f"INSERT INTO dbo.cdc_signal VALUES ('{own_id}', '{kind}', '{text}')")
         self.server.agent.drain()
 
-    def run(self, what: str = "stream") -> None:
+    def run(self, what: str = "stream") -> SnapshotSummary | StreamSummary:
         """As a new process would; raises what ends it."""
         connection = self.config.connection
         with SqlServerSource(connection) as source, kafka_channels(self.config) as channels:
             bulk = Watched(MssqlBulkSource.of(self.config), self.meanwhile)
             capture = Capture(self.config, source, bulk, LocalRunner(2), SystemClock(), channels=channels)
-            capture.snapshot() if what == "snapshot" else capture.stream()
+            return capture.snapshot() if what == "snapshot" else capture.stream()
 
     def state(self) -> CaptureState:
         with SqlServerSource(self.config.connection) as source:
