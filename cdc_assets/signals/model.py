@@ -183,7 +183,7 @@ def _storable(text: str) -> str:
 
 def _short(data: object) -> str:
     text = repr(data)
-    return text if len(text) <= 200 else f"{text[:200]}…"
+    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _execute(data: Mapping[str, Any]) -> ExecuteSnapshot:
