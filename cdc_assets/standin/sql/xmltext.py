@@ -80,7 +80,7 @@ def normalized(text: str) -> str:
     """The text as an xml column gives it back.
 
     Raises:
-        SqlError: 9400 when it is not well-formed, 6359 for a document type.
+        SqlError: 9400 when it is not well-formed, 9420 for half of a surrogate pair, 6359 for a document type.
     """
     body = text.lstrip("\ufeff")
     stripped = body.lstrip()
@@ -103,5 +103,8 @@ def normalized(text: str) -> str:
         raise SqlError(
             9400, f"XML parsing: line {error.lineno}, character {error.offset}, {expat.ErrorString(error.code)}"
         ) from error
+    except UnicodeEncodeError as error:  # half of a surrogate pair
+        place = error.start - len(_ROOT) - 1
+        raise SqlError(9420, f"XML parsing: line 1, character {place}, illegal xml character") from error
     whole = "".join(writer.out)
     return whole[len(_ROOT) + 2 : -len(_ROOT) - 3] if whole.endswith(f"</{_ROOT}>") else ""

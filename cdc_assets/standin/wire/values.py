@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Final
 
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.sql.xmltext import normalized
 from cdc_assets.standin.sqltypes import (
     CHARACTER,
     DECIMAL,
@@ -58,7 +59,7 @@ def read_typed(data: bytes, place: int) -> tuple[SqlType, Value, int]:
         Type, value, the place behind both.
 
     Raises:
-        SqlError: for sql_variant, table-valued and CLR parameters.
+        SqlError: for sql_variant, table-valued and CLR parameters, xml that is not well-formed, numbers that are none.
         ProtocolError: the request ends early.
         LookupError, ValueError, struct.error: it cannot be read.
     """
@@ -78,7 +79,14 @@ def _form(info: bytes) -> Form:
 
 def form_of(wire: WireType) -> Form:
     """How values behind this TYPE_INFO are read."""
+    if wire.type.name == "xml":
+        return Form(wire.type, _raw(wire), _xml)
     return Form(wire.type, _raw(wire), _text_decoder(wire.codec) if wire.codec else _decoder(wire.type))
+
+
+def _xml(data: bytes) -> str:
+    """ODBC puts a byte order mark in front."""
+    return normalized(utf_16_le_decode(data, "surrogatepass", True)[0])
 
 
 def _text_decoder(codec: str) -> Callable[[bytes], str]:

@@ -53,7 +53,7 @@ def values(sql_type: SqlType) -> SearchStrategy[Value]:
         "smalldatetime": st.integers(0, 65535 * 1440 + 1439), "uniqueidentifier": st.binary(min_size=16, max_size=16),
         "varchar": st.text(CP1252, max_size=30), "char": st.text(CP1252, min_size=10, max_size=10),
         "nvarchar": st.text(max_size=15), "nchar": st.text(st.characters(max_codepoint=0xFFFF), min_size=10, max_size=10),
-        "xml": st.text(max_size=30), "ntext": st.text(max_size=30), "text": st.text(CP1252, max_size=30), "varbinary": st.binary(max_size=30), "binary": st.binary(min_size=10, max_size=10),
+        "xml": st.text("aä€日😀 ", max_size=30).map(lambda text: f"<a>x{text}</a>"), "ntext": st.text(max_size=30), "text": st.text(CP1252, max_size=30), "varbinary": st.binary(max_size=30), "binary": st.binary(min_size=10, max_size=10),
     }  # fmt: skip
     return others.get(name, st.binary(max_size=30))
 
@@ -111,6 +111,15 @@ def test_a_lone_byte_that_is_never_null_is_a_value(before: str, alone: str, behi
     nullable = tuple(value is None for value in row)
     expected = b"\xd1" + b"".join(map(fixed, types, nullable, row))
     assert row_encoder(types, nullable)([row]) == (1, expected)
+
+
+def test_xml_is_stored_as_a_column_gives_it_back() -> None:
+    sql_type = parse_type("xml")
+    sent = type_info(sql_type) + encode_value(sql_type, "\ufeff<?xml version='1.0'?><a b='1'></a>")
+    assert read_typed(sent, 0)[1] == '<a b="1"/>'
+    for wrong, number in (("<a>", "9400"), ("<a>\ud800</a>", "9420: XML parsing: line 1, character 4")):
+        with pytest.raises(SqlError, match=number):
+            read_typed(type_info(sql_type) + encode_value(sql_type, wrong), 0)
 
 
 @pytest.mark.parametrize("declared", ["float", "real"])
