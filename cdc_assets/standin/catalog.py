@@ -238,6 +238,66 @@ class RecoveryFork:
     """Its 16 bytes, likewise."""
 
 
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A login, a user or a role; a changed one is a new object."""
+
+    name: str
+    principal_id: int
+    kind: str
+    """`S` for a login or user, `R` for a role."""
+    login: str = ""
+    """Of a user: the folded name of its login."""
+    password: str = ""
+    """Of a login: what `logins.check` compares."""
+    disabled: bool = False
+    default_database: str = "master"
+    members: tuple[str, ...] = ()
+    """Of a role: folded names."""
+    created: str = ""
+    """As ISO text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What was granted or denied to a principal."""
+
+    grantee: str
+    """Folded name."""
+    action: str
+    kind: str = "DATABASE"
+    """`SERVER`, `DATABASE`, `SCHEMA` or `OBJECT`."""
+    target: str = ""
+    """Folded name of the schema, or number of the object."""
+    deny: bool = False
+
+    def covers(self, schema: str, object_id: int) -> bool:
+        """Whether it is about an object of a schema, or about what holds it."""
+        if self.kind == "OBJECT":
+            return bool(object_id) and self.target == str(object_id)
+        return self.kind != "SCHEMA" or self.target == fold(schema)
+
+
+@dataclass(slots=True)
+class Security:
+    """Who there is and what they may do, on the server or in a database."""
+
+    principals: dict[str, Principal] = field(default_factory=dict)
+    """By folded name."""
+    permissions: list[Permission] = field(default_factory=list)
+
+    def add(self, name: str, kind: str, created: datetime, login: str = "", first: int = 6) -> Principal:
+        """A new principal with the next free number from `first` on (5 is the user `cdc`)."""
+        taken = [one.principal_id for one in self.principals.values() if first <= one.principal_id < 16384]
+        made = Principal(name, max([first - 1, *taken]) + 1, kind, login, created=created.isoformat())
+        self.principals[fold(name)] = made
+        return made
+
+    def copy(self) -> "Security":
+        """A copy for a transaction that changes it."""
+        return Security(dict(self.principals), list(self.permissions))
+
+
 DATABASE_STATES: Final = {"ONLINE": 0, "OFFLINE": 6}
 USER_ACCESS: Final = {"MULTI_USER": 0, "SINGLE_USER": 1, "RESTRICTED_USER": 2}
 OPTIONS: Final = {
@@ -279,6 +339,8 @@ class Database:
     alias_types: list[AliasType] = field(default_factory=list)
     views: list[UserView] = field(default_factory=list)
     procedures: list[UserProcedure] = field(default_factory=list)
+    security: Security = field(default_factory=Security)
+    """Users, roles and their permissions."""
 
     def option(self, name: str) -> str:
         """Value of one of `OPTIONS`."""
@@ -303,6 +365,11 @@ class Database:
         """The table of that name, or None."""
         return self.tables.get((fold(schema), fold(name)))
 
+    def shape(self, schema: str, name: str) -> Table | None:
+        """The table of that name, or what a view or procedure of that name is in the catalogue."""
+        module = self.view(schema, name) or self.procedure(schema, name)
+        return self.table(schema, name) or (module.shape if module else None)
+
     def table_by_id(self, object_id: int) -> Table | None:
         """The table of that object id, or None."""
         found = next((table for table in self.tables.shared() if table.object_id == object_id), None)
@@ -318,6 +385,10 @@ class Catalog:
     version: int = 0
     next_object_id: int = 885578193
     """Object ids look like SQL Server's; increased by 16 for each object."""
+    security: Security = field(
+        default_factory=lambda: Security(permissions=[Permission("public", "VIEW ANY DATABASE", "SERVER")])
+    )
+    """Logins, server roles and their permissions."""
 
     def database(self, name: str) -> Database | None:
         """The database of that name, or None."""
@@ -335,9 +406,8 @@ class Catalog:
 
     def copy(self) -> "Catalog":
         """A copy for a transaction that changes definitions; what it does not touch is shared (see `Tables`)."""
-        return Catalog(
-            {name: _copied(database) for name, database in self.databases.items()}, self.version, self.next_object_id
-        )
+        databases = {name: _copied(database) for name, database in self.databases.items()}
+        return Catalog(databases, self.version, self.next_object_id, self.security.copy())
 
 
 def _values(kind: type) -> Callable[[object], tuple[Any, ...]]:
@@ -355,7 +425,7 @@ def _copied(database: Database) -> Database:
     made.alias_types = [AliasType(*_ALIAS(alias)) for alias in database.alias_types]
     made.tables = Tables(database.tables)
     made.views, made.procedures = list(database.views), list(database.procedures)
-    made.recovery_forks = list(database.recovery_forks)
+    made.recovery_forks, made.security = list(database.recovery_forks), database.security.copy()
     return made
 
 

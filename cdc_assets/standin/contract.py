@@ -14,6 +14,7 @@ from typing import Protocol
 
 from cdc_assets.standin.catalog import Catalog, Table
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.rights import Rights
 from cdc_assets.standin.sqltypes import SqlType, Value
 
 
@@ -306,6 +307,10 @@ class SessionContext(Protocol):
     @property
     def catalog(self) -> Catalog:
         """Committed catalogue, or the transaction's own copy."""
+
+    @property
+    def rights(self) -> Rights | None:
+        """What the login may do; None when it may do everything."""
 
     @property
     def transaction_count(self) -> int:

@@ -21,6 +21,7 @@ from cdc_assets.standin.capture.tables import COMMAND_ID, integer, select, syste
 from cdc_assets.standin.catalog import Catalog, Table, fold
 from cdc_assets.standin.contract import Relation, RelationColumn, SessionContext, Typed
 from cdc_assets.standin.errors import SqlError, invalid_object
+from cdc_assets.standin.rights import denied
 from cdc_assets.standin.sql.literals import text_literal
 from cdc_assets.standin.sqltypes import Value
 
@@ -44,7 +45,7 @@ def function_relation(
         arguments: of the call.
 
     Raises:
-        SqlError: 208 with the name as written for an unknown instance; 313, 8144 for a wrong number of arguments.
+        SqlError: 208 with the name as written for an unknown instance; 229 for one whose changes are not permitted; 313, 8144 for a wrong number of arguments.
     """
     kind = next((prefix for prefix in (ALL, NET) if fold(parts[-1]).startswith(prefix)), None)
     if kind is None or len(parts) < 2 or fold(parts[-2]) != "cdc":
@@ -54,6 +55,8 @@ def function_relation(
     found = instances.named(context.connection, context.catalog, database, name) if table else None
     if table is None or found is None or (kind == NET and not found.supports_net_changes):
         raise invalid_object(".".join(parts))
+    if not instances.readable(context, database, found):
+        raise denied("SELECT", parts[-1], table.database, "cdc")
     _check_count(".".join(parts[-2:]), arguments)
     head, columns = _columns(kind, table)
     sql = (
@@ -145,12 +148,12 @@ def check(context: SessionContext, database: str, name: str, kind: str, low: Val
 
 
 def minimum(context: SessionContext, database: str, name: str) -> bytes:
-    """`sys.fn_cdc_get_min_lsn`: the low-water mark, ten zero bytes for an unknown instance."""
+    """`sys.fn_cdc_get_min_lsn`: the low-water mark, ten zero bytes for an instance that is unknown or not permitted."""
     found = context.catalog.database(database)
     if found is None or not found.cdc_enabled:
         return ZERO
     instance = instances.named(context.connection, context.catalog, database, name)
-    return instance.start_lsn if instance is not None else ZERO
+    return instance.start_lsn if instance is not None and instances.readable(context, database, instance) else ZERO
 
 
 def maximum(context: SessionContext, catalog: Catalog, database: str) -> bytes | None:

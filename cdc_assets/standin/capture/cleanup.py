@@ -12,7 +12,6 @@ from cdc_assets.standin.capture.arguments import Arguments
 from cdc_assets.standin.capture.messages import error
 from cdc_assets.standin.catalog import Catalog, Table
 from cdc_assets.standin.contract import Parameter, ProcedureContext
-from cdc_assets.standin.errors import SqlError
 
 
 def clean_instance(
@@ -28,7 +27,7 @@ def clean_instance(
     found = instances.named(connection, catalog, database, capture_instance)
     change_table = instances.change_table(catalog, database, capture_instance)
     if found is None or change_table is None:
-        raise SqlError(22981, "Object does not exist or access is denied.")
+        raise error(22981)
     mapping = tables.system_table(catalog, database, "lsn_time_mapping")
     if not tables.select(connection, mapping, ("start_lsn",), "{start_lsn} = ?", (mark,)):
         raise error(22964, lsn.literal(mark))
@@ -83,6 +82,6 @@ def cleanup_change_table(context: ProcedureContext, given: dict[str, Parameter])
     found = instances.named(context.connection, context.catalog, database.name, name)
     change_table = instances.change_table(context.catalog, database.name, name)
     if found is None or change_table is None:
-        raise SqlError(22981, "Object does not exist or access is denied.")
+        raise error(22981)
     context.connection.execute(f"DELETE FROM {change_table.sqlite} WHERE c1 < ?", (found.start_lsn,))
     return 0

@@ -10,7 +10,6 @@ from cdc_assets.standin.capture.hooks import agent
 from cdc_assets.standin.capture.instances import CaptureInstance
 from cdc_assets.standin.capture.messages import error
 from cdc_assets.standin.contract import Parameter, ProcedureContext, ResultColumn
-from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import BIT, DATETIME, INT, LSN_TYPE, NVARCHAR_MAX, SMALLINT, SYSNAME, TINYINT, Value
 from cdc_assets.standin.system.describe import measures
 
@@ -40,7 +39,7 @@ def help_change_data_capture(context: ProcedureContext, given: dict[str, Paramet
     """`sys.sp_cdc_help_change_data_capture`: one row per instance, of one table or of all.
 
     Raises:
-        SqlError: 22901, 22972 for half a name, 22931, 22985.
+        SqlError: 22901, 22972 for half a name, 22931, 22985, 22981 for a table whose changes are not permitted.
     """
     arguments = Arguments("sp_cdc_help_change_data_capture", ("source_schema", "source_name"), given)
     database = tables.require_database(context.catalog, context.procedure_database)
@@ -55,6 +54,9 @@ def help_change_data_capture(context: ProcedureContext, given: dict[str, Paramet
         if not source.tracked_by_cdc:
             raise error(22985, schema, name)
         found = [instance for instance in found if instance.source_object_id == source.object_id]
+        if not any(instances.readable(context, database.name, instance) for instance in found):
+            raise error(22981)
+    found = [instance for instance in found if instances.readable(context, database.name, instance)]
     context.send(_HELP, [_help_row(context, database.name, instance) for instance in found])
     return 0
 
@@ -86,8 +88,8 @@ def _source_name(context: ProcedureContext, database: str, found: CaptureInstanc
 def _instance(context: ProcedureContext, arguments: Arguments, database: str) -> CaptureInstance:
     name = arguments.required("capture_instance")
     found = instances.named(context.connection, context.catalog, database, name)
-    if found is None:
-        raise SqlError(22981, "Object does not exist or access is denied.")
+    if found is None or not instances.readable(context, database, found):
+        raise error(22981)
     return found
 
 

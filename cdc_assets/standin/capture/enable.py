@@ -17,6 +17,7 @@ from cdc_assets.standin.capture.times import to_stored
 from cdc_assets.standin.catalog import Database, Index, Table, fold
 from cdc_assets.standin.contract import Parameter, ProcedureContext
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.rights import DATABASE_ROLES, role_named
 from cdc_assets.standin.sqltypes import INT
 
 _SYSTEM: Final = frozenset({"master", "model", "msdb", "tempdb", "distribution"})
@@ -41,7 +42,7 @@ def enable_db(context: ProcedureContext, given: dict[str, Parameter]) -> int:
         raise error(22989, database.name)
     if database.cdc_enabled:
         return 0
-    if any(fold(schema) == "cdc" for schema in database.schemas):
+    if "cdc" in map(fold, (*database.schemas, *database.security.principals)):
         raise error(22906, database.name)
     database.schemas["cdc"] = max(*database.schemas.values(), 4) + 1
     made = tables.database_tables(catalog, database, context.clock.local())
@@ -108,6 +109,9 @@ def enable_table(context: ProcedureContext, given: dict[str, Parameter]) -> int:
     tables.require_database(context.catalog, context.procedure_database)
     context.edit()
     request = _request(context, arguments)
+    security = _database(context).security
+    if request.role and role_named(security, request.role, DATABASE_ROLES) is None:
+        security.add(request.role, "R", context.clock.local())
     _create(context, request)
     jobs.create_missing(context, _database(context))
     database_id = _database(context).database_id

@@ -13,6 +13,7 @@ from typing import Final
 from cdc_assets.standin.capture import triggers
 from cdc_assets.standin.capture.tables import INTERNAL, binary, integer, select, system_table, text
 from cdc_assets.standin.catalog import Catalog, Column, Database, Table, fold
+from cdc_assets.standin.contract import SessionContext
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import SqlType, Value
 
@@ -94,6 +95,14 @@ def captured_columns(
     columns = ("column_name", "column_id", "column_type", "column_ordinal")
     rows = select(connection, table, columns, "{object_id} = ? ORDER BY {column_ordinal}", (object_id,))
     return [(str(name), integer(column_id), str(kind), integer(ordinal)) for name, column_id, kind, ordinal in rows]
+
+
+def readable(context: SessionContext, database: str, found: CaptureInstance) -> bool:
+    """Whether the session may see an instance's changes."""
+    owner = context.catalog.database(database)
+    if context.rights is None or owner is None:
+        return True
+    return context.rights.reads_changes(owner, owner.table_by_id(found.source_object_id), found.role_name)
 
 
 def captured_type(column: Column) -> SqlType:

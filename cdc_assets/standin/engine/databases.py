@@ -196,6 +196,8 @@ def drop_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None:
     if used is not None:
         raise SqlError(3729, f"Cannot drop schema '{name}' because it is being referenced by object '{used}'.")
     del database.schemas[found]
+    kept = [one for one in database.security.permissions if (one.kind, one.target) != ("SCHEMA", fold(found))]
+    database.security.permissions = kept
 
 
 def create_type(interpreter: "Interpreter", reader: Reader, text: str) -> None:

@@ -1,7 +1,7 @@
 """Definition statements: which module does which."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cdc_assets.standin.capture import hooks
 from cdc_assets.standin.catalog import Column, Database, Table, fold
@@ -23,9 +23,38 @@ if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
 
 
+_OWN_RULES: Final = frozenset({"LOGIN", "USER", "ROLE", "SERVER"})
+"""Definitions that say themselves who may do them."""
+
+
+def require_ownership(session: "EngineSession", verb: str, word: str, reader: Reader | None = None) -> None:
+    """Refuse a definition to whoever is neither db_owner nor db_ddladmin; temporary tables are everybody's own.
+
+    Raises:
+        SqlError: 262 for something new, 3701 for what is dropped, 5011 for a database, 1088 for the rest.
+    """
+    rights = session.rights
+    if rights is None or (reader is not None and any(token.value.startswith("#") for token in reader.tokens)):
+        return
+    database = certain(session.catalog.database(session.database), session.database)
+    if word != "DATABASE" and rights.on_database("ALTER", database):
+        return
+    if verb == "CREATE":
+        place = "master" if word == "DATABASE" else database.name
+        raise SqlError(262, f"{verb} {word} permission denied in database '{place}'.", 14)
+    name = reader.tokens[-1].value if reader is not None else ""
+    if verb == "DROP":
+        text = f"Cannot drop the {word.lower()} '{name}', because it does not exist or you do not have permission."
+        raise SqlError(3701, text, 14)
+    if word == "DATABASE":
+        text = f"User does not have permission to alter database '{name}', the database does not exist, or the database is not in a state that allows access checks."
+        raise SqlError(5011, text, 14)
+    raise SqlError(1088, f'Cannot find the object "{name}" because it does not exist or you do not have permissions.')
+
+
 def run(interpreter: "Interpreter", statement: tree.Definition) -> None:
     """Run a definition statement."""
-    from cdc_assets.standin.engine import alter, databases, indexes, rename, routines, views
+    from cdc_assets.standin.engine import alter, databases, grants, indexes, principals, rename, routines, views
 
     reader = Reader(statement.text)
     verb = reader.take().upper
@@ -60,6 +89,15 @@ def run(interpreter: "Interpreter", statement: tree.Definition) -> None:
         ("ALTER", "PROC"): routines.alter_procedure,
         ("DROP", "PROCEDURE"): routines.drop_procedure,
         ("DROP", "PROC"): routines.drop_procedure,
+        ("CREATE", "LOGIN"): principals.create_login,
+        ("ALTER", "LOGIN"): principals.alter_login,
+        ("DROP", "LOGIN"): principals.drop_login,
+        ("CREATE", "USER"): principals.create_user,
+        ("DROP", "USER"): principals.drop_principal,
+        ("CREATE", "ROLE"): principals.create_role,
+        ("ALTER", "ROLE"): principals.alter_role,
+        ("ALTER", "SERVER"): principals.alter_role,
+        ("DROP", "ROLE"): principals.drop_principal,
     }
     if (verb, word, reader.word(1)) == ("CREATE", "OR", "ALTER"):
         word = reader.word(2)
@@ -70,9 +108,14 @@ def run(interpreter: "Interpreter", statement: tree.Definition) -> None:
         if verb == "DBCC":
             databases.dbcc(interpreter, reader)
             return
-        if verb in ("GRANT", "REVOKE", "DENY"):
-            return
-        raise unsupported(f"{verb} {word}".strip())
+        if verb not in ("GRANT", "REVOKE", "DENY"):
+            raise unsupported(f"{verb} {word}".strip())
+
+        def action(interpreter: "Interpreter", reader: Reader, _: str) -> None:
+            grants.run(interpreter, reader, verb)
+
+    elif word not in _OWN_RULES:
+        require_ownership(interpreter.session, verb, word, reader)
     interpreter.session.transaction.begin_implicit()
     interpreter.session.editing(lambda: action(interpreter, reader, statement.text))
 
@@ -111,6 +154,7 @@ def home(session: "EngineSession", parts: tuple[str, ...]) -> tuple[Database, st
     database = session.catalog.database(name)
     if database is None:
         raise SqlError(2702, f"Database '{name}' does not exist.")
+    require_ownership(session, "CREATE", "TABLE")
     wanted = parts[-2] if len(parts) > 1 and parts[-2] else "dbo"
     schema = next((known for known in database.schemas if fold(known) == fold(wanted)), None)
     if schema is None or fold(schema) in ("sys", "information_schema"):

@@ -27,7 +27,8 @@ def run(interpreter: "Interpreter", statement: tree.Execute) -> None:
     with _nested(interpreter):
         if statement.text:
             text = interpreter.value(statement.text, NVARCHAR_MAX)
-            interpreter.run_inner(str(text or ""), Frame(depth=frame.depth + 1))
+            with interpreter.session.trusting(False):
+                interpreter.run_inner(str(text or ""), Frame(depth=frame.depth + 1))
             return
         status = _call(interpreter, statement)
     if statement.status:
@@ -100,7 +101,8 @@ def _sp_executesql(interpreter: "Interpreter", arguments: Sequence[Parameter]) -
     frame = Frame(depth=interpreter.frame.depth + 1)
     for parameter in parameters:
         frame.declare(parameter.name, parameter.type, parameter.value)
-    status = interpreter.run_inner(text, frame)
+    with interpreter.session.trusting(False):
+        status = interpreter.run_inner(text, frame)
     for parameter in parameters:
         if parameter.output:
             parameter.value = frame.variable(parameter.name).value

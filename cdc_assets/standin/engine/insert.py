@@ -137,7 +137,7 @@ class InsertCompiler:
     def __init__(self, session: "EngineSession", frame: Frame, text: InsertText, with_clause: str = "") -> None:
         self.session, self.frame, self.text, self.with_clause = session, frame, text, with_clause
         self.names = SessionNames(session, frame)
-        self.table = resolve(session, frame, text.target)
+        self.table = resolve(session, frame, text.target, "INSERT")
         self.target = Target(self.table, text.hints)
         self.scope = Scope()
         self.explicit = session.options.identity_insert == (self.table.database, self.table.schema, self.table.name)

@@ -72,7 +72,7 @@ class MergeCompiler:
 
     def __init__(self, session: "EngineSession", frame: "Frame", text: MergeText, with_clause: str) -> None:
         self.session, self.frame, self.text, self.with_clause = session, frame, text, with_clause
-        self.table = resolve(session, frame, text.target)
+        self.table = resolve(session, frame, text.target, "SELECT", *{clause.action for clause in text.clauses})
         self.names = SessionNames(session, frame, self.table)
         self.scope = Scope()
         self.columns: list[ResultColumn] | None = None

@@ -7,6 +7,7 @@ from cdc_assets.standin.capture import functions as capture_functions
 from cdc_assets.standin.catalog import Table, UserView, fold
 from cdc_assets.standin.contract import Relation, RelationColumn, Typed
 from cdc_assets.standin.engine import states
+from cdc_assets.standin.engine.certain import certain
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.errors import SqlError, invalid_object, undeclared_variable, unsupported
 from cdc_assets.standin.sql.expressions import compile_scalar
@@ -28,11 +29,22 @@ class SessionNames:
 
     Args:
         target: the table whose rows get a `ROWID` column, for UPDATE, DELETE and MERGE.
-        database: instead of the session's current one, for the query of a view.
+        database: instead of the session's current one, for the query of a view: who may read the view need not be
+            permitted to read what it reads.
     """
 
     def __init__(self, session: "EngineSession", frame: Frame, target: Table | None = None, database: str = "") -> None:
         self._session, self._frame, self._target, self._database = session, frame, target, database
+
+    def permit(self, action: str, shape: Table) -> None:
+        """Refuse what the login may not do with a table, view or procedure.
+
+        Raises:
+            SqlError: 229, 916.
+        """
+        rights = None if self._database or not shape.database else self._session.rights
+        if rights is not None:
+            rights.require(action, certain(self._session.catalog.database(shape.database), shape.database), shape)
 
     @property
     def database(self) -> str:
@@ -98,6 +110,7 @@ class SessionNames:
         """See `contract.Names.relation`."""
         table = self.table(parts)
         if table is not None:
+            self.permit("SELECT", table)
             return self.of_table(table)
         database, schema = self.place(parts)
         if not parts[-1].startswith(("#", "@")):
@@ -105,6 +118,7 @@ class SessionNames:
                 raise invalid_object(".".join(parts))
             view = self.view(parts)
             if view is not None:
+                self.permit("SELECT", view.shape)
                 return compiled_view(self._session, view)
             found = views.view_relation(self._session, database, schema, parts[-1])
             if found is not None:

@@ -110,7 +110,7 @@ def _expanded(item: exp.Expression, scope: Scope, names: SessionNames) -> list[t
 
 def _into(session: "EngineSession", frame: Frame, clause: Output, plan: OutputPlan) -> None:
     parts = certain(clause.into, "the target of OUTPUT INTO")
-    table = resolve(session, frame, parts)
+    table = resolve(session, frame, parts, "INSERT")
     listed = (
         [column_of(table, name) for name in clause.columns]
         if clause.columns

@@ -18,8 +18,11 @@ from cdc_assets.standin.catalog import (
     Database,
     ForeignKey,
     Index,
+    Permission,
+    Principal,
     ProcedureParameter,
     RecoveryFork,
+    Security,
     Table,
     UserProcedure,
     UserView,
@@ -43,7 +46,7 @@ class Saved:
 
 def _documents(catalog: Catalog, saved: Saved) -> dict[str, str]:
     """Key → JSON text of everything in the catalogue; what equals the saved definition keeps its text."""
-    texts = {"": json.dumps({"next_object_id": catalog.next_object_id})}
+    texts = {"": json.dumps({"next_object_id": catalog.next_object_id, "security": asdict(catalog.security)})}
     for name, database in catalog.databases.items():
         texts[f"d{database.database_id}"] = _text(database, tables=None)
         before = saved.catalog.databases.get(name)
@@ -81,7 +84,10 @@ def load(connection: sqlite3.Connection) -> Saved:
     saved = dict(connection.execute("SELECT key, document FROM engine_catalog"))
     catalog = Catalog()
     if "" in saved:
-        catalog.next_object_id = json.loads(saved[""])["next_object_id"]
+        server = json.loads(saved[""])
+        catalog.next_object_id = server["next_object_id"]
+        if "security" in server:
+            catalog.security = _security(server["security"])
     for key in sorted(key for key in saved if key.startswith("d")):
         database = _database(json.loads(saved[key]))
         catalog.databases[fold(database.name)] = database
@@ -101,7 +107,16 @@ def _database(values: dict[str, Any]) -> Database:
     values["views"] = [UserView(**{**view, "shape": _table(view["shape"])}) for view in values.get("views", ())]
     values["procedures"] = [_procedure(procedure) for procedure in values.get("procedures", ())]
     values["recovery_forks"] = [RecoveryFork(**fork) for fork in values.get("recovery_forks", ())]
+    values["security"] = _security(values.get("security", {}))
     return Database(**values)
+
+
+def _security(values: dict[str, Any]) -> Security:
+    principals = {
+        name: Principal(**{**principal, "members": tuple(principal["members"])})
+        for name, principal in values.get("principals", {}).items()
+    }
+    return Security(principals, [Permission(**permission) for permission in values.get("permissions", ())])
 
 
 def _procedure(values: dict[str, Any]) -> UserProcedure:

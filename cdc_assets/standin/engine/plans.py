@@ -45,6 +45,7 @@ def planned(session: "EngineSession", frame: Frame, kind: str, text: str, compil
     """The plan for a text, compiled on first use."""
     key: Hashable = (
         kind, text, session.database, session.catalog.version, frame.signature, session.options.identity_insert,
+        session.principal,
     )  # fmt: skip
     found = session.engine.plans.get(key)
     if found is None:

@@ -34,4 +34,6 @@ def find(session: "EngineSession", name: str) -> tuple[Procedure, str] | None:
         return None
     wanted = parts[-3] if len(parts) > 2 and parts[-3] else session.database
     database = session.catalog.database(wanted)
+    if database is not None and session.rights is not None:
+        session.rights.require_entry(database)
     return (procedure, database.name) if database else None

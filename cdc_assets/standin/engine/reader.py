@@ -27,6 +27,7 @@ _AFTER: Final[dict[str, frozenset[str]]] = {
     "INSERT": frozenset({"THEN", "GRANT", "DENY", "REVOKE", ",", "BULK"}),
     "ALTER": frozenset({"GRANT", "DENY", "REVOKE", ","}),
     "EXECUTE": frozenset({"GRANT", "DENY", "REVOKE", ",", "WITH", "AS"}),
+    "EXEC": frozenset({"GRANT", "DENY", "REVOKE", ","}),
     "FETCH": frozenset({"ROW", "ROWS"}),
     "MERGE": frozenset({"INNER", "LEFT", "RIGHT", "FULL", "OUTER"}),
     "IF": frozenset({"TABLE", "INDEX", "DATABASE", "SCHEMA", "TYPE", "VIEW", "COLUMN", "CONSTRAINT", "PROCEDURE", "PROC",
@@ -171,7 +172,8 @@ class Reader:
                 following not in _DROPPED and following != "")  # fmt: skip
         if word == "SET":
             return True
-        return word in ("ENABLE", "DISABLE") and following in ("TRIGGER", "CHANGE_TRACKING")
+        login = place > 1 and self.tokens[place - 2].upper == "LOGIN"
+        return word in ("ENABLE", "DISABLE") and (login or following in ("TRIGGER", "CHANGE_TRACKING"))
 
 
 _DROPPED: Final = frozenset({"TABLE", "INDEX", "DATABASE", "SCHEMA", "TYPE", "VIEW", "PROCEDURE", "PROC", "FUNCTION",

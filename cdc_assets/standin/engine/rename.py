@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Final, cast
 from cdc_assets.standin.capture import hooks
 from cdc_assets.standin.catalog import Check, Database, ForeignKey, Index, Table, fold
 from cdc_assets.standin.contract import Parameter, Procedure, ProcedureContext
+from cdc_assets.standin.engine import principals
 from cdc_assets.standin.engine.certain import certain
+from cdc_assets.standin.engine.definitions import require_ownership
 from cdc_assets.standin.engine.lookup import name_parts
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.targets import read_name
@@ -30,6 +32,7 @@ def sp_rename(context: ProcedureContext, arguments: dict[str, Parameter]) -> int
     if not name or not new:
         raise SqlError(201, "Procedure or function 'sp_rename' expects parameter '@objname', which was not supplied.")
     parts = name_parts(name)
+    require_ownership(session, "ALTER", kind)
     session.edit()
     if kind == "COLUMN":
         _rename_column(session, name, parts, new)
@@ -201,6 +204,6 @@ def _refused(context: ProcedureContext, arguments: dict[str, Parameter]) -> int:
 OWN: Final[dict[str, Procedure]] = {
     "sp_rename": sp_rename,
     "sp_updatestats": _quiet,
-    "sp_addrolemember": _quiet,
+    **principals.PROCEDURES,
     "sp_addextendedproperty": _refused,
 }

@@ -146,9 +146,10 @@ def call(interpreter: "Interpreter", procedure: UserProcedure, arguments: Sequen
         SqlError: 201 for a missing argument, 8144 and 8145 for one too many or of another name.
     """
     session, name = interpreter.session, procedure.shape.name
+    SessionNames(session, interpreter.frame).permit("EXECUTE", procedure.shape)
     given = _matched(procedure, arguments)
     frame = Frame(depth=interpreter.frame.depth + 1, procedure=name)
-    with _inside(session, procedure.shape.database):
+    with _inside(session, procedure.shape.database), session.trusting(True):
         for parameter, argument in zip(procedure.parameters, given, strict=True):
             kind = interpreter.type_named(parameter.type)
             value: Value

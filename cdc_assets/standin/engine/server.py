@@ -17,9 +17,11 @@ from cdc_assets.standin.contract import Fault, Login, RowBlocks, Session
 from cdc_assets.standin.engine import states
 from cdc_assets.standin.engine.databases import SYSTEM, add_database
 from cdc_assets.standin.engine.plans import Plan
+from cdc_assets.standin.engine.principals import fits
 from cdc_assets.standin.engine.session import EngineSession
 from cdc_assets.standin.engine.storage import Storage
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.rights import Rights
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION
 
 Faults = Callable[[Session, str], Fault | None]
@@ -96,11 +98,10 @@ class Engine:
         """Log in.
 
         Raises:
-            SqlError: 18456 for a bad login, 4060 for a database that cannot be opened.
+            SqlError: 18456 for a bad login, 18470 for a disabled one, 4060 for a database that cannot be opened.
         """
-        if fold(login.user) != fold(self.user) or login.password != self._password:
-            raise SqlError(18456, f"Login failed for user '{login.user}'.", 14)
-        database = self._database(login)
+        rights = self._rights(login)
+        database = self._database(login, rights)
         with self._mutex:
             number = next(self._ids)
         session = EngineSession(self, number, login, database.name)
@@ -108,12 +109,26 @@ class Engine:
             self._sessions[number] = session
         return session
 
-    def _database(self, login: Login) -> Database:
-        name = login.database or "master"
+    def _rights(self, login: Login) -> Rights | None:
+        """What a login may do; None for a sysadmin."""
+        if fold(login.user) == fold(self.user) and login.password == self._password:
+            return None
+        known = self.storage.catalog.security.principals.get(fold(login.user))
+        if known is None or known.kind != "S" or not fits(known, login.password):
+            raise SqlError(18456, f"Login failed for user '{login.user}'.", 14)
+        if known.disabled:
+            raise SqlError(18470, f"Login failed for user '{login.user}'. Reason: The account is disabled.", 14)
+        return Rights.of(self.storage.catalog, known.name)
+
+    def _database(self, login: Login, rights: Rights | None) -> Database:
+        own = self.storage.catalog.security.principals.get(fold(login.user))
+        name = login.database or (own.default_database if own else "master")
         found = self.storage.catalog.database(name)
         try:
             if found is not None:
                 states.check_entry(self, found)
+                if rights is not None:
+                    rights.require_entry(found)
                 return found
         except SqlError:
             pass

@@ -28,6 +28,7 @@ from cdc_assets.standin.engine.sinks import NullSink
 from cdc_assets.standin.engine.suggest import suggest
 from cdc_assets.standin.engine.transactions import Transaction
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.rights import Rights
 from cdc_assets.standin.sql.registry import register_functions
 from cdc_assets.standin.sqltypes import SqlType, Value
 
@@ -73,6 +74,10 @@ class EngineSession:
         self._procedure: ExitStack | None = None
         self._procedure_catalog: Catalog | None = None
         self.located: SqlError | None = None
+        self._limited = "" if fold(login.user) == fold(engine.user) else fold(login.user)
+        self.principal = self._limited
+        """Whose rights statements are checked for, a part of the key of their plans; empty for nobody's."""
+        self._rights: tuple[int, Rights | None] = (-1, None)
         register_functions(self.connection, self)
         register_engine_functions(self)
         self.connection.set_progress_handler(self._poll, _POLL_EVERY)
@@ -89,6 +94,25 @@ class EngineSession:
     def server_name(self) -> str:
         """@@SERVERNAME."""
         return self.engine.name
+
+    @property
+    def rights(self) -> Rights | None:
+        """What the login may do; None for a sysadmin, and inside a procedure, which its owner answers for."""
+        if not self.principal:
+            return None
+        catalog = self.catalog
+        if self._rights[0] != catalog.version:
+            self._rights = catalog.version, Rights.of(catalog, self.login.user)
+        return self._rights[1]
+
+    @contextmanager
+    def trusting(self, trusted: bool) -> Iterator[None]:
+        """Inside a procedure nothing is checked; a text that it executes is checked again."""
+        outer, self.principal = self.principal, "" if trusted else self._limited
+        try:
+            yield
+        finally:
+            self.principal = outer
 
     @property
     def catalog(self) -> Catalog:
@@ -222,12 +246,14 @@ class EngineSession:
         """Change the database.
 
         Raises:
-            SqlError: 911 when it does not exist, 942 and 924 when its state forbids it.
+            SqlError: 911 when it does not exist, 942 and 924 when its state forbids it, 916 when the login may not use it.
         """
         found = self.catalog.database(name)
         if found is None:
             raise SqlError(911, f"Database '{name}' does not exist. Make sure that the name is entered correctly.")
         states.check_entry(self.engine, found, self)
+        if (rights := self.rights) is not None:
+            rights.require_entry(found)
         old, self._database = self._database, found.name
         sink.database_changed(old, found.name)
 

@@ -97,8 +97,10 @@ def kill(session: "EngineSession", number: int) -> None:
     """KILL.
 
     Raises:
-        SqlError: 6104 for the session itself, 6106 for one that is not there.
+        SqlError: 6102 for a login that is no sysadmin, 6104 for the session itself, 6106 for one that is not there.
     """
+    if session.rights is not None:
+        raise SqlError(6102, "User does not have permission to use the KILL statement.", 14)
     if number == session.session_id:
         raise SqlError(6104, "Cannot use KILL to kill your own process.")
     found = next((other for other in session.engine.sessions() if other.session_id == number), None)

@@ -136,15 +136,17 @@ def read_columns(reader: Reader) -> list[str]:
     return columns
 
 
-def resolve(session: "EngineSession", frame: Frame, parts: tuple[str, ...]) -> Table:
-    """The table to change.
+def resolve(session: "EngineSession", frame: Frame, parts: tuple[str, ...], *actions: str) -> Table:
+    """The table to change, with what is done to it.
 
     Raises:
-        SqlError: 208 for an unknown name, 259 for a system view, 1087 for an undeclared table variable.
+        SqlError: 229 for what is not permitted, 208 for an unknown name, 259 for a system view, 1087 for an undeclared table variable.
     """
     names = SessionNames(session, frame)
     table = names.table(parts)
     if table is not None:
+        for action in actions:
+            names.permit(action, table)
         return table
     if names.view(parts) is not None:
         raise unsupported("a change through a view")

@@ -45,8 +45,10 @@ class UpdateCompiler:
         if self.through is not None:
             self.assigned = self.through.choose(self.assigned)
             self.table = self.through.table
+            SessionNames(session, frame).permit(text.verb, self.table)
         else:
-            self.table = resolve(session, frame, self._target_parts())
+            reads = ("SELECT",) if text.where or text.source else ()
+            self.table = resolve(session, frame, self._target_parts(), text.verb, *reads)
         self.target = Target(self.table, text.hints)
         self.names = SessionNames(session, frame, self.table)
         self.scope = Scope()

@@ -27,7 +27,6 @@ from cdc_assets.standin.sqltypes import (
 
 CLR_TYPES: Final = {"hierarchyid": 128, "geometry": 129, "geography": 130}
 """`user_type_id` of the types that share one `system_type_id`."""
-PRINCIPALS: Final = {"dbo": 1, "guest": 2, "INFORMATION_SCHEMA": 3, "sys": 4}
 
 _NUMERIC: Final[dict[str, tuple[int, int]]] = {
     "bit": (1, 0), "tinyint": (3, 0), "smallint": (5, 0), "int": (10, 0), "bigint": (19, 0), "money": (19, 4),

@@ -37,7 +37,7 @@ def database_of(context: ProcedureContext, qualifier: str | None) -> Database:
         raise SqlError(
             15250, "The database name component of the object qualifier must be the name of the current database."
         )
-    return database
+    return database if context.rights is None else context.rights.visible(database)
 
 
 def matching(

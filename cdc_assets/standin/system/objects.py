@@ -2,16 +2,15 @@
 
 import zlib
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Final
 
 from cdc_assets.standin.capture import instances
 from cdc_assets.standin.catalog import Column, Database, Table
 from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.rights import DATABASE_ROLES, USERS
 from cdc_assets.standin.sqltypes import Value, parse_type
 from cdc_assets.standin.system.describe import (
     CLR_TYPES,
-    PRINCIPALS,
     catalog_type_name,
     collation,
     precision,
@@ -26,11 +25,7 @@ from cdc_assets.standin.system.describe import (
 )
 from cdc_assets.standin.system.view import Rows, view
 
-FIXED_SCHEMAS: Final = {
-    "guest": 2, "db_owner": 16384, "db_accessadmin": 16385, "db_securityadmin": 16386, "db_ddladmin": 16387,
-    "db_backupoperator": 16389, "db_datareader": 16390, "db_datawriter": 16391, "db_denydatareader": 16392,
-    "db_denydatawriter": 16393,
-}  # fmt: skip
+FIXED_SCHEMAS: Final = {"guest": USERS["guest"], **DATABASE_ROLES}
 
 
 @view("sys.schemas", "name sysname!, schema_id int!, principal_id int")
@@ -38,7 +33,7 @@ def schemas(_: SessionContext, database: Database) -> Rows:
     """The database's schemas and the fixed ones."""
     own = {**FIXED_SCHEMAS, **database.schemas}
     return [
-        (name, key, PRINCIPALS.get(name, key if key >= 16384 else 1))
+        (name, key, USERS.get(name, key if key >= 16384 else 1))
         for name, key in sorted(own.items(), key=lambda item: item[1])
     ]
 
@@ -276,32 +271,3 @@ def identity_columns(context: SessionContext, database: Database) -> Rows:
                 seed, step = column.identity
                 last = context.connection.execute(f"SELECT max({column.sqlite}) FROM {table.sqlite}").fetchone()[0]
                 yield (*column_row(database, table, column), seed, step, last, 0)
-
-
-_SHIPPED: Final = datetime(2022, 10, 8)
-
-
-@view(
-    "sys.database_principals",
-    "name sysname!, principal_id int!, type char(1)!, type_desc nvarchar(60), default_schema_name sysname, create_date datetime!, modify_date datetime!, owning_principal_id int, sid varbinary(85), is_fixed_role bit!, authentication_type int!, authentication_type_desc nvarchar(60)",
-)
-def database_principals(_: SessionContext, database: Database) -> Rows:
-    """dbo, the fixed principals, and `cdc` while the database is enabled."""
-    made = stored_datetime(_SHIPPED)
-    listed = {**PRINCIPALS, **({"cdc": 5} if database.cdc_enabled else {})}
-    for name, key in listed.items():
-        default = name if name in ("dbo", "guest", "cdc") else None
-        yield (
-            name,
-            key,
-            "S",
-            "SQL_USER",
-            default,
-            made,
-            made,
-            None,
-            key.to_bytes(1, "big"),
-            0,
-            1 if name == "dbo" else 0,
-            "INSTANCE" if name == "dbo" else "NONE",
-        )

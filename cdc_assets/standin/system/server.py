@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from datetime import datetime
+from collections.abc import Iterable
 from typing import Final
 
 from cdc_assets.standin.capture import lsn
@@ -45,7 +45,7 @@ _SA: Final = b"\1"
 )
 def databases(context: SessionContext, _: Database) -> Rows:
     """Every database of the server."""
-    for database in sorted(context.catalog.databases.values(), key=lambda found: found.database_id):
+    for database in sorted(_listed(context), key=lambda found: found.database_id):
         waits = _log_wait(context, database)
         has = {name: int(database.option(name) == "ON") for name in OPTIONS}
         snapshot = has["ALLOW_SNAPSHOT_ISOLATION"], database.option("ALLOW_SNAPSHOT_ISOLATION")
@@ -61,6 +61,11 @@ def databases(context: SessionContext, _: Database) -> Rows:
             "us_english", 1033, "English", 1, 0, 2049, 0, "NONE", 60, *_told(database, "DELAYED_DURABILITY"),
             0, 0, 0, 0, 1, 0, "DATABASE_DEFAULT", database.name, 0, has["ACCELERATED_DATABASE_RECOVERY"], 0, 0, 1, 0, 0, 0,
         )  # fmt: skip
+
+
+def _listed(context: SessionContext) -> Iterable[Database]:
+    every = context.catalog.databases.values()
+    return every if context.rights is None else context.rights.listed(every)
 
 
 def _told(database: Database, option: str, first: int = 0, step: int = 1) -> tuple[int, str]:
@@ -91,7 +96,7 @@ def _guid(database: Database, salt: int) -> bytes:
 )
 def recovery_status(context: SessionContext, _: Database) -> Rows:
     """The recovery fork of each database: a restore begins a new one."""
-    for database in context.catalog.databases.values():
+    for database in _listed(context):
         first = guid_to_stored(_guid(database, 2))
         forks = database.recovery_forks
         if not forks:
@@ -191,16 +196,6 @@ def sys_info(context: SessionContext, _: Database) -> Rows:
 def host_info(_: SessionContext, __: Database) -> Rows:
     """A Linux host."""
     return [("Linux", "Linux", "", "", None, 0)]
-
-
-@view(
-    "sys.server_principals",
-    "name sysname!, principal_id int!, sid varbinary(85), type char(1)!, type_desc nvarchar(60), is_disabled int, create_date datetime!, modify_date datetime!, default_database_name sysname",
-)
-def server_principals(_: SessionContext, __: Database) -> Rows:
-    """sa alone."""
-    made = stored_datetime(datetime(2022, 10, 8))
-    return [("sa", 1, _SA, "S", "SQL_LOGIN", 0, made, made, "master")]
 
 
 @view("sys.time_zone_info", "name sysname!, current_utc_offset nvarchar(6)!, is_currently_dst bit!")

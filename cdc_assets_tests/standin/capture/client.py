@@ -11,8 +11,8 @@ from cdc_assets.standin.sqltypes import Value
 class Client:
     """One session."""
 
-    def __init__(self, engine: Engine, database: str = "master") -> None:
-        self.session = engine.open(Login("sa", "", database))
+    def __init__(self, engine: Engine, database: str = "master", user: str = "sa", password: str = "") -> None:
+        self.session = engine.open(Login(user, password, database))
         self.results: list[list[tuple[Value, ...]]] = []
         self.names: list[str] = []
         self.messages: list[str] = []

@@ -94,6 +94,7 @@ class Session:
     """Implements ProcedureContext; statements are SQLite statements over the `t…` tables."""
 
     server_name = "HARNESS"
+    rights = None
 
     def __init__(self, server: Server, session_id: int) -> None:
         self.server, self.session_id, self.clock, self.agent = server, session_id, server.clock, server.agent

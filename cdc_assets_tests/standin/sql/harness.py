@@ -44,6 +44,7 @@ class StandingClock:
 class Context:
     """A session as functions see it."""
 
+    rights = None
     connection: sqlite3.Connection
     catalog: Catalog
     session_id: int = 51

@@ -18,6 +18,13 @@ _SMALLINT: Final = SqlType("smallint")
 
 
 def _database(context: SessionContext, name_or_id: str | int | None) -> Database | None:
+    """A database as the session sees it."""
+    found = find_database(context, name_or_id)
+    return found if found is None or context.rights is None else context.rights.visible(found)
+
+
+def find_database(context: SessionContext, name_or_id: str | int | None) -> Database | None:
+    """A database by name or number; the current one for None."""
     if name_or_id is None:
         return context.catalog.database(context.database)
     if isinstance(name_or_id, str):
@@ -259,10 +266,6 @@ def _database_property(context: SessionContext, _: Call, name: str, wanted: str)
     return values.get(wanted.lower())
 
 
-def _yes(_: Call, *__: Value) -> Value:
-    return 1
-
-
 def _collation_property(_: Call, name: str, wanted: str) -> Value:
     values = {"codepage": "1252", "lcid": "1033", "comparisonstyle": "196609", "version": "0"}
     return values.get(wanted.lower()) if name else None
@@ -288,17 +291,3 @@ define("INDEX_COL", SYSNAME, 3, 3, _index_col, True, arguments=(_NAME, INT, INT)
 define("SERVERPROPERTY", SYSNAME, 1, 1, _server_property, True, arguments=(_NAME,))
 define("DATABASEPROPERTYEX", SYSNAME, 2, 2, _database_property, True, arguments=(_NAME, _NAME))
 define("COLLATIONPROPERTY", SYSNAME, 2, 2, _collation_property, arguments=(_NAME, _NAME))
-define(
-    "HAS_DBACCESS",
-    INT,
-    1,
-    1,
-    lambda context, _, name: int(_database(context, name) is not None),
-    True,
-    arguments=(_NAME,),
-)
-for _function, _least, _most in (
-    ("HAS_PERMS_BY_NAME", 3, 5), ("IS_MEMBER", 1, 1), ("IS_SRVROLEMEMBER", 1, 2), ("IS_ROLEMEMBER", 1, 2),
-    ("PERMISSIONS", 0, 2),
-):  # fmt: skip
-    define(_function, INT, _least, _most, _yes, strict=False)

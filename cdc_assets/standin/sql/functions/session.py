@@ -36,6 +36,9 @@ def _login(attribute: str, default: str) -> Callable[[Any], Value]:
     return run
 
 
+login_name = _login("user", "sa")
+
+
 _fixed("@@VERSION", SqlType("nvarchar", 300), VERSION)
 _fixed("@@LANGUAGE", SYSNAME, "us_english")
 _fixed("@@LANGID", SqlType("smallint"), 0)
@@ -56,31 +59,9 @@ _context("APP_NAME", SYSNAME, _login("application", ""), False)
 _context("PROGRAM_NAME", SYSNAME, _login("application", ""), False)
 _context("HOST_NAME", SYSNAME, _login("host", ""), False)
 _context("HOST_ID", SqlType("char", 10), lambda _: "1234      ")
-_context("SYSTEM_USER", SYSNAME, _login("user", "sa"), False)
-_context("ORIGINAL_LOGIN", SYSNAME, _login("user", "sa"), False)
+_context("SYSTEM_USER", SYSNAME, login_name, False)
+_context("ORIGINAL_LOGIN", SYSNAME, login_name, False)
 _context("CURRENT_TRANSACTION_ID", BIGINT, lambda c: c.session_id)
-for _name in ("CURRENT_USER", "SESSION_USER", "USER"):
-    _fixed(_name, SYSNAME, "dbo")
-
-
-def _suser(context: Any, _: Call, __: Value = None) -> Value:
-    return _login("user", "sa")(context)
-
-
-for _name in ("SUSER_SNAME", "SUSER_NAME"):
-    define(_name, SYSNAME, 0, 1, _suser, True, strict=False)
-define("SUSER_ID", INT, 0, 1, lambda _, __=None: 1, strict=False)
-define("SUSER_SID", SqlType("varbinary", 85), 0, 2, lambda _, *__: b"\x01", strict=False)
-define(
-    "USER_NAME",
-    SYSNAME,
-    0,
-    1,
-    lambda _, number=1: {1: "dbo", 2: "guest", 3: "INFORMATION_SCHEMA", 4: "sys"}.get(number),
-    arguments=(INT,),
-)
-define("USER_ID", INT, 0, 1, lambda _, __=None: 1, strict=False)
-define("DATABASE_PRINCIPAL_ID", INT, 0, 1, lambda _, __=None: 1, strict=False)
 define("CONTEXT_INFO", SqlType("varbinary", 128), 0, 0, lambda _: None)
 define("GET_FILESTREAM_TRANSACTION_CONTEXT", SqlType("varbinary", -1), 0, 0, lambda _: None)
 
