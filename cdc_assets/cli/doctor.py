@@ -13,11 +13,12 @@ from cdc_assets.errors import LakeError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
 from cdc_assets.streaming.forks import finding as fork_of
+from cdc_assets.streaming.losses import AGAIN
 from resources.sqlserver_drift import drifts
 from resources.sqlserver_preflight import Finding, inspect
 from resources.sqlserver_source import SqlServerSource
 
-PER_TABLE = {"capture instance": "table", "reading": "source or change table", "structure": "table"}
+PER_TABLE = {"capture instance": "table", "reading": "source or change table", "structure": "table", "topic": "topic"}
 """Checks made for each of these: good ones are counted, not listed."""
 
 
@@ -28,7 +29,7 @@ def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """
     settings = read_config(config)
     with SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False) as source:
-        findings = [*inspect(source, settings), _lake(settings)]
+        findings = [*inspect(source, settings), _lake(settings), *_tables(settings)]
         if all(finding.ok or not finding.blocking for finding in findings):
             findings += _forks(source, settings)
             findings += [finding for drift in drifts(source, settings) for finding in _structure(drift)]
@@ -44,6 +45,26 @@ def _lake(settings: CaptureConfig) -> Finding:
     except LakeError as error:
         return Finding("lake", location.root, False, str(error), "writable", "check lake.path and its access rights")
     return Finding("lake", location.root, True, "writable", "writable")
+
+
+def _tables(settings: CaptureConfig) -> Iterator[Finding]:
+    """Tables that do not go on, and topics that have lost events, by comparing all of them with the manifest."""
+    view, expected = LakeView(settings), "complete"
+    try:
+        topics, losses = view.topics(), view.losses()
+    except LakeError as error:
+        fact, _, remedy = str(error).partition(" Next: ")
+        yield Finding("manifest", settings.events.topic_prefix, False, fact, "readable", remedy)
+        return
+    remedy = f"let a run record it, which leaves the other tables as they are, then {AGAIN}"
+    for directory, what in losses.items():
+        yield Finding("topic", directory, False, what, expected, remedy)
+    for topic in topics:
+        if topic.state.status in ("gap", "failed"):
+            fact, _, remedy = topic.state.reason.partition(" Next: ")
+            yield Finding("topic", topic.topic, False, fact, expected, remedy)
+        elif not losses.keys() & set(topic.directories):
+            yield Finding("topic", topic.topic, True, expected, expected)
 
 
 def _forks(source: SqlServerSource, settings: CaptureConfig) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.state import CaptureState, TableState
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.streaming.losses import audited, is_numbered, refuse_without_manifest
 
 OPERATIONS = {"r": "read", "c": "create", "u": "update", "d": "delete", None: "tombstone"}
 
@@ -44,18 +45,45 @@ class LakeView:
         """The manifest's newest state.
 
         Raises:
-            LakeError: it cannot be read.
+            LakeError: it cannot be read, or is gone while there are topics.
         """
-        return Manifest(self.tables, self._config.events.topic_prefix).read()
+        manifest = Manifest(self.tables, self._config.events.topic_prefix)
+        state = manifest.read()
+        refuse_without_manifest(self.tables, state, manifest.directory, self._config)
+        return state
+
+    def losses(self, *, seconds: float | None = None) -> dict[str, str]:
+        """What topics of healthy tables lack, by directory; the next run records it.
+
+        Args:
+            seconds: for tables that look right; None compares all of them.
+        """
+        found = audited(self.tables, self.state(), self._config, seconds=seconds)
+        known = self.state().next_window  # a run may be at work, and have committed meanwhile
+        lost = {name: result.loss.what for name, result in found.items() if result.loss is not None}
+        numbered = {
+            name: result.mark.window
+            for name, result in found.items()
+            if result.mark and is_numbered(name, self._config)
+        }
+        newer = "holds windows that the manifest does not know, which is an older one"
+        return lost | {name: newer for name, window in numbered.items() if window >= known}
 
     def topics(self) -> list[TopicView]:
         """Topics of all tables that the manifest knows, by name."""
         views = [
-            TopicView(topic, tuple(self.tables.generations(topic)), table_state)
+            TopicView(topic, self._directories(topic), table_state)
             for table, table_state in self.state().tables.items()
             for topic in [topic_name(table, self._config.events)]
         ]
         return sorted(views, key=lambda view: view.topic)
+
+    def _directories(self, topic: str) -> tuple[str, ...]:
+        """Generations of a topic; none if Delta cannot read them, which `losses` tells."""
+        try:
+            return tuple(self.tables.generations(topic))
+        except LakeError:
+            return ()
 
     def watermarks(self) -> dict[str, Lsn | None]:
         """Position up to which every healthy table is complete, by database."""

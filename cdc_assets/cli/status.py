@@ -37,6 +37,7 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
         table.add_row(topic.topic, Text(state.status, style=style), reached, state.instance or "–")
     out.print(table)
     _reasons(topics)
+    _losses(view)
     _watermarks(view)
     _structures(settings)
 
@@ -66,6 +67,15 @@ def _reasons(topics: list[TopicView]) -> None:
     for topic in topics:
         if topic.state.reason:
             out.print(Text(f"{topic.topic}: {topic.state.reason}"), soft_wrap=True)
+
+
+def _losses(view: LakeView) -> None:
+    """What is lost since the last run; a short look, `doctor` takes the long one."""
+    for directory, what in view.losses(seconds=1.0).items():
+        out.print(
+            Text.assemble((f"{directory} {what}", "bold red"), "; the next run takes it out of the stream."),
+            soft_wrap=True,
+        )
 
 
 def _structures(settings: CaptureConfig) -> None:

@@ -8,6 +8,7 @@ commit that happened, or a file that no version names.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -138,4 +139,15 @@ class FencedLog:
                 f"The manifest {self.directory} cannot be read: {error}. Next: restore the missing file, "
                 "or the whole directory, from a copy; positions are not guessed."
             ) from error
-        return sorted((row for table in tables for row in table.to_pylist()), key=lambda row: row["sequence"])
+        rows = sorted((row for table in tables for row in table.to_pylist()), key=lambda row: row["sequence"])
+        self._check_sequence(rows)
+        return rows
+
+    def _check_sequence(self, rows: Sequence[Row]) -> None:
+        for row, following in pairwise(rows):
+            if following["sequence"] != row["sequence"] + 1:
+                raise LakeError(
+                    f"The manifest {self.directory} lacks what was recorded between entries {row['sequence']} and "
+                    f"{following['sequence']}: a commit of its log is lost or empty. Next: restore the whole directory "
+                    "from a copy; positions are not guessed."
+                )

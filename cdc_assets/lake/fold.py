@@ -10,6 +10,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification
 from cdc_assets.lake.codec import decode, encode
 from cdc_assets.lake.fenced_log import Row
+from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
 from cdc_assets.signals.state import SignalState
 
@@ -33,7 +34,12 @@ def after(state: CaptureState, row: Row) -> CaptureState:
     if row["event"] == "state":
         return decode_state(detail["state"])
     state = state.with_tables(decode(TableState, entry) for entry in detail.get("tables", ()))
-    state = dataclasses.replace(state, told=decode(tuple[Notification, ...], detail.get("told", ())))
+    state = state.with_marks(decode(dict[str, Mark | None], detail.get("marks", {})))
+    state = dataclasses.replace(
+        state,
+        told=decode(tuple[Notification, ...], detail.get("told", ())),
+        next_window=max(state.next_window, detail.get("next_window", 0)),
+    )
     match row["event"]:
         case "planned":
             window = decode(Window, detail["window"])
@@ -125,6 +131,7 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "snapshots": encode(list(state.snapshots.values())),
         "signals": encode(dict(state.signals)),
         "logs": encode(dict(state.logs)),
+        "marks": encode(dict(state.marks)),
     }
 
 
@@ -140,4 +147,5 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         snapshots={run.database: run for run in runs},
         signals=decode(dict[str, SignalState], data.get("signals", {})),
         logs=decode(dict[str, LogHistory], data.get("logs", {})),
+        marks=decode(dict[str, Mark], data.get("marks", {})),
     )

@@ -26,9 +26,12 @@ _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
 
-def plain(error: Exception) -> str:
-    """An error's text in one line, without the colours and line breaks of the store's client."""
-    return " ".join(_COLOUR.sub("", str(error)).split()).rstrip(".")
+_STACK = re.compile(r" 0: .* 1: .*")
+
+
+def plain(error: BaseException) -> str:
+    """An error's text in one line, without the colours, line breaks and stacks of the store's client."""
+    return _STACK.sub("", " ".join(_COLOUR.sub("", str(error)).split())).rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,17 @@ class Location:
         if self.root.startswith(_FILE):  # object stores have no directories, this one has
             Path(self.uri(directory).removeprefix(_FILE)).mkdir(parents=True, exist_ok=True)
         return fs.PyFileSystem(DeltaStorageHandler(self.uri(directory), self.storage_options))
+
+    def existing(self, directory: str) -> fs.FileSystem:
+        """As `filesystem`, but a directory that is missing stays so."""
+        if self.on_disk:
+            return fs.SubTreeFileSystem(self.uri(directory).removeprefix(_FILE), fs.LocalFileSystem())
+        return fs.PyFileSystem(DeltaStorageHandler(self.uri(directory), self.storage_options))
+
+    def directories(self) -> list[str]:
+        """Names of the directories below the root, in order."""
+        found = self.existing("").get_file_info(fs.FileSelector("", allow_not_found=True))
+        return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
 
     def write(self, directory: str, name: str, content: bytes) -> None:
         """Write a small file, which is whole when its name is there.

@@ -27,6 +27,8 @@ window is repeated with its bounds. After some topic tables: those have reached
 the window and are left out. After `complete`: the next window is planned.
 `checkpoint` replaces rows by their fold in one commit, so it happened or not.
 
+*Marks.* Each row also says what the topic tables hold that were committed to since the row before (`audit`).
+
 *Notifications* about a change are recorded in its row and sent behind it, before
 anything else is recorded. So those of the newest row may not have been sent:
 `claim` records and sends them again. They keep their numbers (`notifications`).
@@ -46,6 +48,7 @@ from cdc_assets.errors import InvariantError
 from cdc_assets.lake.codec import encode
 from cdc_assets.lake.fenced_log import FencedLog, Row
 from cdc_assets.lake.fold import after, encode_state, fold
+from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
 from cdc_assets.lake.steps import step
 from cdc_assets.lake.topics import TopicTables
@@ -84,6 +87,7 @@ class Manifest:
 
     def __init__(self, tables: TopicTables, prefix: str, outbox: Outbox | None = None) -> None:
         self.directory = f"{prefix}.__windows"
+        self._tables = tables
         self._log = FencedLog(tables, self.directory, SCHEMA)
         self._outbox = outbox
         self._since_checkpoint = 0
@@ -230,6 +234,17 @@ class Manifest:
             reached, detail = "tables-marked", detail | {"tables": changed}
         self._record(now, "log", detail, reached, database=database, told=told)
 
+    def record_audit(
+        self, now: datetime, tables: Iterable[TableState], marks: Mapping[str, Mark | None], next_window: int
+    ) -> None:
+        """What the lake's tables hold, states of those that lack something, and a window number that none of them has.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        detail = {"tables": encode(list(tables)), "marks": encode(dict(marks)), "next_window": next_window}
+        self._record(now, "audit", detail, "tables-marked")
+
     def settle(self, now: datetime) -> None:
         """Nothing will be recorded for a while: note that everything was told, if the newest row told anything."""
         if self.state.told:
@@ -269,6 +284,8 @@ class Manifest:
         sequence = self._log.next_sequence
         if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in told]):
             detail = {**detail, "told": encode(stamped)}
+        if committed := self._tables.take_marks():
+            detail = {**detail, "marks": encode(committed) | detail.get("marks", {})}
         row = {
             "sequence": sequence,
             "event": event,

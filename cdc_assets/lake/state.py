@@ -16,6 +16,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.marks import Mark
 from cdc_assets.signals.state import SignalState
 
 Status = Literal["healthy", "gap", "failed", "excluded"]
@@ -263,6 +264,8 @@ class CaptureState:
     """Signals and incremental snapshots by database."""
     logs: Mapping[str, LogHistory] = field(default_factory=dict)
     """Whose history was read, by database."""
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    """What the lake's tables must hold, by directory; those that nothing was committed to may have none."""
     told: tuple[Notification, ...] = ()
     """What the newest change of state is told by; it was sent if anything is recorded behind it."""
 
@@ -280,6 +283,16 @@ class CaptureState:
             and state.streams
             and state.position < until  # type: ignore[operator]
         )
+
+    def with_marks(self, changed: Mapping[str, Mark | None]) -> "CaptureState":
+        """With some tables' marks replaced; None takes one away. When a table was examined last is remembered."""
+        marks = dict(self.marks)
+        for directory, mark in changed.items():
+            known = marks.pop(directory, None)
+            if mark is not None:
+                examined = max(mark.examined, known.examined if known else 0)
+                marks[directory] = dataclasses.replace(mark, examined=examined)
+        return dataclasses.replace(self, marks=marks)
 
     @property
     def files_wait(self) -> bool:

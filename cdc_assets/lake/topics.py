@@ -31,6 +31,7 @@ from cdc_assets.errors import LakeConflictError, LakeError
 from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location, plain
+from cdc_assets.lake.marks import Mark
 
 _ATTEMPTS = 5
 """Repetitions of a commit that lost against another writer of the same table, such as a compaction."""
@@ -52,6 +53,9 @@ class TopicTables:
     def __init__(self, location: Location, capture: str) -> None:
         self.location, self.capture = location, capture
         self._handles: dict[str, DeltaTable] = {}
+        self._rows: dict[str, int] = {}
+        """Of tables that were committed to."""
+        self._marks: dict[str, Mark] = {}
         self._lock = Lock()
 
     @classmethod
@@ -86,6 +90,7 @@ class TopicTables:
         """Drop a handle, so that the next use reads the table from the store."""
         with self._lock:
             self._handles.pop(directory, None)
+            self._rows.pop(directory, None)
 
     def generations(self, topic: str) -> list[str]:
         """Directories of a topic, oldest first; empty if it has no table."""
@@ -148,15 +153,21 @@ class TopicTables:
     def reached(self, directory: str) -> int:
         """Number of the last window committed to this table, or -1."""
         handle = self.open(directory)
-        version = None if handle is None else handle.transaction_version(self.capture)
+        version = None if handle is None else self._transaction(handle, directory)
         return -1 if version is None else version
+
+    def _transaction(self, handle: DeltaTable, directory: str) -> int | None:
+        """Version of the application transaction; also if the table's folder was removed since it was opened."""
+        try:
+            return handle.transaction_version(self.capture)
+        except (DeltaError, OSError) as error:
+            self.forget(directory)
+            raise _unreadable(self.location.uri(directory), error) from error
 
     def row_count(self, topic: str) -> int:
         """Rows of a topic in all its generations, from the Delta log alone."""
         return sum(
-            sum(pa.table(handle.get_add_actions())["num_records"].to_pylist())
-            for directory in self.generations(topic)
-            if (handle := self.open(directory)) is not None
+            _row_count(handle) for directory in self.generations(topic) if (handle := self.open(directory)) is not None
         )
 
     def commit(
@@ -189,12 +200,13 @@ class TopicTables:
                 raise LakeError(
                     f"The Delta table {directory} has vanished. Next: restore it; positions are not guessed."
                 )
-            reached = handle.transaction_version(self.capture)
+            reached = self._transaction(handle, directory)
             if reached is not None and reached >= window_id:
                 return False
             if not files:
                 return False
             try:
+                mark = self._behind(handle, directory, files, window_id)
                 self._append(handle, files, window_id, metadata, "append")
             except CommitFailedError:
                 self.forget(directory)
@@ -202,14 +214,54 @@ class TopicTables:
             except (DeltaError, OSError) as error:
                 self.forget(directory)
                 raise _unreadable(self.location.uri(directory), error) from error
-            else:
-                return True
+            with self._lock:
+                self._rows[directory], self._marks[directory] = mark.rows, mark
+            return True
         if self.reached(directory) >= window_id:
             return False
         raise LakeConflictError(
             f"{directory}: another writer committed first {_ATTEMPTS} times in a row. "
             "Next: the window is repeated; stop other writers of this table if it happens again."
         )
+
+    def _behind(self, handle: DeltaTable, directory: str, files: Sequence[DataFile], window_id: int) -> Mark:
+        """The mark of a table behind a commit; if another writer comes between, its version is a later one."""
+        before = self._rows.get(directory)
+        rows = _row_count(handle) if before is None else before
+        return Mark(window_id, handle.version() + 1, rows + sum(file.rows for file in files))
+
+    def remove_files(self, directory: str, paths: Sequence[str]) -> None:
+        """Take data files out of a table's log, because they are not whole.
+
+        Raises:
+            LakeError: the store refuses.
+        """
+        handle = self.open(directory)
+        if handle is None or not paths:
+            return
+        now = int(time.time() * 1000)
+        actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now) for path in paths]
+        try:
+            handle.create_write_transaction(actions, "append", handle.schema())
+        except (DeltaError, OSError) as error:
+            raise _unreadable(self.location.uri(directory), error) from error
+        finally:
+            self.forget(directory)
+
+    def holds(self, directory: str) -> bool:
+        """Whether a directory is a table that this capture has committed to."""
+        try:
+            return self.reached(directory) >= 0
+        except LakeError:
+            return False
+        finally:
+            self.forget(directory)
+
+    def take_marks(self) -> dict[str, Mark]:
+        """Marks of tables that were committed to since the last call."""
+        with self._lock:
+            marks, self._marks = self._marks, {}
+        return marks
 
     def kept(self, directory: str) -> DeltaTable:
         """An opened handle as it is, not refreshed."""
@@ -248,6 +300,10 @@ class TopicTables:
 def generation(topic: str, number: int) -> str:
     """Directory of a topic's n-th generation, from 1."""
     return topic if number == 1 else f"{topic}@{number}"
+
+
+def _row_count(handle: DeltaTable) -> int:
+    return sum(count or 0 for count in pa.table(handle.get_add_actions())["num_records"].to_pylist())
 
 
 def _arrow(handle: DeltaTable) -> pa.Schema:

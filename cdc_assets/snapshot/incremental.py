@@ -48,6 +48,7 @@ from cdc_assets.snapshot.incremental_round import Round, RoundReader
 from cdc_assets.snapshot.walk import UnreadableError, Walk, find_maximum, walk_of
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.forks import look
+from cdc_assets.streaming.losses import Losses
 from cdc_assets.streaming.progress import OnProgress, Progress, TableProgress, TroubledTable, rows_of
 
 log = logging.getLogger(__name__)
@@ -96,8 +97,12 @@ class IncrementalSnapshot:
             FencedError: another writer has taken over.
         """
         state = self._watch.state(database)
-        if state.reads is not None:
+        if state.reads is None:
+            return
+        if self._context.manifest.state.tables[state.queue[0].table].streams:
             self._commit(database, state, state.reads)
+        else:  # its topic has lost data since, and may not take any more
+            self._watch.record(database, dataclasses.replace(state, reads=None))
 
     def set_aside(self, database: str) -> None:
         """Let go of rounds in flight; they are read again between new markers."""
@@ -205,6 +210,7 @@ class IncrementalSnapshot:
         if len(rounds) >= _IN_FLIGHT or (before and (not before.closing or before.reading.result().finished)):
             return False
         entry = self._watch.state(database).queue[0]
+        Losses(self._context).before_commit([entry.table])
         walk = self._walks[database] = walk_of(self._context, entry)
         if before is not None and walk.names != before.walk.names:
             return False

@@ -31,6 +31,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
+from cdc_assets.errors import CdcError, LakeError
 from cdc_assets.lake.state import CaptureState, SnapshotRun, SnapshotTable, TableState
 from cdc_assets.signals.state import SignalState
 from cdc_assets.snapshot.locks import SnapshotLocks, of_one_moment
@@ -39,6 +40,7 @@ from cdc_assets.snapshot.plan import Request, SnapshotPlanner
 from cdc_assets.snapshot.rounds import Rounds
 from cdc_assets.snapshot.structures import Structures
 from cdc_assets.streaming.context import Context
+from cdc_assets.streaming.losses import Losses
 from cdc_assets.streaming.progress import OnProgress, SnapshotSummary, TroubledTable
 
 __all__ = ["Request", "Snapshotter"]
@@ -128,7 +130,9 @@ class Snapshotter:
         if delay := self._context.config.snapshot.delay_s:
             log.info("The snapshot of %s begins in %s s (snapshot.delay.ms).", database, delay)
             self._context.clock.sleep(delay)
-        drafts, failed = self._planner.draft(requests)
+        unfit = self._prepare([request.table for request in requests])
+        drafts, failed = self._planner.draft([request for request in requests if request.table not in unfit])
+        failed |= unfit
         unplanned = tuple(TroubledTable(table, "failed", _reason(error)) for table, error in failed.items())
         for trouble in unplanned:
             log.warning("%s could not be read: %s", trouble.table, trouble.reason)
@@ -142,6 +146,19 @@ class Snapshotter:
             told.insert(0, self._notices.began(run))
             self._context.manifest.start_snapshot(self._context.clock.now(), run, signals, told)
             return self._carry_out(database, locks, on_progress) + SnapshotSummary(failed=unplanned)
+
+    def _prepare(self, tables: Sequence[TableId]) -> dict[TableId, CdcError]:
+        """Make topics of tables that lost data fit to be written to; those that cannot be, with the reason."""
+        losses, unfit = Losses(self._context), dict[TableId, CdcError]()
+        losses.before_commit(tables)
+        for table in tables:
+            known = self._state.tables.get(table)
+            try:
+                if known is not None and known.status != "healthy":
+                    losses.mend(table)
+            except LakeError as error:
+                unfit[table] = error
+        return unfit
 
     def _tell(self, told: Sequence[Notification], signals: Mapping[str, SignalState] | None) -> None:
         """Nothing can be read: tell it, with the states that forget the request if there was one."""

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
+from cdc_assets.lake.state import CaptureState
 from cdc_assets.signals.structures import GivenStructures
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
@@ -25,6 +26,7 @@ from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets.streaming.anew import begin_anew, end_old_lives
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.forks import look
+from cdc_assets.streaming.losses import Losses, refuse_without_manifest
 from cdc_assets.streaming.progress import OnProgress, SnapshotSummary, TroubledTable
 from cdc_assets.streaming.retire import end_tables, part_with
 from cdc_assets.streaming.selection import follow_filters, left_out, select, set_removed_aside
@@ -48,14 +50,18 @@ class Opening:
         """Become the only writer of this capture, once.
 
         Raises:
-            LakeError: the lake cannot be written; nothing was changed.
+            LakeError: the lake cannot be written, or has lost what positions rest on; no event was written.
             FencedError: another run claimed it at the same moment.
         """
         if self._claimed:
             return
         self._context.tables.location.check_writable()
-        self._context.manifest.claim(self._context.clock.now())
-        self._context.history.load()
+        context, manifest = self._context, self._context.manifest
+        if context.tables.open(manifest.directory) is None:
+            refuse_without_manifest(context.tables, CaptureState(), manifest.directory, context.config)
+        manifest.claim(context.clock.now())
+        refuse_without_manifest(context.tables, manifest.state, manifest.directory, context.config)
+        Losses(context).at_start()
         self._claimed = True
 
     def begin(self) -> tuple[dict[str, list[TableId]], dict[str, CdcError]]:

@@ -38,6 +38,7 @@ from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.forks import look
 from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
 from cdc_assets.streaming.instances import Gap, gap_of, newest, reads_of
+from cdc_assets.streaming.losses import Losses
 from cdc_assets.streaming.retire import retire
 
 IDLE_CHECK = timedelta(seconds=30)
@@ -89,7 +90,9 @@ class Planner:
             return self._idle(database, after)
         look(self._context, database)
         reads = self._active(database, self._guarded(database, until), until)
-        if reads is None:
+        if reads is not None:
+            Losses(self._context).before_commit({read.table for read in reads})
+        if reads is None or not all(self._state.tables[read.table].streams for read in reads):
             return self.plan(database)
         if not self._streaming(database):
             return None

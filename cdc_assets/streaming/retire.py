@@ -106,10 +106,15 @@ def set_aside(context: Context, database: str) -> None:
         torn = torn_by(f"Database {database} could not be read any more")
         failed = [dataclasses.replace(state.tables[table], status="failed", reason=torn) for table in begun & lacking]
         context.manifest.complete(now, failed, lacking, {})
-    if database in state.snapshots:
-        signal = state.snapshots[database].signal
-        told = [context.notice("Initial Snapshot", "ABORTED", signal)] if signal else []
-        context.manifest.finish_snapshot(now, database, [], told)
+    give_up_snapshot(context, database)
+
+
+def give_up_snapshot(context: Context, database: str) -> None:
+    """End the snapshot in flight of a database, if there is one; it is planned again, unless a signal asked for it."""
+    run = context.manifest.state.snapshots.get(database)
+    if run is not None:
+        told = [context.notice("Initial Snapshot", "ABORTED", run.signal)] if run.signal else []
+        context.manifest.finish_snapshot(context.clock.now(), database, [], told)
 
 
 def _progress(context: Context, window: Window) -> tuple[set[TableId], set[TableId]]:

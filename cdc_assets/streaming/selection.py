@@ -65,11 +65,12 @@ def follow_filters(context: Context) -> None:
 
 
 def _followed(state: TableState, included: bool) -> TableState:
-    """A gap is found again when the table goes on; what failed stays failed."""
+    """A table with a gap still has it when it is let in again; what failed stays failed."""
     if included and state.status == "excluded":
-        return dataclasses.replace(state, status="healthy", reason="")
+        reason = state.reason.removeprefix(_EXCLUDED).strip()
+        return dataclasses.replace(state, status="gap" if reason else "healthy", reason=reason)
     if not included and state.status in ("healthy", "gap"):
-        return dataclasses.replace(state, status="excluded", reason=_EXCLUDED)
+        return dataclasses.replace(state, status="excluded", reason=f"{_EXCLUDED} {state.reason}".strip())
     return state
 
 

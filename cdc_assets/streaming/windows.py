@@ -6,6 +6,8 @@ run carries it out again. Structures that were recorded come from the history,
 topic tables that have reached the window are left out, the rest is read again,
 the same rows, because the bounds are the same and the log does not change.
 
+A table that turned out to have lost data since the window was planned (`losses`) is left out of it.
+
 *Trouble of one table.* Its files are not committed, its position stays, its
 state says why, and the window completes for the others. So a table either has
 everything up to its position, or it is marked.
@@ -67,6 +69,8 @@ class WindowExecutor:
             LakeError: the lake cannot be written; the window stays pending.
             FencedError: another writer has taken over.
         """
+        states = self._context.manifest.state.tables
+        window = dataclasses.replace(window, reads=tuple(read for read in window.reads if states[read.table].streams))
         structures = self._structures.of(window, repeated)
         if structures.recorded:
             look(self._context, window.database)

@@ -9,7 +9,7 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.glance import Glance
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
@@ -154,6 +154,34 @@ def test_when_needed_reads_again_without_history(server: StandIn, tmp_path: Path
     assert starts.start() == ["r"] * 3
     assert starts.structures() == 1
     assert starts.start() == []
+
+
+@pytest.mark.parametrize("lost", ["folder", "newest commit"])
+def test_initial_does_not_go_on_without_history_and_recovery_does(server: StandIn, tmp_path: Path, lost: str) -> None:
+    starts = Starts(server, tmp_path, "initial")
+    starts.start()
+    starts.world.sql("ALTER TABLE dbo.orders ADD extra int NULL")
+    starts.world.sql(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'orders', @role_name = NULL, "
+        "@capture_instance = N'second'"
+    )
+    starts.world.sql("INSERT INTO dbo.orders VALUES (20, 'new', 5)")
+    assert starts.start() == ["c"]
+    history = tmp_path / "shop.__schema_history"
+    if lost == "folder":
+        shutil.rmtree(history)
+    else:
+        max((history / "_delta_log").glob("*.json")).unlink()
+    starts.world.sql("INSERT INTO dbo.orders VALUES (21, 'new', 6)")
+    for _ in range(2):
+        with pytest.raises(LakeError, match=r"__schema_history .*snapshot\.mode=recovery for one run"):
+            starts.start()
+    starts.mode("recovery")
+    assert starts.start() == ["c"]
+    starts.mode("initial")
+    starts.world.sql("INSERT INTO dbo.orders VALUES (22, 'new', 7)")
+    assert starts.start() == ["c"]
+    assert [event["after"].get("extra") for event in starts.by_arrival()][-3:] == [5, 6, 7]
 
 
 def test_when_needed_no_data_goes_on_where_it_can(server: StandIn, tmp_path: Path) -> None:

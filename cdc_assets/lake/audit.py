@@ -1,0 +1,276 @@
+"""Compares what the manifest says of the lake's tables with what these hold.
+
+The manifest has a `Mark` for each table: up to which window it is committed, and how many rows it has. A mark is
+recorded after the commit that it speaks of, so a table holds what its mark says or more, whatever crash came between.
+It holds less if somebody or something took events away: a folder was removed or replaced by an older copy, a commit of
+Delta's log was lost or emptied, a data file is missing or cut off.
+
+*What is compared.* `is_as_marked` reads one small file, Delta's newest commit, and asks for the size of the files that
+it names: what a power cut takes first. It is enough to say that a table looks right, never that it is wrong: a log
+that was cleaned up, a compaction, a commit behind the mark look different too. Of such tables, and of as many of the
+others as time allows, those first whose turn is longest ago, `examine` compares everything: application transaction,
+rows, and each data file's size. So a start costs a bounded time however many tables there are, and each table has its
+turn.
+
+*No false alarms.* Compaction keeps application transactions and rows, and vacuum removes files that the newest version
+does not name. Rows that somebody deleted with a Delta DELETE are not missed. Contents of files are not read.
+"""
+
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow import fs
+
+from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
+from cdc_assets.errors import InvalidValueError, LakeError
+from cdc_assets.lake.location import plain
+from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.topics import TopicTables
+
+_THREADS = 8
+"""A store on the net answers several questions at once."""
+
+_READ = 0
+"""Operation of a READ event's position; a snapshot writes many of one LSN, in several commits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a table lacks.
+
+    Args:
+        directory: of the table.
+        what: for people.
+        after: exclusive start of what cannot be shown any more.
+        until: inclusive end; None: to the table's position.
+        readable: whether Delta can read the table, so that it can take new events.
+        damaged: data files that are missing or cut off.
+    """
+
+    directory: str
+    what: str
+    after: Lsn = ZERO_LSN
+    until: Lsn | None = None
+    readable: bool = True
+    damaged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A table that was compared with its mark; `mark` is what it holds now, None if there is no such table."""
+
+    mark: Mark | None
+    loss: Loss | None = None
+
+
+def audit(
+    tables: TopicTables,
+    marks: Mapping[str, Mark],
+    directories: Iterable[str],
+    *,
+    whole: Collection[str] = (),
+    seconds: float | None = None,
+) -> dict[str, Examined]:
+    """Examine the tables that do not look as marked, and others while there is time.
+
+    Args:
+        tables: the lake's Delta tables.
+        marks: what they must hold.
+        directories: which to look at; of one without a mark nothing is expected.
+        whole: those of them that are examined in any case.
+        seconds: for those that look right; None examines all.
+
+    Returns:
+        Those that were examined.
+    """
+    names = sorted(directories, key=lambda name: (marks[name].examined if name in marks else 0, name))
+    with ThreadPoolExecutor(_THREADS) as pool:
+
+        def suspected(name: str) -> bool:
+            return name in whole or name not in marks or not is_as_marked(tables, name, marks[name])
+
+        suspects = names if seconds is None else [
+            name for name, found in zip(names, pool.map(suspected, names), strict=True) if found
+        ]  # fmt: skip
+        examined = dict(
+            zip(suspects, pool.map(lambda name: examine(tables, name, marks.get(name)), suspects), strict=True)
+        )
+        deadline = time.monotonic() + (seconds or 0.0)
+
+        def in_time(name: str) -> Examined | None:
+            return examine(tables, name, marks[name]) if time.monotonic() < deadline else None
+
+        others = [name for name in names if name not in examined]
+        found = zip(others, pool.map(in_time, others), strict=True)
+        return examined | {name: result for name, result in found if result is not None}
+
+
+def is_as_marked(tables: TopicTables, directory: str, mark: Mark) -> bool:
+    """Whether a table's newest commit is the marked one, whole, with all its files."""
+    files = tables.location.existing(directory)
+    try:
+        if files.get_file_info(_commit(mark.version + 1)).type != fs.FileType.NotFound:
+            return False
+        with files.open_input_stream(_commit(mark.version)) as stream:
+            actions = [json.loads(line) for line in stream.read().splitlines()]
+        added = {action["add"]["path"]: action["add"]["size"] for action in actions if "add" in action}
+        windows = [
+            action["txn"]["version"] for action in actions if action.get("txn", {}).get("appId") == tables.capture
+        ]
+        plain = not windows and any(
+            "remove" in action or "metaData" in action for action in actions
+        )  # made, or compacted
+        whole = windows == [mark.window] or plain
+        return whole and not _damaged(files, added)
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, DeltaError):
+        return False
+
+
+def _commit(version: int) -> str:
+    return f"_delta_log/{version:020d}.json"
+
+
+def examine(tables: TopicTables, directory: str, mark: Mark | None) -> Examined:
+    """Compare a table's transaction, rows and files with its mark; of a table without a mark only its files."""
+    tables.forget(directory)  # a kept handle does not notice that its table is gone
+    try:
+        handle = tables.open(directory)
+        if handle is None:
+            return Examined(None, Loss(directory, "is gone") if mark else None)
+        return _compared(tables, directory, mark, handle)
+    except (LakeError, DeltaError, OSError, pa.ArrowException) as error:
+        return Examined(None, Loss(directory, f"cannot be read ({plain(error.__cause__ or error)})", readable=False))
+
+
+def _compared(tables: TopicTables, directory: str, mark: Mark | None, handle: DeltaTable) -> Examined:
+    actions = pa.table(handle.get_add_actions(flatten=True))
+    sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
+    damaged = _damaged(tables.location.existing(directory), sizes)
+    window = handle.transaction_version(tables.capture)
+    counts = actions["num_records"].to_pylist()
+    rows = sum(count or 0 for count in counts)
+    now = Mark(-1 if window is None else window, handle.version(), rows, mark.examined if mark else 0)
+    losses = []
+    if damaged:
+        losses.append(_of_files(directory, damaged, actions))
+    if mark is not None and now.window < mark.window:
+        what = f"holds windows up to {now.window}, but {mark.window} was committed: the newest of its log is lost, or it was replaced"
+        losses.append(Loss(directory, what, _shown_until(actions, damaged)))
+    elif mark is not None and rows < mark.rows and None not in counts and not _deleted_from(handle):
+        losses.append(
+            Loss(directory, f"has {rows} events, but {mark.rows} were committed: a commit of its log is lost")
+        )
+    return Examined(now, _joined(losses))
+
+
+def _damaged(files: fs.FileSystem, sizes: Mapping[str, int]) -> dict[str, str]:
+    """Files that are missing or not as large as the log says, with what is wrong; elsewhere than below is not looked."""
+    own = {path: size for path, size in sizes.items() if "://" not in path}
+    infos = (
+        files.get_file_info(list(own)) if len(own) < _FEW else _listed(files, own)
+    )  # a listing brings a thousand names at once
+    return {
+        path: "missing" if info is None or info.type != fs.FileType.File else f"{info.size} of {own[path]} bytes long"
+        for path, info in zip(own, infos, strict=True)
+        if info is None or info.type != fs.FileType.File or info.size != own[path]
+    }
+
+
+_FEW = 4
+"""Files that are asked for one by one."""
+
+
+def _listed(files: fs.FileSystem, sizes: Mapping[str, int]) -> list[fs.FileInfo | None]:
+    found = {info.base_name: info for info in files.get_file_info(fs.FileSelector("", allow_not_found=True))}
+    return [files.get_file_info(path) if "/" in path else found.get(path) for path in sizes]
+
+
+def _of_files(directory: str, damaged: Mapping[str, str], actions: pa.Table) -> Loss:
+    bounds = [(low, high) for path, low, high in _bounds(actions) if path in damaged]
+    known = [(low, high) for low, high in bounds if low and high]
+    told = len(known) == len(bounds)
+    after = min(_before(low) for low, _ in known) if told else ZERO_LSN
+    until = max(_lsn(high) for _, high in known) if told else None
+    path, what = next(iter(damaged.items()))
+    others = f" and {len(damaged) - 1} more files" if len(damaged) > 1 else ""
+    return Loss(directory, f"lacks data: {path} is {what}{others}", after, until, damaged=tuple(damaged))
+
+
+def _shown_until(actions: pa.Table, damaged: Collection[str]) -> Lsn:
+    """Up to where the events that are left are complete: windows hold whole transactions, but READs of one LSN may come
+    in several commits."""
+    last = max((high for path, _, high in _bounds(actions) if high and path not in damaged), default="")
+    if not last:
+        return ZERO_LSN
+    return _before(last) if _operation(last) == _READ else _lsn(last)
+
+
+def _bounds(actions: pa.Table) -> Iterable[tuple[str, str | None, str | None]]:
+    """Path, least and greatest position of each file, if the log has them."""
+    nothing = [None] * actions.num_rows
+    columns = [
+        actions[name].to_pylist() if name in actions.column_names else nothing
+        for name in ("path", "min.position", "max.position")
+    ]
+    return zip(*columns, strict=True)
+
+
+def _lsn(position: str) -> Lsn:
+    return Lsn.parse(position[:22])
+
+
+def _before(position: str) -> Lsn:
+    lsn = int(_lsn(position))
+    return Lsn.from_int(lsn - 1) if lsn else ZERO_LSN
+
+
+def _operation(position: str) -> int | None:
+    try:
+        return Position.parse(position).operation
+    except InvalidValueError:
+        return None
+
+
+def _deleted_from(handle: DeltaTable) -> bool:
+    """Whether somebody took rows out on purpose, as far back as the log goes."""
+    return any(entry.get("operation") == "DELETE" for entry in handle.history())
+
+
+def _joined(losses: list[Loss]) -> Loss | None:
+    if len(losses) < 2:
+        return losses[0] if losses else None
+    first, second = losses
+    return replace(
+        second, what=f"{first.what}; it {second.what}", after=min(first.after, second.after), damaged=first.damaged
+    )
+
+
+def unknown_commits(tables: TopicTables, directory: str, window: int) -> list[tuple[Lsn, Lsn] | None]:
+    """LSN ranges of a table's commits of this window and later ones, oldest first; None for one that is no window of the log.
+
+    Raises:
+        LakeError: Delta cannot read the table.
+    """
+    handle = tables.open(directory)
+    entries = [] if handle is None else handle.history()
+    found = sorted((int(entry["window_id"]), entry) for entry in entries if int(entry.get("window_id", -1)) >= window)
+    return [_range_of(entry) for _, entry in found]
+
+
+def _range_of(entry: Mapping[str, str]) -> tuple[Lsn, Lsn] | None:
+    if "from_lsn" not in entry or "to_lsn" not in entry:
+        return None
+    return Lsn.parse(entry["from_lsn"]), Lsn.parse(entry["to_lsn"])
+
+
+def newest_lsn(tables: TopicTables, directory: str) -> Lsn | None:
+    """The greatest LSN of a table's events, by the statistics in its log."""
+    handle = tables.open(directory)
+    bounds = [] if handle is None else list(_bounds(pa.table(handle.get_add_actions(flatten=True))))
+    return max((_lsn(high) for _, _, high in bounds if high), default=None)

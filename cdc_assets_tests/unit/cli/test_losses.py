@@ -1,0 +1,71 @@
+"""What the lake has lost is told by `status`, `doctor` and the table's check, before and after a run has found it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from typer.testing import CliRunner
+
+from cdc_assets.cli.main import app
+from cdc_assets.defs.checks import continuity_result
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.snapshot.world import World
+
+
+@pytest.fixture
+def world(server: StandIn, tmp_path: Path) -> World:
+    world = World(server, str(tmp_path / "lake"))
+    for name in ("lines", "orders"):
+        world.make(name, 3)
+    with world.capture() as capture:
+        capture.snapshot()
+    world.sql("INSERT INTO dbo.orders VALUES (50, 'new')", "INSERT INTO dbo.lines VALUES (50, 'new')")
+    world.stream()
+    return world
+
+
+def tell(world: World, command: str) -> tuple[int, str]:
+    path = Path(world.lake).parent / "shop.json"
+    path.write_text(json.dumps(world.given))
+    result = CliRunner().invoke(app, [command, "-c", str(path)], env={"COLUMNS": "400"})
+    return result.exit_code, result.output
+
+
+def truncate(folder: Path) -> None:
+    newest = max((folder / "_delta_log").glob("*.json"))
+    newest.write_bytes(newest.read_bytes()[:-20])
+
+
+@pytest.mark.parametrize(
+    ("lose", "what", "status"), [(shutil.rmtree, "is gone", "gap"), (truncate, "cannot be read", "failed")]
+)
+def test_lost_topic(world: World, lose: Callable[[Path], None], what: str, status: str) -> None:
+    assert tell(world, "doctor")[0] == 0
+    lose(Path(world.lake) / "shop.SalesDb.dbo.orders")
+    for command, code in (("status", 0), ("doctor", 1)):
+        found, text = tell(world, command)
+        assert (found, what in text) == (code, True)
+        assert "shop.SalesDb.dbo.lines is" not in text
+
+    world.stream()
+    with world.capture() as capture:
+        orders = next(state for state in capture.state().tables.values() if state.table.table == "orders")
+    assert orders.status == status
+    for command, code in (("status", 0), ("doctor", 1)):
+        found, text = tell(world, command)
+        assert (found, str(orders.gap_until) in text, "snapshot asset" in text) == (code, True, True)
+    check = continuity_result(dg.AssetKey("orders"), orders)
+    assert not check.passed
+    assert f"up to {orders.gap_until} are lost" in str(check.description)
+
+
+def test_lost_manifest(world: World) -> None:
+    shutil.rmtree(Path(world.lake) / "shop.__windows")
+    for command in ("status", "summary", "doctor"):
+        code, text = tell(world, command)
+        assert code == 1
+        assert "is gone or empty" in text
+        assert "restore its folder" in text

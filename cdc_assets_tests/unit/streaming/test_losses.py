@@ -1,0 +1,343 @@
+"""What the lake has lost is noticed when a run begins, told with its interval, and mended by a snapshot."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from cdc_assets.config.settings import CaptureConfig, FilterSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.errors import LakeError
+from cdc_assets.lake import manifest
+from cdc_assets.lake.state import TableState
+from cdc_assets.lake.steps import listening
+from cdc_assets.streaming import losses
+from cdc_assets.streaming.progress import StreamSummary
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+
+
+@dataclass
+class World:
+    """Two tables that were read and changed, in two windows each."""
+
+    server: SimulatedServer
+    config: CaptureConfig
+    lake: Path
+    lines: TableId
+    orders: TableId
+    first: Lsn
+    last: Lsn
+
+    def topic(self, table: TableId) -> Path:
+        return self.lake / f"shop.{table}"
+
+    def insert(self, key: int) -> Lsn:
+        return self.server.commit((self.lines, "insert", key, "a"), (self.orders, "insert", key, "a"))
+
+    def stream(self) -> StreamSummary:
+        return make_capture(self.server, self.config).stream()
+
+    def state(self, table: TableId) -> TableState:
+        return state_of(self.config).tables[table]
+
+    def keys(self, table: TableId) -> set[int]:
+        """Of the rows that the events lead to."""
+        latest = {event.key: event for event in events_of(self.config, table)}
+        return {key for key, event in latest.items() if event.after}
+
+    def after(self, lost: str) -> Lsn:
+        """Exclusive start of what is lost: nothing is left, or all up to the window before, or all but a file's events."""
+        return {"all": ZERO_LSN, "last window": self.first, "last file": Lsn.from_int(int(self.last) - 1)}[lost]
+
+    def check_promise(self) -> None:
+        """After a snapshot all is as if nothing had happened: rows are the server's, no event is there twice."""
+        make_capture(self.server, self.config).snapshot([self.orders])
+        self.check_rows()
+        assert self.state(self.orders).gaps, "what was lost is remembered"
+
+    def check_rows(self) -> None:
+        """Both tables go on, their rows are the server's, and no event is there twice."""
+        self.insert(70 + len(self.server.rows[self.orders]))
+        assert self.stream().troubled == ()
+        assert self.stream().troubled == ()
+        for table in (self.lines, self.orders):
+            assert self.keys(table) == set(self.server.rows[table])
+            positions = [event.position for event in events_of(self.config, table)]
+            assert len(positions) == len(set(positions))
+
+
+def make_world(path: Path, **changes: object) -> World:
+    server = SimulatedServer()
+    lines, orders = server.create("lines", rows=3), server.create("orders", rows=3)
+    server.idle_tick()
+    config = make_config(str(path), slices=1, **changes)
+    make_capture(server, config).snapshot()
+    found = World(server, config, path, lines, orders, ZERO_LSN, ZERO_LSN)
+    found.first = found.insert(50)
+    found.stream()
+    found.last = found.insert(51)
+    found.stream()
+    return found
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return make_world(tmp_path / "lake")
+
+
+def commits(table: Path) -> list[Path]:
+    return sorted((table / "_delta_log").glob("*.json"))
+
+
+def newest_file(table: Path) -> Path:
+    return table / max(DeltaTable(str(table)).get_add_actions()["path"].to_pylist())
+
+
+def remove(table: Path) -> None:
+    shutil.rmtree(table)
+
+
+def lose_newest_commit(table: Path) -> None:
+    commits(table)[-1].unlink()
+
+
+def empty_newest_commit(table: Path) -> None:
+    commits(table)[-1].write_bytes(b"")
+
+
+def lose_newest_file(table: Path) -> None:
+    newest_file(table).unlink()
+
+
+def cut_newest_file(table: Path) -> None:
+    file = newest_file(table)
+    file.write_bytes(file.read_bytes()[:-10])
+
+
+def empty_older_commit(table: Path) -> None:
+    commits(table)[-2].write_bytes(b"")
+
+
+LOSSES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "folder removed": (remove, "all"),
+    "newest commit deleted": (lose_newest_commit, "last window"),
+    "newest commit empty": (empty_newest_commit, "last window"),
+    "older commit empty": (empty_older_commit, "all"),
+    "data file missing": (lose_newest_file, "last file"),
+    "data file cut off": (cut_newest_file, "last file"),
+}
+
+
+@pytest.mark.parametrize(("lose", "lost"), LOSSES.values(), ids=LOSSES)
+def test_a_topic_that_lost_data_has_a_gap_and_the_others_go_on(
+    world: World, lose: Callable[[Path], None], lost: str
+) -> None:
+    lose(world.topic(world.orders))
+    world.insert(60)
+    summary = world.stream()
+
+    [trouble] = summary.troubled
+    assert (trouble.table, trouble.status) == (world.orders, "gap")
+    assert (trouble.gap_after, trouble.gap_until) == (world.after(lost), world.last)
+    assert "snapshot asset" in trouble.reason
+    assert world.state(world.lines).status == "healthy"
+    assert 60 in world.keys(world.lines)
+    assert world.stream().troubled == summary.troubled, "told again, found once"
+    assert len(world.state(world.orders).gaps) == 1
+
+    world.check_promise()
+
+
+def test_older_copy_of_a_topic(world: World, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(world.topic(world.orders), copy)
+    for key in (60, 61):
+        world.insert(key)
+        world.stream()
+    shutil.rmtree(world.topic(world.orders))
+    copy.rename(world.topic(world.orders))
+
+    [trouble] = world.stream().troubled
+    assert (trouble.table, trouble.gap_after) == (world.orders, world.last)
+    assert trouble.gap_until == world.state(world.lines).position
+    world.check_promise()
+
+
+def test_commit_that_is_cut_off_must_be_moved_away(world: World) -> None:
+    """Delta cannot read such a table, so nothing can be written behind what it holds."""
+    newest = commits(world.topic(world.orders))[-1]
+    newest.write_bytes(newest.read_bytes()[:-20])
+    world.insert(60)
+    [trouble] = world.stream().troubled
+    assert (trouble.table, trouble.status) == (world.orders, "failed")
+    assert "move that folder away" in trouble.reason
+    assert 60 in world.keys(world.lines)
+
+    [failed] = make_capture(world.server, world.config).snapshot([world.lines, world.orders]).failed
+    assert (failed.table, "move that folder away" in failed.reason) == (world.orders, True)
+    world.topic(world.orders).rename(world.lake / "elsewhere")
+    world.check_promise()
+
+
+@pytest.mark.parametrize("table", ["folder", "log"])
+def test_topics_without_a_manifest_are_not_captured_as_if_nothing_had_been(world: World, table: str) -> None:
+    gone = world.lake / "shop.__windows" / ("_delta_log" if table == "log" else "")
+    shutil.rmtree(gone)
+    before = {table: events_of(world.config, table) for table in (world.lines, world.orders)}
+    for _ in range(2):
+        for run in (make_capture(world.server, world.config).snapshot, world.stream):
+            with pytest.raises(
+                LakeError, match=r"shop\.__windows is gone .*shop\.SalesDb\.dbo\.lines.*restore its folder"
+            ):
+                run()
+    assert {table: events_of(world.config, table) for table in (world.lines, world.orders)} == before
+
+    for folder in world.lake.glob("shop*"):
+        folder.rename(world.lake.parent / folder.name)
+    make_capture(world.server, world.config).snapshot()
+    assert world.stream().troubled == ()
+    assert world.keys(world.orders) == set(world.server.rows[world.orders])
+
+
+def test_restored_manifest_goes_on(world: World) -> None:
+    folder, away = world.lake / "shop.__windows", world.lake / "away"
+    folder.rename(away)
+    with pytest.raises(LakeError):
+        world.stream()
+    assert not folder.exists(), "nothing is in the way of what is restored"
+    away.rename(folder)
+    world.insert(60)
+    assert world.stream().troubled == ()
+
+
+@pytest.mark.parametrize("lost", range(1, 7))
+@pytest.mark.parametrize("how", ["deleted", "emptied"])
+def test_newest_commits_of_the_manifest_are_lost(world: World, lost: int, how: str) -> None:
+    """No window is left out, and none is told twice."""
+    for commit in commits(world.lake / "shop.__windows")[-lost:]:
+        commit.unlink() if how == "deleted" else commit.write_bytes(b"")
+    world.insert(60)
+    summary = world.stream()
+    assert summary.troubled == (), "two lost windows can be read from the tables' own commits"
+    make_capture(world.server, world.config).snapshot([world.orders])
+    world.insert(61)
+    assert world.stream().troubled == ()
+    for table in (world.lines, world.orders):
+        assert world.keys(table) == set(world.server.rows[table])
+        found = [(event.op, event.key) for event in events_of(world.config, table) if event.op != "r"]
+        assert sorted(found) == [("c", key) for key in (50, 51, 60, 61)]
+
+
+def test_commit_lost_in_the_middle_of_the_manifest(world: World) -> None:
+    commits(world.lake / "shop.__windows")[-3].write_bytes(b"")
+    with pytest.raises(LakeError, match="lacks what was recorded between entries"):
+        world.stream()
+
+
+def stopped_at(step: str, action: Callable[[], object]) -> None:
+    def stop(reached: str) -> None:
+        if reached == step:
+            raise KeyboardInterrupt
+
+    with listening(stop), pytest.raises(KeyboardInterrupt):
+        action()
+
+
+@pytest.mark.parametrize("lose", [remove, empty_newest_commit, lose_newest_file])
+@pytest.mark.parametrize("step", ["window-planned", "files-written", "table-committed"])
+def test_lost_while_a_window_is_in_flight(world: World, step: str, lose: Callable[[Path], None]) -> None:
+    world.insert(60)
+    stopped_at(step, world.stream)
+    lose(world.topic(world.orders))
+    assert [trouble.table for trouble in world.stream().troubled] in ([world.orders], [])
+    assert 60 in world.keys(world.lines)
+    if world.state(world.orders).gaps:
+        world.check_promise()
+    world.check_rows()
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["again", "first"])
+def test_lost_while_a_snapshot_is_in_flight(tmp_path: Path, known: bool) -> None:
+    world = make_world(tmp_path / "lake", partitions=8)
+    new = world.orders if known else world.server.create("news", rows=3)
+    stopped_at("round-complete", lambda: make_capture(world.server, world.config).snapshot([new]))
+    remove(world.topic(new))
+    make_capture(world.server, world.config).snapshot()
+    assert world.keys(new) == (set() if known else set(world.server.rows[new]))
+    if known:
+        assert world.state(new).status == "gap"
+        world.check_promise()
+
+
+def test_policies(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "resnapshot", gap_policy="resnapshot")
+    remove(world.topic(world.orders))
+    world.insert(60)
+    assert world.stream().troubled == ()
+    world.check_rows()
+
+    world = make_world(tmp_path / "ignore", gap_policy="ignore")
+    lose_newest_file(world.topic(world.orders))
+    world.insert(60)
+    assert world.stream().troubled == ()
+    assert world.keys(world.orders) == {1, 2, 3, 50, 60}, "without 51, and readable"
+    assert world.state(world.orders).gap_until == world.last
+
+
+def test_table_that_is_left_out_keeps_its_gap(world: World) -> None:
+    remove(world.topic(world.orders))
+    assert world.stream().troubled
+    config, world.config = world.config, replace(world.config, filters=FilterSettings(table_exclude=("dbo.orders",)))
+    assert world.stream().troubled == ()
+    world.config = config
+    assert [trouble.table for trouble in world.stream().troubled] == [world.orders]
+
+
+def test_upkeep_raises_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "_CHECKPOINT_EVERY", 3)
+    world = make_world(tmp_path / "lake", compact_after_files=2, retention_hours=0, transaction_metadata=True)
+    for key in range(60, 66):
+        world.insert(key)
+        assert world.stream().troubled == ()
+    DeltaTable(str(world.topic(world.orders))).optimize.compact()
+    DeltaTable(str(world.topic(world.lines))).delete("position < '0000002a:00000004'")
+    assert world.stream().troubled == (), "somebody else joined files, or deleted events on purpose"
+    world.insert(70)
+    assert world.stream().troubled == ()
+
+
+def test_lakes_without_marks(world: World) -> None:
+    """Manifests of earlier releases have none; a topic that is gone is noticed all the same, and marks are made."""
+    encode_state = manifest.encode_state
+    capture = make_capture(world.server, world.config)
+    capture.claim()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest, "encode_state", lambda state: encode_state(state) | {"marks": {}})
+        capture._context.manifest._checkpoint(world.server.now)
+    assert not state_of(world.config).marks
+    remove(world.topic(world.orders))
+    [trouble] = world.stream().troubled
+    assert (trouble.table, trouble.gap_after, trouble.gap_until) == (world.orders, ZERO_LSN, world.last)
+    assert f"shop.{world.lines}" in state_of(world.config).marks
+    world.check_promise()
+
+
+def test_a_start_without_time_sees_the_newest_commits_and_a_window_sees_the_rest(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(losses, "_SECONDS", 0.0)
+    orders = world.topic(world.orders)
+    (orders / min(DeltaTable(str(orders)).get_add_actions()["path"].to_pylist())).unlink()
+    assert world.stream().troubled == ()
+    world.insert(60)
+    [trouble] = world.stream().troubled
+    assert (trouble.table, trouble.status) == (world.orders, "gap")
+    world.check_promise()
+    lose_newest_file(world.topic(world.lines))
+    assert [trouble.table for trouble in world.stream().troubled] == [world.lines]
