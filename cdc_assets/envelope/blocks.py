@@ -2,6 +2,7 @@
 
 | | Debezium 3 | 2.3 |
 |---|---|---|
+| `source.version` | 3.6.3.Final | 2.3.4.Final |
 | envelope | version 2: before, after, source, transaction, op, ts_ms, ts_us, ts_ns | version 1: before, after, source, op, ts_ms, transaction |
 | source | version 1, 14 fields | no version, without ts_us, ts_ns |
 | `source.snapshot` allows | true, first, first_in_data_collection, last_in_data_collection, last, false, incremental | true, last, false, incremental |
@@ -22,6 +23,8 @@ _NEEDED_LONG = _LONG.required()
 MARKERS = ("true", "first", "first_in_data_collection", "last_in_data_collection", "last", "false", "incremental")
 _OLD_MARKERS = ("true", "last", "false", "incremental")
 
+_RELEASES = {"3": "3.6.3.Final", "2.3": "2.3.4.Final"}
+
 TRANSACTION = struct(
     "event.block",
     [
@@ -31,6 +34,11 @@ TRANSACTION = struct(
     ],
     version=1,
 )
+
+
+def release(settings: EventSettings) -> str:
+    """Debezium release that the source block names: the one whose form is written."""
+    return _RELEASES[settings.event_version]
 
 
 def source_type(settings: EventSettings) -> ConnectType:

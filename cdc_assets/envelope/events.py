@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from cdc_assets.envelope.blocks import assemble
+from cdc_assets.envelope.blocks import assemble, release
 from cdc_assets.envelope.constants import constant
 from cdc_assets.envelope.headers import context_headers
 from cdc_assets.envelope.plan import EventPlan
@@ -86,7 +86,7 @@ def _values(plan: EventPlan, parts: Parts, processed_ns: int) -> pa.Array:
 def _source(plan: EventPlan, parts: Parts, kind: pa.DataType) -> pa.Array:
     rows = len(parts.position)
     children = {
-        "version": constant(plan.connector.version, rows),
+        "version": constant(release(plan.settings), rows),
         "connector": constant("sqlserver", rows),
         "name": constant(plan.settings.topic_prefix, rows),
         **_stamps(parts),

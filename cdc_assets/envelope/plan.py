@@ -40,13 +40,11 @@ class ConnectorIdentity:
     """Who writes the events.
 
     Args:
-        version: Debezium release in the source block.
         name: connector name in the context headers.
         task_id: of the context headers.
         run_id: of the context headers; one per run of the capture.
     """
 
-    version: str = "3.6.3.Final"
     name: str = "sqlserver"
     task_id: str = "0"
     run_id: str = ""

@@ -8,7 +8,7 @@ import pyarrow as pa
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.lsn import ZERO_LSN, Position
 from cdc_assets.core.schema import Column
-from cdc_assets.envelope.blocks import source_type
+from cdc_assets.envelope.blocks import release, source_type
 from cdc_assets.envelope.headers import context_pairs
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW, ConnectorIdentity
 from cdc_assets.history.records import HistoryEntry, column_facts, key_columns, quoted_id
@@ -99,7 +99,7 @@ def _event(
     return {
         "key": {"databaseName": entry.table.database},
         "value": {
-            "source": _source(entry, settings, connector),
+            "source": _source(entry, settings),
             "ts_ms": int(entry.at.timestamp() * 1000),
             "databaseName": entry.table.database,
             "schemaName": entry.table.schema,
@@ -111,11 +111,11 @@ def _event(
     }
 
 
-def _source(entry: HistoryEntry, settings: EventSettings, connector: ConnectorIdentity) -> dict[str, Any]:
+def _source(entry: HistoryEntry, settings: EventSettings) -> dict[str, Any]:
     micros = round(entry.at.timestamp() * 1_000_000)
     marker = ("last" if entry.last else "true") if entry.snapshot else None
     return {
-        "version": connector.version,
+        "version": release(settings),
         "connector": "sqlserver",
         "name": settings.topic_prefix,
         "ts_ms": micros // 1000,

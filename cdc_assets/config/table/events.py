@@ -173,7 +173,8 @@ EVENTS = (
         "event.version",
         kinds.choice("3", "2.3"),
         "3",
-        "Debezium release whose envelope is written.",
+        "Debezium release whose envelope is written: 3.6.3, or 2.3.4 without microseconds, nanoseconds and context headers. "
+        "Choose it before the first run, for it changes the structure of every topic.",
         "events.event_version",
         note="Ours.",
     ),

@@ -8,10 +8,11 @@ from itertools import count
 
 import pytest
 
-from cdc_assets.config.settings import ConnectionSettings
+from cdc_assets.config.settings import ConnectionSettings, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import TableSchema
+from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
 from cdc_assets.errors import (
     CdcDisabledError,
     ConnectionLostError,
@@ -135,6 +136,36 @@ def test_key_is_the_first_unique_index_without_primary_key(server: Server, sourc
     server.execute("CREATE UNIQUE INDEX z ON dbo.u (a)", database=DATABASE)
     server.execute("CREATE UNIQUE INDEX y ON dbo.u (b, a)", database=DATABASE)
     assert source.table_schema(table("u")).key == ("b", "a")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("primary", "indexes", "captured", "key"),
+    [
+        ("PRIMARY KEY", ("by_b ON dbo.keyed (b)",), "a, b", ("a",)),
+        ("", ("by_a ON dbo.keyed (a)", "by_b ON dbo.keyed (b)"), "a, b", ("a",)),
+        ("", ("by_a ON dbo.keyed (a)", "by_b ON dbo.keyed (b)"), "b", ()),
+        ("", ("by_a ON dbo.keyed (a) WHERE a > 0", "by_b ON dbo.keyed (b)"), "a, b", ("b",)),
+    ],
+    ids=["primary key", "first index", "first index is not captured", "first index is filtered"],
+)
+def test_key_whatever_index_the_instance_names(
+    server: Server, source: SqlServerSource, primary: str, indexes: tuple[str, ...], captured: str, key: tuple[str, ...]
+) -> None:
+    """Measured with the connector, which takes the filtered index too."""
+    server.execute(f"CREATE TABLE dbo.keyed (a int NOT NULL {primary}, b int NOT NULL)", database=DATABASE)
+    for index in indexes:
+        server.execute(f"CREATE UNIQUE INDEX {index}", database=DATABASE)
+    server.execute(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'keyed', @role_name = NULL, "
+        "@index_name = N'by_b', @captured_column_list = ?",
+        captured,
+        database=DATABASE,
+    )
+    [instance] = [each for each in source.capture_instances(DATABASE) if each.table == table("keyed")]
+    schema = source.table_schema(table("keyed"))
+    assert schema is not None
+    plan = plan_events(schema, instance.columns, EventSettings("shop"), connector=ConnectorIdentity())
+    assert plan.key == key
 
 
 def test_table_that_is_not_there(source: SqlServerSource) -> None:

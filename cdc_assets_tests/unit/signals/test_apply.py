@@ -111,6 +111,15 @@ def test_conditions_belong_to_the_first_match() -> None:
     assert {entry.surrogate for entry in outcome.state.queue} == {"no"}
 
 
+def test_the_older_form_of_a_condition_holds_for_all_tables_and_alone() -> None:
+    newer = [{"data-collection": "SalesDb.dbo.lines", "filter": "qty > 10"}]
+    asked = execute("a", ".*", **{"additional-condition": "color = 'blue'", "additional-conditions": newer})
+    assert {entry.condition for entry in applied(asked).state.queue} == {"color = 'blue'"}
+    assert {entry.condition for entry in applied(execute("a", ".*", **{"additional-condition": " "})).state.queue} == {
+        ""
+    }
+
+
 def test_a_blocking_snapshot_waits_beside_the_queue() -> None:
     select = "SELECT * FROM SalesDb.dbo.lines WHERE qty > 10"
     conditions = [{"data-collection": "SalesDb.dbo.lines", "filter": select}]
