@@ -98,8 +98,8 @@ class Session(Protocol):
     def call(self, procedure: str, arguments: Sequence[Parameter], sink: ResultSink) -> int:
         """EXEC of a named procedure (name as written, possibly multi-part); returns its status, error 2812 if unknown."""
 
-    def type_named(self, text: str) -> SqlType:
-        """A declared type, alias types included; SqlError 243 for one that nobody knows."""
+    def type_named(self, text: str, number: int) -> SqlType:
+        """The type of the parameter of that number, alias types included; SqlError 2715 for one that nobody knows."""
 
     def describe_parameters(self, text: str) -> Sequence[Parameter]:
         """sp_describe_undeclared_parameters: the `@P1 …` of a text with suggested types, in order of their names."""

@@ -30,6 +30,11 @@ class SqlError(Exception):
         self.procedure = ""
 
 
+def unknown_type(name: str, number: int) -> SqlError:
+    """2715 for the type of a column, parameter or variable."""
+    return SqlError(2715, f"Column, parameter, or variable #{number}: Cannot find data type {name}.", 16, 6)
+
+
 def internal(error: BaseException, where: str = "") -> SqlError:
     """8624 for a fault of the stand-in itself, 701 when memory ran out, 40510 for text that cannot be stored."""
     if isinstance(error, MemoryError):

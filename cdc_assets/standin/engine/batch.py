@@ -303,6 +303,7 @@ def _argument(reader: Reader) -> tree.Argument:
         raise reader.fail()
     reader.place = last
     output = last - first > 1 and words[last - first - 1] in ("OUT", "OUTPUT")
+    _check_value(reader, first, last - output)
     text = reader.between(first, last - output)
     if (
         last - first == 1
@@ -311,6 +312,27 @@ def _argument(reader: Reader) -> tree.Argument:
     ):
         text = "N'" + reader.tokens[first].value.replace("'", "''") + "'"
     return tree.Argument(name, text, output, words[0] == "DEFAULT" and last - first == 1)
+
+
+_VALUES: Final = (Kind.VARIABLE, Kind.STRING, Kind.NUMBER, Kind.BINARY, Kind.WORD, Kind.NAME)
+
+
+def _check_value(reader: Reader, first: int, last: int) -> None:
+    """An argument is a constant, a variable or a bare word; EXEC takes no expressions.
+
+    Raises:
+        SqlError: 102 at the first token that does not belong there.
+    """
+    place = first
+    while place < last and reader.tokens[place].text in ("+", "-", "$"):
+        place += 1
+    signed = place > first
+    wanted = (Kind.NUMBER,) if signed else _VALUES
+    if place < last and reader.tokens[place].kind in wanted:
+        place += 1
+    if place < last or place == first:
+        reader.place = place
+        raise reader.fail()
 
 
 def _call(reader: Reader, line: int) -> tree.Statement:

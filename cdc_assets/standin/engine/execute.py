@@ -150,10 +150,10 @@ def _declared(interpreter: "Interpreter", text: str) -> list[Parameter]:
     if not isinstance(statement, tree.Declare):
         raise syntax_error(text)
     declared = []
-    for item in statement.items:
+    for number, item in enumerate(statement.items, start=1):
         words = item.type.split()
         output = words[-1].upper() in ("OUT", "OUTPUT")
-        kind = interpreter.type_named(" ".join(words[: len(words) - output]))
+        kind = interpreter.type_named(" ".join(words[: len(words) - output]), number)
         declared.append(Parameter(item.name, kind, None, output))
     return declared
 

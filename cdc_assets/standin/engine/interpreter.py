@@ -37,7 +37,7 @@ from cdc_assets.standin.engine import (
 from cdc_assets.standin.engine.batch import parse_batch
 from cdc_assets.standin.engine.frame import Frame
 from cdc_assets.standin.engine.names import SessionNames
-from cdc_assets.standin.errors import BUGS, SqlError, internal, unsupported
+from cdc_assets.standin.errors import BUGS, SqlError, internal, unknown_type, unsupported
 from cdc_assets.standin.sql.convert import convert_value
 from cdc_assets.standin.sqltypes import INT, SqlType, Value, parse_type
 
@@ -234,26 +234,34 @@ class Interpreter:
         plan = queries.scalar_plan(self.session, self.frame, text)
         return queries.evaluate(self.session, self.frame, plan), plan.type
 
-    def type_named(self, text: str) -> SqlType:
-        """A declared type, alias types included."""
+    def type_named(self, text: str, number: int = 1) -> SqlType:
+        """A declared type, alias types included.
+
+        Args:
+            text: as it is written.
+            number: which of the variables or parameters has it, for the message.
+
+        Raises:
+            SqlError: 2715 when there is no such type.
+        """
         try:
             return parse_type(text)
         except SqlError as error:
             parts = tuple(part.strip("[] ") for part in text.split("."))
             found = SessionNames(self.session, self.frame).user_type(parts) if error.number in (243, 102) else None
-            if found is None:
-                raise
-            return found
+            if found is not None:
+                return found
+            raise unknown_type(text, number) if error.number == 243 else error from error
 
     def _declare(self, statement: tree.Declare) -> None:
         if any(item.value for item in statement.items):
             self.session.rowcount = 1
-        for item in statement.items:
+        for number, item in enumerate(statement.items, start=1):
             if item.table:
                 table = definitions.table_variable(self.session, self.frame, item)
                 self.frame.declare_table(item.name, table)
                 continue
-            kind = self.type_named(item.type)
+            kind = self.type_named(item.type, number)
             if fold(item.name.removeprefix("@")) in self.frame.variables and statement in self.frame.declared:
                 self.frame.variable(item.name).value = self.value(item.value, kind) if item.value else None
                 continue

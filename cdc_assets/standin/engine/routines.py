@@ -61,8 +61,8 @@ def _define(interpreter: "Interpreter", reader: Reader, text: str, create: bool,
             15,
         )
     parameters = _read_parameters(reader)
-    for parameter in parameters:
-        interpreter.type_named(parameter.type)
+    for number, parameter in enumerate(parameters, start=1):
+        interpreter.type_named(parameter.type, number)
     if reader.accept("WITH") and reader.take().upper != "RECOMPILE":
         raise unsupported("CREATE PROCEDURE WITH other options than RECOMPILE")
     reader.expect("AS")

@@ -234,9 +234,9 @@ class EngineSession:
             self.transaction.end_statement()
             self.sink = previous
 
-    def type_named(self, text: str) -> SqlType:
+    def type_named(self, text: str, number: int) -> SqlType:
         """A declared type, alias types included."""
-        return Interpreter(self, Frame(), self.sink).type_named(text)
+        return Interpreter(self, Frame(), self.sink).type_named(text, number)
 
     def describe_parameters(self, text: str) -> Sequence[Parameter]:
         """sp_describe_undeclared_parameters."""

@@ -10,7 +10,7 @@ from cdc_assets.standin.engine.lexer import Kind
 from cdc_assets.standin.engine.names import SessionNames
 from cdc_assets.standin.engine.reader import Reader
 from cdc_assets.standin.engine.targets import read_name, read_until
-from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
+from cdc_assets.standin.errors import SqlError, syntax_error, unknown_type, unsupported
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sql.expressions import compile_scalar
 from cdc_assets.standin.sql.parse import parse_expression_tree
@@ -109,13 +109,20 @@ class ElementReader:
         if self.reader.accept("AS"):
             self._read_computed(column)
         else:
-            column.type, column.alias_type = self.read_type()
+            column.type, column.alias_type = self.read_type(len(self.elements.columns))
             self._options(column)
         if column.type.name == "rowversion":
             column.nullable = False if column.nullable is None else column.nullable
 
-    def read_type(self) -> tuple[SqlType, str | None]:
-        """A type, and the name of the alias type it was declared with."""
+    def read_type(self, number: int = 1) -> tuple[SqlType, str | None]:
+        """A type, and the name of the alias type it was declared with.
+
+        Args:
+            number: of the column, for the message.
+
+        Raises:
+            SqlError: 2715 when there is no such type.
+        """
         reader = self.reader
         first = reader.place
         parts = read_name(reader)
@@ -131,7 +138,10 @@ class ElementReader:
             alias = self.names.user_type(parts)
             if alias is not None:
                 return alias, parts[-1]
-        return parse_type(bare), None
+        try:
+            return parse_type(bare), None
+        except SqlError as error:
+            raise unknown_type(bare, number) if error.number == 243 else error from error
 
     def _read_computed(self, column: Column) -> None:
         text = read_until(self.reader, _COLUMN_WORDS, ",")

@@ -11,8 +11,8 @@ from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.sql.convert import convert_argument
 from cdc_assets.standin.sqltypes import SqlType, parse_type
 
-TypeNamed = Callable[[str], SqlType]
-"""A type by its name, alias types included."""
+TypeNamed = Callable[[str, int], SqlType]
+"""The type of a parameter by its name, alias types included, and the parameter's number."""
 
 _DECLARATION: Final = re.compile(
     r"\s*(?P<name>@[^\s,()]+)\s+(?:AS\s+)?(?P<type>.+?)(?:\s+(?P<output>OUTPUT|OUT))?(?P<readonly>\s+READONLY)?\s*\Z",
@@ -76,12 +76,13 @@ def bind(
 
     Raises:
         SqlError: 8178 for a declared parameter without value, 8144 for a value too many, 8114, 257 or 206 for a value that
-            does not convert, 243 for a type that nobody knows.
+            does not convert, 2715 for a type that nobody knows.
     """
     if len(values) > len(declarations):
         raise SqlError(8144, "Procedure or function has too many arguments specified.")
     if len(values) == len(declarations) and not any(value.name or value.default for value in values):
-        return [_bound(declaration, value, type_named) for declaration, value in zip(declarations, values, strict=True)]
+        pairs = enumerate(zip(declarations, values, strict=True), start=1)
+        return [_bound(declaration, value, number, type_named) for number, (declaration, value) in pairs]
     by_name = {value.name.casefold(): value for value in values if value.name}
     bound = list[Parameter]()
     for place, declaration in enumerate(declarations):
@@ -95,7 +96,7 @@ def bind(
                 f"The parameterized query '({listed}){text}' expects the parameter '{declaration.name}', "
                 "which was not supplied.",
             )
-        bound.append(_bound(declaration, value, type_named))
+        bound.append(_bound(declaration, value, place + 1, type_named))
     return bound
 
 
@@ -104,9 +105,9 @@ def _names_another(value: Parameter, declarations: Sequence[Declaration]) -> boo
     return bool(folded) and any(entry.name.casefold() == folded for entry in declarations)
 
 
-def _bound(declaration: Declaration, value: Parameter, type_named: TypeNamed) -> Parameter:
+def _bound(declaration: Declaration, value: Parameter, number: int, type_named: TypeNamed) -> Parameter:
     """The parameter in its declared type, into which the value is converted; a sql_variant holds the value as it was sent."""
-    declared = declaration.type or type_named(declaration.written)
+    declared = declaration.type or type_named(declaration.written, number)
     if declared.name == "sql_variant" and value.value is not None:
         declared = value.type
     stored = convert_argument(value.value, value.type, declared)

@@ -48,6 +48,7 @@ REFUSED: list[tuple[str, Any, str, int]] = [
     ("datetime", "2020-13-01", "'2020-13-01'", 8114),
     ("uniqueidentifier", "nobody", "'nobody'", 8114),
     ("varbinary(4)", "abc", "'abc'", 257),
+    ("nosuch", 1, "", 2715),
     ("date", 5, "5", 206),
     ("int", date.fromisoformat("2020-01-01"), "", 206),
 ]  # fmt: skip

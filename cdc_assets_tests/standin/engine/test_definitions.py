@@ -68,7 +68,7 @@ def test_create_table_in_the_catalogue(client: Client) -> None:
         ("CREATE TABLE t (id int)", 2714),
         ("CREATE TABLE nosuch.x (id int)", 2760),
         ("CREATE TABLE x (a int, A int)", 2705),
-        ("CREATE TABLE x (a nosuch)", 243),
+        ("CREATE TABLE x (a nosuch)", 2715),
         ("CREATE TABLE x (a int PRIMARY KEY, b int PRIMARY KEY)", 1779),
         ("CREATE TABLE x (a int NULL, CONSTRAINT p PRIMARY KEY (nosuch))", 1911),
         ("CREATE TABLE x (a int IDENTITY, b int IDENTITY)", 2744),

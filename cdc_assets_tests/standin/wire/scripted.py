@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cdc_assets.standin.contract import Fault, Login, Parameter, ResultColumn, ResultSink
-from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.errors import SqlError, unknown_type
 from cdc_assets.standin.sqltypes import INT, SYSNAME, SqlType, Value
 
 Answer = Callable[["ScriptedSession", Sequence[Parameter], ResultSink], int]
@@ -77,8 +77,8 @@ class ScriptedSession:
             raise SqlError(2812, f"Could not find stored procedure '{procedure}'.")
         return answer(self, arguments, sink)
 
-    def type_named(self, text: str) -> SqlType:
-        raise SqlError(243, f"Type {text} is not a defined system type.")
+    def type_named(self, text: str, number: int) -> SqlType:
+        raise unknown_type(text, number)
 
     def describe_parameters(self, text: str) -> Sequence[Parameter]:
         return self.engine.described
