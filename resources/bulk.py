@@ -6,9 +6,9 @@ error reaches the task, whose slice is read again from its start. Every type is 
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import mssql_python
 import pyarrow as pa
@@ -16,6 +16,7 @@ from mssql_python.exceptions import ConnectionStringParseError, sqlstate_to_exce
 
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, IsolationMode
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.interruption import cancelled_by
 from cdc_assets.errors import CdcError
 from resources.sqlserver_driver import connection_string, keywords, server_name, without_database
 from resources.sqlserver_errors import redact, to_cdc_error
@@ -88,10 +89,9 @@ class MssqlBulkSource:
         """
         with ExitStack() as stack:
             may_retry = not statement.startswith(CHUNK_TAG)  # its round is read again
-            reader, first = repeated(lambda: self._begin(stack, statement, parameters), lambda: may_retry)
+            batches = repeated(lambda: self._begin(stack, statement, parameters), lambda: may_retry)
             try:
-                yield first
-                yield from reader
+                yield from batches
             except _ERRORS as error:
                 raise translate(error, self.settings) from error
 
@@ -115,29 +115,32 @@ class MssqlBulkSource:
                 with suppress(*_ERRORS):
                     connection.cursor().execute("IF @@TRANCOUNT > 0 ROLLBACK")
 
-    def _begin(
-        self, stack: ExitStack, statement: str, parameters: Sequence[object]
-    ) -> tuple[Iterator[pa.RecordBatch], pa.RecordBatch]:
-        """A reader and its first batch; the connection is closed with the stack, or now if this fails."""
+    def _begin(self, stack: ExitStack, statement: str, parameters: Sequence[object]) -> Iterator[pa.RecordBatch]:
+        """Batches, of which the first one is there; the connection is closed with the stack, or now if this fails."""
         with ExitStack() as opened:
             try:
                 connection = opened.enter_context(_closing(self._connect()))
                 cursor = connection.cursor()
                 for setting in self._settings_of(statement):
                     cursor.execute(setting)
-                cursor.execute(statement, *parameters)
-                reader, first = self._opened(cursor, statement)
+                batches = self._executed(cursor, statement, parameters)
             except _ERRORS as error:
                 raise translate(error, self.settings) from error
             stack.push(opened.pop_all())
-        return reader, first
+        return batches
 
-    def _opened(self, cursor: mssql_python.Cursor, statement: str) -> tuple[Iterator[pa.RecordBatch], pa.RecordBatch]:
-        """Reader over a statement that was executed, and its first batch."""
+    def _executed(
+        self, cursor: mssql_python.Cursor, statement: str, parameters: Sequence[object]
+    ) -> Iterator[pa.RecordBatch]:
+        """What a statement gives; when this returns, the first batch is there."""
         rows = (statement.startswith(ROWS_TAG) and self.snapshot_rows) or self.batch_rows
-        reader = cursor.arrow_reader(rows)
-        first = next(reader, None)
-        return reader, pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
+        with _cancelled(cursor):
+            cursor.execute(statement, *parameters)
+            reader = cursor.arrow_reader(rows)
+            first = next(reader, None)
+        return _batches(
+            cursor, reader, pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
+        )
 
     def _settings_of(self, statement: str) -> Iterator[str]:
         if statement.startswith(ROWS_TAG) and self.isolation != DEFAULT_ISOLATION:
@@ -181,18 +184,16 @@ class SnapshotTransaction:
             CdcError: as `MssqlBulkSource.read`; 3952 if the database does not allow SNAPSHOT.
         """
         try:
-            self._fresh().execute(one_of(table.quoted))
-            self._cursor.fetchall()
+            with _cancelled(self._fresh()):
+                self._cursor.execute(one_of(table.quoted))
+                self._cursor.fetchall()
         except _ERRORS as error:
             raise translate(error, self._source.settings) from error
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """As `MssqlBulkSource.read`, but never tried again: another session would see another moment."""
         try:
-            self._fresh().execute(statement, *parameters)
-            reader, first = self._source._opened(self._cursor, statement)
-            yield first
-            yield from reader
+            yield from self._source._executed(self._fresh(), statement, parameters)
         except _ERRORS as error:
             raise translate(error, self._source.settings) from error
 
@@ -211,6 +212,23 @@ def _closing(connection: mssql_python.Connection) -> Iterator[mssql_python.Conne
     finally:
         with suppress(*_ERRORS):
             connection.close()
+
+
+def _batches(cursor: mssql_python.Cursor, reader: Any, first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    batch: pa.RecordBatch | None = first
+    while batch is not None:
+        yield batch
+        with _cancelled(cursor):
+            batch = next(reader, None)
+
+
+def _cancelled(cursor: mssql_python.Cursor) -> AbstractContextManager[None]:
+    """A block in which the cursor waits for the server.
+
+    The driver has no method of its own for it: what it calls when a reader is closed is asked for here, and may be called
+    from any thread.
+    """
+    return cancelled_by(lambda: cursor.hstmt._cancel())
 
 
 def translate(error: Exception, settings: ConnectionSettings) -> CdcError:

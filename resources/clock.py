@@ -1,7 +1,8 @@
 """The machine's clock."""
 
-import time
 from datetime import UTC, datetime
+
+from cdc_assets.core import interruption
 
 
 class SystemClock:
@@ -12,5 +13,5 @@ class SystemClock:
         return datetime.now(UTC)
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
-        time.sleep(seconds)
+        """Wait; a run that is asked to end waits no longer."""
+        interruption.sleep(seconds)

@@ -11,6 +11,7 @@ from pyspark import SparkContext, __version__
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from cdc_assets.core.interruption import in_thread
 from cdc_assets.errors import ConfigurationError
 from resources.spark_runner import SparkTaskRunner
 
@@ -88,8 +89,8 @@ class SparkResource(LazyPySparkResource):
         builder = builder.remote(self.remote) if self.remote else builder.master(self.master)
         for name, value in self.properties(*java).items():
             builder = builder.config(name, value)
-        try:
-            self._spark_session = builder.getOrCreate()
+        try:  # in the main thread pyspark would put its own handler of SIGINT in the place of ours, or of Dagster's
+            self._spark_session = in_thread(builder.getOrCreate)
         except PySparkException as error:
             raise ConfigurationError(
                 "Spark session",

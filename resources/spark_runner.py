@@ -24,8 +24,10 @@ repeatable, and they are: what they write counts only once the driver commits it
 import pickle
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import cloudpickle
@@ -34,6 +36,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.types import BinaryType
 
+from cdc_assets.core.interruption import cancelled_by
 from cdc_assets.errors import RetryableError
 
 T = TypeVar("T")
@@ -67,12 +70,15 @@ class SparkTaskRunner:
         Raises:
             CdcError: what the first failing task (in task order) raised; no task is left running.
             SparkTaskError: the job broke outside the function.
+            Interrupted: the run was asked to end; its jobs were cancelled.
         """
         if not tasks:
             return []
         payload = cloudpickle.dumps((function, list(tasks)))  # together: tasks share the plans of their tables
         try:
-            outcomes = _outcomes(self._session(), lambda index: _attempt(payload, index), len(tasks))
+            session = self._session()
+            with _cancelled(session):
+                outcomes = _outcomes(session, lambda index: _attempt(payload, index), len(tasks))
         except (PySparkException, Py4JError) as error:
             raise SparkTaskError(
                 f"A Spark job of {len(tasks)} tasks broke: {_summary(error)}. "
@@ -89,6 +95,23 @@ def _outcomes(session: SparkSession, execute: Callable[[int], bytes], count: int
     function = udf(execute, BinaryType(), useArrow=False).asNondeterministic()
     rows = session.range(0, count, 1, count).select("id", function("id").alias("outcome")).collect()
     return [bytes(row["outcome"]) for row in sorted(rows, key=lambda row: row["id"])]
+
+
+@contextmanager
+def _cancelled(session: SparkSession) -> Iterator[None]:
+    """A block that waits for jobs. On Connect others may share the session, so there they are told by a tag."""
+    context = getattr(session, "sparkContext", None)
+    if context is not None:
+        with cancelled_by(context.cancelAllJobs):
+            yield
+        return
+    tag = f"cdc-assets-{uuid4().hex}"
+    session.addTag(tag)
+    try:
+        with cancelled_by(lambda: session.interruptTag(tag)):
+            yield
+    finally:
+        session.removeTag(tag)
 
 
 def _summary(error: Exception) -> str:

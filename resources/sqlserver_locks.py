@@ -13,6 +13,7 @@ import pyodbc
 
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.interruption import cancelled_by
 from cdc_assets.errors import LockTimeoutError
 from resources import sqlserver_queries as queries
 from resources.sqlserver_session import connect, translate
@@ -68,7 +69,9 @@ def locked(settings: ConnectionSettings, tables: Sequence[TableId], timeout_ms: 
 
 def _lock(connection: pyodbc.Connection, settings: ConnectionSettings, table: TableId, timeout_ms: int) -> None:
     try:
-        connection.execute(queries.shared_lock(table.quoted)).fetchall()
+        cursor = connection.cursor()
+        with cancelled_by(cursor.cancel):
+            cursor.execute(queries.shared_lock(table.quoted)).fetchall()
     except pyodbc.Error as error:
         ours = translate(error, settings)
         if isinstance(ours, LockTimeoutError):

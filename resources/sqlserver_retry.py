@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from cdc_assets.core import interruption
 from cdc_assets.errors import CdcError, DatabaseAwayError, LockTimeoutError
 
 ATTEMPTS = 4
@@ -41,5 +42,5 @@ def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: Tr
                 or time.monotonic() - started > BUDGET_S
             ):
                 raise
-        time.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
+        interruption.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
     return action()

@@ -14,6 +14,7 @@ from typing import TypeVar
 import pyodbc
 
 from cdc_assets.config.settings import ConnectionSettings
+from cdc_assets.core.interruption import cancelled_by, in_thread
 from cdc_assets.errors import CdcError, ConnectionLostError
 from resources.sqlserver_driver import (
     APPLICATION,
@@ -44,6 +45,10 @@ def connect(settings: ConnectionSettings) -> pyodbc.Connection:
     Raises:
         CdcError: whatever the driver's error means.
     """
+    return in_thread(lambda: _connect(settings))
+
+
+def _connect(settings: ConnectionSettings) -> pyodbc.Connection:
     check_reachable(settings)
     driver = driver_option(settings) or find_driver(pyodbc.drivers())
     pairs = {"Driver": driver, "APP": APPLICATION} | keywords(settings)
@@ -103,7 +108,7 @@ class Session:
         Raises:
             CdcError: after the last attempt, or at once if repeating cannot help.
         """
-        return self._repeat(lambda connection: list(connection.execute(statement, *parameters).fetchall()))
+        return self._repeat(lambda cursor: list(cursor.execute(statement, *parameters).fetchall()))
 
     def value(self, statement: str, *parameters: object) -> object:
         """First column of the first row, or None if there is no row."""
@@ -117,13 +122,13 @@ class Session:
             CdcError: it failed.
         """
         with self._lock:
-            self._try(lambda connection: connection.execute(statement, *parameters).close())
+            self._try(lambda cursor: cursor.execute(statement, *parameters).close())
 
     def named_rows(self, statement: str, *parameters: object) -> list[dict[str, object]]:
         """Rows as dictionaries by column name."""
 
-        def read(connection: pyodbc.Connection) -> list[dict[str, object]]:
-            cursor = connection.execute(statement, *parameters)
+        def read(cursor: pyodbc.Cursor) -> list[dict[str, object]]:
+            cursor.execute(statement, *parameters)
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
@@ -137,13 +142,15 @@ class Session:
                     self._connection.close()
             self._connection = None
 
-    def _repeat(self, action: Callable[[pyodbc.Connection], T]) -> T:
+    def _repeat(self, action: Callable[[pyodbc.Cursor], T]) -> T:
         with self._lock:
             return repeated(lambda: self._try(action), may_retry=lambda: self._connected_before)
 
-    def _try(self, action: Callable[[pyodbc.Connection], T]) -> T:
+    def _try(self, action: Callable[[pyodbc.Cursor], T]) -> T:
         try:
-            result = action(self._ready())
+            cursor = self._ready().cursor()
+            with cancelled_by(cursor.cancel):
+                result = action(cursor)
         except pyodbc.Error as error:
             ours = translate(error, self._settings)
             if isinstance(ours, ConnectionLostError):

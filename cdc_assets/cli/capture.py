@@ -13,6 +13,7 @@ from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.interruption import listening
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.snapshot.modes import rule_of
@@ -55,11 +56,12 @@ def capture(
 ) -> None:
     """Capture into the lake: the snapshot that the mode wants, then changes until nothing is new.
 
-    Can be stopped at any moment; the next run goes on behind the last committed window.
+    Can be stopped at any moment, at best by Ctrl+C or SIGTERM, which end it at the next safe point; the next run goes on
+    behind the last committed window.
     """
     show_logs()
     settings = _settings(read_config(config), follow, idle)
-    with _runner(local) as runner, _open(settings, runner) as facade:
+    with listening(), _runner(local) as runner, _open(settings, runner) as facade:
         done = (
             facade.snapshot(_chosen(facade, table), on_progress=_tell) if table else facade.snapshot(on_progress=_tell)
         )

@@ -13,7 +13,7 @@ from cdc_assets.core.spoken import speak
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks import ContinuityReport, continuity_spec
-from cdc_assets.defs.failures import RETRY, as_failures
+from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session
@@ -48,7 +48,6 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         check_specs=[continuity_spec(key) for key in catalog.keys("changes")],
         can_subset=True,
         pool=names.pool,
-        retry_policy=RETRY,
         required_resource_keys={names.resource},
     )
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
@@ -64,7 +63,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             idle_timeout_s=config.idle_timeout_s,
             max_duration_s=config.max_duration_s,
         )
-        with as_failures(), opened as capture:
+        with as_step(context), opened as capture:
 
             def on_progress(progress: Progress) -> None:
                 session.on_progress(progress)

@@ -17,6 +17,8 @@ read, counts as a good one: the other tables must not wait for it. Tables that
 could not be read wait by such a pause of their own, while the others are streamed;
 so do tables of the loaded code location that are not on the server now.
 
+*After a termination.* Nobody ends a run to see the next one start: the sensor waits for `AFTER_TERMINATION`, and says so.
+
 *Starts.* With a snapshot mode that reads tables at each start, the first look of
 a loaded code location is one. The cursor remembers which start that was.
 """
@@ -38,6 +40,8 @@ from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG
 from cdc_assets.defs.snapshot import SnapshotConfig
 from cdc_assets.errors import CdcError
 
+AFTER_TERMINATION = timedelta(minutes=1)
+"""So that whoever ended a run can stop the sensor before the next one starts."""
 FIRST_PAUSE = timedelta(seconds=15)
 LONGEST_PAUSE = timedelta(minutes=15)
 SIGNAL_TAG = "cdc/signals"
@@ -57,6 +61,10 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         if active := runs.active(context.instance):
             return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is at work.")
         records = runs.finished(context.instance, _LOOK_BACK)
+        if (again := terminated_until(records)) and again > datetime.now(UTC):
+            return dg.SkipReason(
+                f"The last run was terminated; the next starts after {again:%H:%M:%S} UTC, unless this sensor is stopped."
+            )
         ends = pause_ends(records)
         if ends and ends > datetime.now(UTC):
             return dg.SkipReason(f"The last run failed; the next starts after {ends:%H:%M:%S} UTC.")
@@ -171,6 +179,18 @@ def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) ->
         return None
     pause: timedelta = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1))
     return datetime.fromtimestamp(ended, UTC) + pause
+
+
+def terminated_until(records: Sequence[dg.RunRecord]) -> datetime | None:
+    """When the next run may start, if somebody terminated the last one.
+
+    Args:
+        records: newest first.
+    """
+    last = records[0] if records else None
+    if last is None or last.end_time is None or last.dagster_run.status is not DagsterRunStatus.CANCELED:
+        return None
+    return datetime.fromtimestamp(last.end_time, UTC) + AFTER_TERMINATION
 
 
 def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: float) -> datetime | None:

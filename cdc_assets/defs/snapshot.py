@@ -8,7 +8,7 @@ from pydantic import Field
 
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.failures import RETRY, as_failures
+from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.runs import COMMITTED_TAG
@@ -37,14 +37,13 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         backfill_policy=dg.BackfillPolicy.single_run(),
         can_subset=True,
         pool=names.pool,
-        retry_policy=RETRY,
         required_resource_keys={names.resource},
     )
     def snapshot(context: dg.AssetExecutionContext, config: SnapshotConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
         system = SystemReport(catalog, context)
         session = Session(catalog, "snapshot", context, every_s=float("inf"))
-        with as_failures(), resource.open(context.run.run_id, listener=Notices(catalog, context).send) as capture:
+        with as_step(context), resource.open(context.run.run_id, listener=Notices(catalog, context).send) as capture:
             if config.due_only:
                 summary = capture.snapshot(on_progress=session.on_progress)
                 _tell_missing(context, session, capture.state(), summary)

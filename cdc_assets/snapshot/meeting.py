@@ -38,6 +38,7 @@ from threading import Event
 from typing import TypeVar
 from uuid import uuid4
 
+from cdc_assets.core import interruption
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Source
 from cdc_assets.errors import CdcError, ConfigurationError, InvariantError, LakeError, ServerBusyError
@@ -99,7 +100,7 @@ class Meeting:
             if "over" in names or time.monotonic() > end:
                 reason = folder.read("over").decode() if "over" in names else "the driver is gone"
                 raise ServerBusyError(f"The readers of the snapshot did not come together: {reason}. It begins again")
-            time.sleep(_LOOK_EVERY_S)
+            interruption.sleep(_LOOK_EVERY_S)
         pin()
         folder.write(f"{number}.pinned", b"")
 

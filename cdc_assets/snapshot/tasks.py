@@ -8,7 +8,6 @@ An error that concerns one table alone comes back as a result, so that the other
 tables of the job are read; if another attempt may help, it is made here first.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from cdc_assets.core import interruption
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource
@@ -169,7 +169,7 @@ def _read_table(
         except LockTimeoutError:
             raise
         except ServerBusyError:
-            time.sleep(_PAUSE_S * 2 ** (attempt - 1))
+            interruption.sleep(_PAUSE_S * 2 ** (attempt - 1))
     return _attempt(task, read, reading, slices)
 
 

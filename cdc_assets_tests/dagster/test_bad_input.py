@@ -1,5 +1,9 @@
 """Whatever is wrong outside gives one clear failure that is not retried, and leaves lake and position as they were."""
 
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,6 +70,16 @@ def test_server_away_is_retryable(shop: Shop, instance: dg.DagsterInstance) -> N
     assert not result.success
     retried = [found for found in result.all_node_events if found.event_type_value == "STEP_UP_FOR_RETRY"]
     assert len(retried) == 3
+
+
+def test_step_that_is_asked_to_end_is_not_repeated(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.write({"stream.idle.timeout.ms": "60000"})
+    threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
+    result = shop.changes(instance)
+    assert not result.success
+    assert time.monotonic() - started < 45
+    assert not [found for found in result.all_node_events if found.event_type_value == "STEP_UP_FOR_RETRY"]
 
 
 def test_changes_removed_before_they_were_read_fail_the_check(shop: Shop, instance: dg.DagsterInstance) -> None:

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus
 
-from cdc_assets.defs import runs
+from cdc_assets.defs import runs, sensors
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.process import PROCESS_TAG, is_gone, own_process
 from cdc_assets.defs.runs import COMMITTED_TAG
@@ -93,6 +93,18 @@ def test_run_that_never_named_its_process_is_ended_after_a_while(shop: Shop, ins
         with patch.object(runs, "_SILENT_S", -1):
             tick(shop, instance)
         assert instance.get_run_by_id(run.run_id).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
+    finally:
+        instance.delete_run(run.run_id)
+
+
+def test_run_that_somebody_terminated_is_not_followed_at_once(shop: Shop, instance: dg.DagsterInstance) -> None:
+    job = shop.definitions().resolve_job_def("shop_changes")
+    run = instance.create_run_for_job(job, status=DagsterRunStatus.CANCELING)
+    try:
+        instance.report_run_canceled(run)
+        assert "was terminated" in tick(shop, instance).skip_message
+        with patch.object(sensors, "AFTER_TERMINATION", timedelta(0)):
+            assert tick(shop, instance).job_name == "shop_snapshot"
     finally:
         instance.delete_run(run.run_id)
 

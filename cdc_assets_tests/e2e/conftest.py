@@ -45,6 +45,12 @@ _LAUNCH = """mutation($params: ExecutionParams!) { launchRun(executionParams: $p
   __typename ... on LaunchRunSuccess { run { runId } } ... on RunConfigValidationInvalid { errors { message } }
   ... on PythonError { message } } }"""
 
+_TERMINATE = """mutation($runId: String!) { terminateRun(runId: $runId) {
+  __typename ... on TerminateRunFailure { message } ... on PythonError { message } } }"""
+
+_SENSOR = "query($selector: SensorSelector!) { sensorOrError(sensorSelector: $selector) { ... on Sensor { id } } }"
+_STOP = "mutation($id: String!) { stopSensor(id: $id) { __typename } }"
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything below this folder starts the real daemon."""
@@ -127,16 +133,33 @@ class Daemon:
         assert found is not None
         return found.status.value
 
-    def launch(self, job: str, config: Mapping[str, object]) -> str:
+    def launch(self, job: str, config: Mapping[str, object], tags: Mapping[str, str] | None = None) -> str:
         """Launch a job with a configuration, as the launchpad does; returns the id of the run."""
         selector = {
             "repositoryLocationName": "cdc_assets",
             "repositoryName": "__repository__",
             "jobName": job,
         }
-        answer = self._ask(_LAUNCH, {"params": {"selector": selector, "runConfigData": config}})["launchRun"]
+        own = {"tags": [{"key": name, "value": value} for name, value in (tags or {}).items()]}
+        params = {"selector": selector, "runConfigData": config, "executionMetadata": own}
+        answer = self._ask(_LAUNCH, {"params": params})["launchRun"]
         assert answer["__typename"] == "LaunchRunSuccess", answer
         return str(answer["run"]["runId"])
+
+    def terminate(self, run_id: str) -> None:
+        """End a run, as the button does."""
+        answer = self._ask(_TERMINATE, {"runId": run_id})["terminateRun"]
+        assert answer["__typename"] == "TerminateRunSuccess", answer
+
+    def stop_sensor(self) -> None:
+        """As the switch in the pages does."""
+        selector = {
+            "repositoryLocationName": "cdc_assets",
+            "repositoryName": "__repository__",
+            "sensorName": "shop_lsn",
+        }
+        sensor = self._ask(_SENSOR, {"selector": selector})["sensorOrError"]["id"]
+        assert self._ask(_STOP, {"id": sensor})["stopSensor"]["__typename"] == "StopSensorMutationResult"
 
     def _ask(self, query: str, variables: Mapping[str, object]) -> dict[str, Any]:
         """One question to the web server, as its pages ask."""

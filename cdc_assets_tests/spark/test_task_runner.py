@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
 
+from cdc_assets.core.interruption import Interrupted, listening
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from resources.spark import SparkResource
 from resources.spark_runner import ATTEMPTS, SparkTaskError, SparkTaskRunner
@@ -35,6 +37,7 @@ class WithoutContext:
 
     def __init__(self, session: SparkSession) -> None:
         self.range = session.range
+        self.addTag, self.removeTag = session.addTag, session.removeTag
 
 
 def test_tasks_need_no_context(spark_resource: SparkResource) -> None:
@@ -114,6 +117,26 @@ def test_a_killed_worker_is_a_retryable_error_and_the_session_goes_on(runner: Sp
     with pytest.raises(SparkTaskError, match="Python worker exited unexpectedly") as caught:
         runner.run(die, [0])
     assert caught.value.retryable
+    assert runner.run(lambda task: task + 1, [1]) == [2]
+
+
+def test_jobs_of_a_run_that_is_asked_to_end_are_cancelled(runner: SparkTaskRunner, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+
+    def read_on(_: int) -> None:
+        begun.touch()
+        time.sleep(60)
+
+    def end_once_it_reads() -> None:
+        while not begun.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    started = time.monotonic()
+    threading.Thread(target=end_once_it_reads).start()
+    with pytest.raises(Interrupted), listening():
+        runner.run(read_on, [0, 1])
+    assert time.monotonic() - started < 30
     assert runner.run(lambda task: task + 1, [1]) == [2]
 
 
