@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cdc_assets.config.load import configuration_files, load_config
+from cdc_assets.config.load import configuration_files, load_config, load_lake_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.spoken import speak
 from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError
@@ -112,13 +112,34 @@ def read_config(place: Path) -> CaptureConfig:
     Raises:
         ConfigurationError: there is none, there are several, or it is wrong.
     """
+    return _told(load_config(_file(place)))
+
+
+def read_lake_config(place: Path) -> tuple[CaptureConfig, ConfigurationError | None]:
+    """As `read_config`, for commands that read the lake and need no secret of the server.
+
+    Returns:
+        The settings, and why they do not lead to the server, if they do not.
+
+    Raises:
+        ConfigurationError: there is none, there are several, or something is wrong that matters for the lake.
+    """
+    config, unresolved = load_lake_config(_file(place))
+    return _told(config), unresolved
+
+
+def _file(place: Path) -> Path:
+    """The one configuration file meant."""
     files = configuration_files(place)
     if len(files) > 1:
         names = ", ".join(path.name for path in files)
         raise ConfigurationError(
             "configuration", str(place), f"one of its files: {names}", "name the file with --config"
         )
-    config = load_config(files[0])
+    return files[0]
+
+
+def _told(config: CaptureConfig) -> CaptureConfig:
     for name, reason in config.ignored:
         warn(f"{name} has no effect: {reason}")
     return config

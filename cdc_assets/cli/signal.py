@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_config
+from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_lake_config
 from cdc_assets.signals.asking import ask, compose
 from cdc_assets.signals.tables import EXPECTED
 
@@ -50,6 +50,6 @@ def signal(
     entry = compose(
         str(uuid.uuid4()), kind, names, conditions, snapshot=snapshot.value, surrogate=surrogate, message=message
     )
-    for pattern in ask(read_config(config), entry):
+    for pattern in ask(read_lake_config(config)[0], entry):
         out.print(f"No captured table matches {pattern!r}: expected {EXPECTED}.", soft_wrap=True, markup=False)
     out.print(f"Asked, as signal {entry.id}. The run that follows the log carries it out.", soft_wrap=True)

@@ -3,7 +3,7 @@
 from rich.table import Column, Table
 from rich.text import Text
 
-from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_config
+from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_lake_config
 from cdc_assets.cli.lake_view import OPERATIONS, LakeView, TopicView
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError
@@ -16,7 +16,7 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
 
     Positions come from the lake alone; without the server only the differences are missing.
     """
-    settings = read_config(config)
+    settings, unresolved = read_lake_config(config)
     view = LakeView(settings)
     topics = view.topics()
     if not topics:
@@ -39,12 +39,12 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
     _reasons(topics)
     _losses(view)
     _watermarks(view)
-    _structures(settings)
+    _structures(settings, unresolved)
 
 
 def summary(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Show topics, events by operation, positions and where the tables lie."""
-    view = LakeView(read_config(config))
+    view = LakeView(read_lake_config(config)[0])
     topics = view.topics()
     if not topics:
         _nothing(view)
@@ -78,9 +78,11 @@ def _losses(view: LakeView) -> None:
         )
 
 
-def _structures(settings: CaptureConfig) -> None:
-    """Drift, asked briefly; a server that is away is no error here."""
+def _structures(settings: CaptureConfig, unresolved: CdcError | None) -> None:
+    """Drift, asked briefly; a server that is away, or to which nothing leads, is no error here."""
     try:
+        if unresolved is not None:
+            raise unresolved
         with quick_source(settings) as source:
             found = drifts(source, settings)
     except CdcError as error:

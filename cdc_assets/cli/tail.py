@@ -12,7 +12,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, read_config
+from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, read_lake_config
 from cdc_assets.cli.lake_view import LakeView, TopicView
 from cdc_assets.config.settings import TextFormat, TextSettings
 from cdc_assets.envelope.flat import flat_json, flat_records
@@ -41,7 +41,7 @@ def tail(
 
     In the format flinkx each line is a flat FlinkX record.
     """
-    settings = read_config(config)
+    settings, _ = read_lake_config(config)
     text = _text(settings.text, form, schemas, headers)
     view = LakeView(settings)
     tables = _tables(view, find_topic(view, topic), number, follow)

@@ -18,6 +18,10 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
 
 ENVIRONMENT_PREFIX = "CDC_"
+_OF_CONNECTIONS = ("database.", "driver.", "odbc.", "signal.kafka.", "signal.consumer.")
+"""How names of properties begin that reading the lake has no use for."""
+_REQUIRED = frozenset(row.name for row in PROPERTIES if row.required)
+_UNRESOLVED = "unresolved"
 _PLACEHOLDER = re.compile(r"\$\{(\w+):([^}]*)\}")
 
 
@@ -34,6 +38,34 @@ def load_config(path: str | Path, environment: Mapping[str, str] | None = None) 
     variables = os.environ if environment is None else environment
     texts = {name: _substitute(name, text, variables) for name, text in read_properties(Path(path)).items()}
     return build_config(texts | dict(overrides(variables)))
+
+
+def load_lake_config(
+    path: str | Path, environment: Mapping[str, str] | None = None
+) -> tuple[CaptureConfig, ConfigurationError | None]:
+    """As `load_config`, for whoever reads the lake alone: secrets of the server and of Kafka need not be there.
+
+    Returns:
+        The settings, and what was wrong with the first reference that could not be replaced; then nobody can connect by them.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or something else in it is wrong.
+    """
+    variables = os.environ if environment is None else environment
+    own = dict(overrides(variables))
+    texts: dict[str, str] = {}
+    unresolved: ConfigurationError | None = None
+    for name, text in read_properties(Path(path)).items():
+        try:
+            texts[name] = _substitute(name, text, variables)
+        except ConfigurationError as error:
+            if not name.startswith(_OF_CONNECTIONS):
+                raise
+            if name not in own:
+                unresolved = unresolved or error
+            if name in _REQUIRED:
+                texts[name] = _UNRESOLVED
+    return build_config(texts | own), unresolved
 
 
 def given_properties(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -171,5 +171,7 @@ def test_run_ends_with_the_dagster_dev_that_started_it(tmp_path: Path) -> None:
                 _, left = psutil.wait_procs(processes, 2 * SECONDS)
             assert not left
             assert status(daemon, run) is dg.DagsterRunStatus.FAILURE
-            assert "dagster/failure_reason" not in daemon.instance.get_run_by_id(run.run_id).tags  # type: ignore[union-attr]
+            found = daemon.instance.get_run_by_id(run.run_id)
+            assert found is not None
+            assert found.tags["dagster/failure_reason"] == "UNEXPECTED_TERMINATION", "no failure of its own"
         assert shop.doubled() == []

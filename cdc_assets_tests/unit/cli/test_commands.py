@@ -48,6 +48,25 @@ def test_documentation_names_no_other_command() -> None:
     assert {line.removeprefix("## cdc-assets ") for line in headings} == {*COMMANDS, "demo"}
 
 
+@pytest.mark.parametrize("command", ["status", "summary"])
+def test_lake_is_read_without_the_secrets_of_the_server(tmp_path: Path, command: str) -> None:
+    file = configuration(
+        tmp_path,
+        database__password="${env:CDC_NO_SUCH_VARIABLE}",
+        database__hostname="${file:/no/such/file}",
+        database__port="${env:CDC_NO_SUCH_VARIABLE}",
+    )
+    result = RUN.invoke(app, [command, "--config", file])
+    assert (result.exit_code, "Nothing captured yet" in result.output) == (0, True)
+
+
+def test_reference_that_the_lake_needs_must_be_there(tmp_path: Path) -> None:
+    file = configuration(tmp_path, lake__path="${env:CDC_NO_SUCH_VARIABLE}")
+    result = RUN.invoke(app, ["summary", "--config", file])
+    assert result.exit_code == 2
+    assert "set the environment variable CDC_NO_SUCH_VARIABLE" in result.output
+
+
 def test_version() -> None:
     assert RUN.invoke(app, ["--version"]).output.strip() == f"cdc-assets {__version__}"
 
