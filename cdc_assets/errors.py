@@ -7,7 +7,8 @@
     │   │   └── LockTimeoutError        lock time-out 1222: it waited as long as it may
     │   ├── DatabaseAwayError       offline, being restored, or not on the server now
     │   ├── CaptureNotReadyError    no LSN recorded yet; the capture job has not scanned
-    │   └── LakeConflictError       another writer committed first; read again and repeat
+    │   ├── LakeConflictError       another writer committed first; read again and repeat
+    │   └── LakeFullError           the lake has no room left
     └── TerminalError           nothing changes until somebody acts
         ├── InvalidValueError       a value that cannot be what it claims to be
         ├── ConfigurationError      a property is unknown or has a wrong value
@@ -71,6 +72,10 @@ class CaptureNotReadyError(RetryableError):
 
 class LakeConflictError(RetryableError):
     """Another commit came first."""
+
+
+class LakeFullError(RetryableError):
+    """The lake has no room left: a full disk, or a quota that is used up."""
 
 
 class TerminalError(CdcError):

@@ -9,7 +9,7 @@ from rich.text import Text
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config
 from cdc_assets.cli.lake_view import LakeView
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
 from cdc_assets.streaming.forks import finding as fork_of
@@ -42,7 +42,7 @@ def _lake(settings: CaptureConfig) -> Finding:
     location = Location.of(settings.lake)
     try:
         location.check_writable()
-    except LakeError as error:
+    except (LakeError, LakeFullError) as error:
         return Finding("lake", location.root, False, str(error), "writable", "check lake.path and its access rights")
     return Finding("lake", location.root, True, "writable", "writable")
 

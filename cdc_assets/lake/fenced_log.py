@@ -4,7 +4,9 @@
 with a sequence that grows by one, and the handle is never refreshed after
 `claim`. A writer that was believed dead and wakes up finds its next sequence
 taken: delta-rs refuses the commit, and we raise `FencedError`. A crash leaves a
-commit that happened, or a file that no version names.
+commit that happened, or a file that no version names. After an error, such as a
+full disk, the commit is looked for: it is there, or the same row may be tried
+again with the same handle.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +20,7 @@ from deltalake import DeltaTable
 
 from cdc_assets.errors import FencedError, InvariantError, LakeError
 from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.topics import TopicTables
 
 Row = Mapping[str, Any]
@@ -108,10 +111,8 @@ class FencedLog:
         sequence = self.next_sequence
         try:
             landed = self._tables.commit_fenced(self.directory, self._written(rows, sequence), sequence, mode)
-        except OSError as error:
-            raise LakeError(
-                f"The manifest {self.directory} cannot be written: {error}. Next: check rights and free space."
-            ) from error
+        except STORE_ERRORS as error:
+            raise trouble(f"The manifest {self.directory} cannot be written", error, "check its rights") from error
         if not landed:
             self._sequence = None
             raise FencedError(

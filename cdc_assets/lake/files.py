@@ -5,12 +5,18 @@ batches are coalesced into row groups, a file is closed when it is large enough,
 and a writer holds one row group at most: memory is bounded by the batch, not by
 the window. A file is no data until a commit names it, so a task may be repeated
 or abandoned at any moment; vacuum removes what nobody named.
+
+*A full disk.* A writer that fails removes its files, and `remove_attempt` those of
+tasks that ran beside it, for else each repetition would take more of the room that
+is missing. They are known by the attempt's own mark in their names: those of an
+earlier attempt, or of a process that was believed dead, may be committed yet.
 """
 
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -20,8 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
+from pyarrow import fs
 
-from cdc_assets.lake.location import Location
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
 ROW_GROUP_ROWS = 128 * 1024
 """Rows per row group, unless they are wide."""
@@ -75,11 +82,15 @@ class TopicWriter:
         directory: the topic table's directory.
         schema: of every batch.
         window_id: becomes part of the file names.
+        attempt: the same.
     """
 
-    def __init__(self, location: Location, directory: str, schema: pa.Schema, window_id: int) -> None:
+    def __init__(
+        self, location: Location, directory: str, schema: pa.Schema, window_id: int, attempt: str = ""
+    ) -> None:
         self._location, self._directory, self._schema, self._window_id = location, directory, schema, window_id
-        self._filesystem: pa.fs.FileSystem | None = None
+        self._prefix = _prefix(window_id, attempt)
+        self._filesystem: fs.FileSystem | None = None
         self._buffer: list[pa.RecordBatch] = []
         self._buffered_rows = self._buffered_bytes = 0
         self._open: _OpenFile | None = None
@@ -91,12 +102,21 @@ class TopicWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._flush()
-        self._close(keep=kind is None)
+        try:
+            if kind is None:
+                self._flush()
+                self._close()
+        finally:
+            if kind is not None:
+                self._abandon()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Add rows in position order."""
+        """Add rows in position order.
+
+        Raises:
+            LakeFullError: there is no room.
+            LakeError: the store refuses.
+        """
         for batch in batches:
             if batch.num_rows == 0:
                 continue
@@ -111,28 +131,66 @@ class TopicWriter:
             return
         table = pa.Table.from_batches(self._buffer, self._schema)
         self._buffer, self._buffered_rows, self._buffered_bytes = [], 0, 0
-        if self._open is None:
-            self._filesystem = self._filesystem or self._location.filesystem(self._directory)
-            self._open = _OpenFile(self._filesystem, self._window_id, self._schema)
-        self._open.write(table)
+        with self._told():
+            if self._open is None:
+                self._filesystem = self._filesystem or self._location.filesystem(self._directory)
+                self._open = _OpenFile(self._filesystem, self._prefix, self._window_id, self._schema)
+            self._open.write(table)
         if self._open.size >= FILE_BYTES:
-            self._close(keep=True)
+            self._close()
 
-    def _close(self, keep: bool) -> None:
+    def _close(self) -> None:
         if self._open is not None:
-            described = self._open.close()
-            if keep:
-                self.files.append(described)
+            with self._told():
+                self.files.append(self._open.close())
         self._open = None
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What the store says, in our words; nothing of this writer stays behind."""
+        try:
+            yield
+        except STORE_ERRORS as error:
+            self._abandon()
+            place = self._location.uri(self._directory)
+            raise trouble(
+                f"A data file in {place} cannot be written", error, "check the path and its rights"
+            ) from error
+
+    def _abandon(self) -> None:
+        """Remove what was written: nobody was told of it, so nobody commits it."""
+        names = [file.path for file in self.files]
+        if self._open is not None:
+            names.append(self._open.path)
+            with suppress(*STORE_ERRORS):
+                self._open.close()
+        self._open, self.files = None, []
+        for name in names:
+            with suppress(*STORE_ERRORS):
+                self._location.existing(self._directory).delete_file(name)
+
+
+def _prefix(window_id: int, attempt: str) -> str:
+    return f"w{window_id:010d}-{attempt}"
+
+
+def remove_attempt(location: Location, directories: Iterable[str], window_id: int, attempt: str) -> None:
+    """Remove the files of an attempt whose tasks have ended and of which nothing was committed, as far as that goes."""
+    for directory in set(directories):
+        with suppress(*STORE_ERRORS):
+            files = location.existing(directory)
+            for info in files.get_file_info(fs.FileSelector("", allow_not_found=True)):
+                if info.base_name.startswith(_prefix(window_id, attempt)):
+                    files.delete_file(info.base_name)
 
 
 class _OpenFile:
     """One file being written; statistics are gathered on the way."""
 
-    def __init__(self, filesystem: "pa.fs.FileSystem", window_id: int, schema: pa.Schema) -> None:
-        self._path = f"w{window_id:010d}-{uuid4().hex}.parquet"
+    def __init__(self, filesystem: fs.FileSystem, prefix: str, window_id: int, schema: pa.Schema) -> None:
+        self.path = f"{prefix}{uuid4().hex}.parquet"
         self._window_id = window_id
-        self._stream = filesystem.open_output_stream(self._path)
+        self._stream = filesystem.open_output_stream(self.path)
         self._writer = pq.ParquetWriter(self._stream, schema, **_encoding(schema))
         self._rows = 0
         self._bounds: list[str] = []
@@ -154,7 +212,7 @@ class _OpenFile:
         size = self.size
         self._stream.close()
         return DataFile(
-            self._path,
+            self.path,
             size,
             self._rows,
             min(self._bounds, default=""),

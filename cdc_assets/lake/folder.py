@@ -4,17 +4,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from deltalake.exceptions import DeltaError
-from pyarrow import ArrowException, fs
+from pyarrow import fs
 
-from cdc_assets.errors import LakeError
-from cdc_assets.lake.location import Location, plain
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
 T = TypeVar("T")
 
 
 class Folder:
-    """Files of one folder; every method may raise LakeError.
+    """Files of one folder; every method may raise LakeError, or LakeFullError.
 
     Args:
         location: of the lake.
@@ -61,6 +59,6 @@ class Folder:
     def _try(self, what: str, action: Callable[[], T]) -> T:
         try:
             return action()
-        except (OSError, ValueError, ArrowException, DeltaError) as error:
+        except (*STORE_ERRORS, ValueError) as error:
             place = self._location.uri(self._directory)
-            raise LakeError(f"The folder {place} cannot be {what}: {plain(error)}. Next: check lake.path.") from error
+            raise trouble(f"The folder {place} cannot be {what}", error, "check lake.path") from error

@@ -6,7 +6,10 @@ A local directory is the default; every URL that delta-rs's object store accepts
 store client as the Delta log, so there is one set of options and one spelling.
 """
 
+import errno
 import re
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
@@ -17,11 +20,15 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from cdc_assets.config.settings import LakeSettings
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import LakeError, LakeFullError
 
 _FILE = "file://"
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 
+
+_PROBE = "__probe"
+_OLD_PROBE_S = 600.0
+"""Age of a probe that nobody will remove."""
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
@@ -32,6 +39,30 @@ _STACK = re.compile(r" 0: .* 1: .*")
 def plain(error: BaseException) -> str:
     """An error's text in one line, without the colours, line breaks and stacks of the store's client."""
     return _STACK.sub("", " ".join(_COLOUR.sub("", str(error)).split())).rstrip(".")
+
+
+_NO_ROOM = re.compile(r"no space left|disk quota exceeded|os error (28|122)\b|storage ?full", re.IGNORECASE)
+"""As file systems, delta-rs and object stores tell it; only the first of them has a number."""
+
+STORE_ERRORS = (OSError, pa.ArrowException, DeltaError)
+"""What the libraries that write to the lake raise."""
+
+
+def trouble(what: str, error: Exception, hint: str) -> LakeError | LakeFullError:
+    """A library's error as ours: a full disk is waited for, anything else needs somebody.
+
+    Args:
+        what: for people, such as `The folder x cannot be written`.
+        error: one of `STORE_ERRORS`.
+        hint: the next step, if there is room.
+    """
+    text = plain(error)
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or _NO_ROOM.search(text):
+        return LakeFullError(
+            f"{what}: {text}. Nothing is lost: it goes on from the same place. Next: make room in the lake "
+            "(lake.retention.hours and lake.compact.after.files say how long replaced files are kept)."
+        )
+    return LakeError(f"{what}: {text}. Next: {hint}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,27 +134,39 @@ class Location:
             path = Path(self.uri(directory)) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f"{name}.part")
-            part.write_bytes(content)
-            part.replace(path)
+            try:
+                part.write_bytes(content)
+                part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
             return
         # through a buffer: given a whole one, pyarrow passes it on as an object that the store's client refuses
         with self.filesystem(directory).open_output_stream(name, buffer_size=len(content) + 1) as stream:
             stream.write(content)
 
     def check_writable(self) -> None:
-        """Write and remove a small file.
+        """Write and remove a small file, and what earlier probes that were killed have left.
 
         Raises:
+            LakeFullError: there is no room.
             LakeError: it cannot be done; nothing else was touched.
         """
         name = f"probe-{uuid4().hex}"
         try:
-            self.write("__probe", name, b"probe")
-            self.filesystem("__probe").delete_file(name)
-            if self.is_local:
-                Path(self.uri("__probe")).rmdir()
-        except (OSError, ValueError, pa.ArrowException, DeltaError) as error:
-            raise LakeError(
-                f"The lake at {self.root} cannot be written: {plain(error)}. "
-                "Next: check the path, its owner and the storage options (lake.path, lake.storage.option.<option>)."
-            ) from error
+            self.write(_PROBE, name, b"probe")
+            self.filesystem(_PROBE).delete_file(name)
+        except (*STORE_ERRORS, ValueError) as error:
+            hint = "check the path, its owner and the storage options (lake.path, lake.storage.option.<option>)"
+            raise trouble(f"The lake at {self.root} cannot be written", error, hint) from error
+        finally:
+            self._tidy_probes()
+
+    def _tidy_probes(self) -> None:
+        """Others may be probing at this moment; whatever cannot be removed does no harm."""
+        with suppress(*STORE_ERRORS, ValueError):
+            files = self.existing(_PROBE)
+            for info in files.get_file_info(fs.FileSelector("", allow_not_found=True)):
+                if info.mtime is None or time.time() - info.mtime.timestamp() > _OLD_PROBE_S:
+                    files.delete_file(info.base_name)
+            if self.on_disk:
+                Path(self.uri(_PROBE).removeprefix(_FILE)).rmdir()

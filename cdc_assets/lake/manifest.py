@@ -35,6 +35,7 @@ anything else is recorded. So those of the newest row may not have been sent:
 """
 
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -44,7 +45,7 @@ import pyarrow as pa
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification, Outbox
-from cdc_assets.errors import InvariantError
+from cdc_assets.errors import InvariantError, LakeFullError
 from cdc_assets.lake.codec import encode
 from cdc_assets.lake.fenced_log import FencedLog, Row
 from cdc_assets.lake.fold import after, encode_state, fold
@@ -53,6 +54,8 @@ from cdc_assets.lake.state import CaptureState, LogHistory, RoundFiles, Snapshot
 from cdc_assets.lake.steps import step
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.signals.state import SignalState
+
+log = logging.getLogger(__name__)
 
 SCHEMA = pa.schema(
     [
@@ -284,7 +287,7 @@ class Manifest:
         sequence = self._log.next_sequence
         if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in told]):
             detail = {**detail, "told": encode(stamped)}
-        if committed := self._tables.take_marks():
+        if committed := self._tables.fresh_marks():
             detail = {**detail, "marks": encode(committed) | detail.get("marks", {})}
         row = {
             "sequence": sequence,
@@ -301,6 +304,7 @@ class Manifest:
         }
         state = after(self.state, row)
         self._log.append(row)
+        self._tables.forget_marks(committed)
         self.state = state
         if reached:
             step(reached)
@@ -318,7 +322,11 @@ class Manifest:
             "detail": json.dumps({"state": encode_state(self.state)}, separators=(",", ":")),
             "at": now,
         }
-        self._log.replace(row, _KEEP_ROWS)
+        try:
+            self._log.replace(row, _KEEP_ROWS)
+        except LakeFullError as error:  # what was to be recorded is
+            log.warning("The manifest is folded later: %s", error)
+            return
         self._since_checkpoint = 0
         self.folded = True
         step("checkpoint-written")

@@ -23,14 +23,14 @@ from typing import Self
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.errors import LakeConflictError, LakeError
+from cdc_assets.errors import LakeConflictError, LakeError, LakeFullError
 from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
 from cdc_assets.lake.files import DataFile
-from cdc_assets.lake.location import Location, plain
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.marks import Mark
 
 _ATTEMPTS = 5
@@ -82,7 +82,7 @@ class TopicTables:
                 handle.update_incremental()
         except TableNotFoundError:
             return None
-        except (DeltaError, OSError) as error:
+        except STORE_ERRORS as error:
             raise _unreadable(self.location.uri(directory), error) from error
         return handle
 
@@ -131,7 +131,7 @@ class TopicTables:
             if missing:
                 handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
                 handle.update_incremental()
-        except (DeltaError, OSError) as error:
+        except STORE_ERRORS as error:
             raise _unreadable(self.location.uri(directory), error) from error
         return handle
 
@@ -160,7 +160,7 @@ class TopicTables:
         """Version of the application transaction; also if the table's folder was removed since it was opened."""
         try:
             return handle.transaction_version(self.capture)
-        except (DeltaError, OSError) as error:
+        except STORE_ERRORS as error:
             self.forget(directory)
             raise _unreadable(self.location.uri(directory), error) from error
 
@@ -211,7 +211,7 @@ class TopicTables:
             except CommitFailedError:
                 self.forget(directory)
                 time.sleep(0.05 * attempt)
-            except (DeltaError, OSError) as error:
+            except STORE_ERRORS as error:
                 self.forget(directory)
                 raise _unreadable(self.location.uri(directory), error) from error
             with self._lock:
@@ -243,7 +243,7 @@ class TopicTables:
         actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now) for path in paths]
         try:
             handle.create_write_transaction(actions, "append", handle.schema())
-        except (DeltaError, OSError) as error:
+        except STORE_ERRORS as error:
             raise _unreadable(self.location.uri(directory), error) from error
         finally:
             self.forget(directory)
@@ -257,11 +257,15 @@ class TopicTables:
         finally:
             self.forget(directory)
 
-    def take_marks(self) -> dict[str, Mark]:
-        """Marks of tables that were committed to since the last call."""
+    def fresh_marks(self) -> dict[str, Mark]:
+        """Marks of tables that were committed to, and are not recorded yet."""
         with self._lock:
-            marks, self._marks = self._marks, {}
-        return marks
+            return dict(self._marks)
+
+    def forget_marks(self, recorded: Mapping[str, Mark]) -> None:
+        """They are recorded."""
+        with self._lock:
+            self._marks = {name: mark for name, mark in self._marks.items() if recorded.get(name) != mark}
 
     def kept(self, directory: str) -> DeltaTable:
         """An opened handle as it is, not refreshed."""
@@ -280,10 +284,22 @@ class TopicTables:
         except CommitFailedError:
             self.forget(directory)
             return False
-        except DeltaError as error:
-            self.forget(directory)
+        except STORE_ERRORS as error:
+            if self._has_landed(directory, file):
+                return True
             raise _unreadable(self.location.uri(directory), error) from error
         return handle.transaction_version(self.capture) == sequence
+
+    def _has_landed(self, directory: str, file: DataFile) -> bool:
+        """After an error that leaves it open: whether a commit is there. If not, the kept handle stays as it is."""
+        kept = self.kept(directory)
+        self.forget(directory)
+        handle = self.open(directory)
+        landed = handle is not None and file.path in pa.table(handle.get_add_actions())["path"].to_pylist()
+        if not landed:
+            with self._lock:
+                self._handles[directory] = kept
+        return landed
 
     def _append(
         self, handle: DeltaTable, files: Sequence[DataFile], window_id: int, metadata: Mapping[str, str], mode: str
@@ -310,7 +326,5 @@ def _arrow(handle: DeltaTable) -> pa.Schema:
     return pa.schema(handle.schema().to_arrow())
 
 
-def _unreadable(uri: str, error: Exception) -> LakeError:
-    return LakeError(
-        f"The Delta table {uri} cannot be read or written: {plain(error)}. Next: check the path, its rights and free space."
-    )
+def _unreadable(uri: str, error: Exception) -> LakeError | LakeFullError:
+    return trouble(f"The Delta table {uri} cannot be read or written", error, "check the path and its rights")

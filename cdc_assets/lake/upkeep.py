@@ -17,11 +17,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 import pyarrow as pa
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 
 from cdc_assets.config.settings import LakeSettings
-from cdc_assets.errors import LakeError
-from cdc_assets.lake.location import plain
+from cdc_assets.errors import LakeError, LakeFullError
+from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.topics import TopicTables
 
 _SMALL = 0.75
@@ -51,7 +51,7 @@ class Upkeep:
 
     def try_vacuum(self, directory: str) -> None:
         """Vacuum; a failure is left to the next time."""
-        with suppress(LakeError):
+        with suppress(LakeError, LakeFullError):
             self.vacuum(directory)
 
     def _due(self, directory: str) -> bool:
@@ -65,7 +65,7 @@ class Upkeep:
     def _try_compact(self, directory: str) -> bool:
         try:
             self.compact(directory)
-        except (LakeError, CommitFailedError):
+        except (LakeError, LakeFullError, CommitFailedError):
             return False
         return True
 
@@ -80,10 +80,8 @@ class Upkeep:
             return
         try:
             handle.optimize.compact(target_size=self._settings.target_file_bytes)
-        except DeltaError as error:
-            raise LakeError(
-                f"{directory} cannot be compacted: {plain(error)}. Next: check free space and rights."
-            ) from error
+        except STORE_ERRORS as error:
+            raise trouble(f"{directory} cannot be compacted", error, "check its rights") from error
         finally:
             self._tables.forget(directory)
 
@@ -105,9 +103,7 @@ class Upkeep:
                     full=True,
                 )
             )
-        except DeltaError as error:
-            raise LakeError(
-                f"{directory} cannot be vacuumed: {plain(error)}. Next: check the rights to delete."
-            ) from error
+        except STORE_ERRORS as error:
+            raise trouble(f"{directory} cannot be vacuumed", error, "check the rights to delete") from error
         finally:
             self._tables.forget(directory)

@@ -18,13 +18,14 @@ watermark. An error of the server or the lake as a whole ends the run.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from uuid import uuid4
 
 import pyarrow as pa
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import InvariantError
+from cdc_assets.errors import InvariantError, LakeFullError
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.files import DataFile, TopicWriter, remove_attempt
 from cdc_assets.lake.state import CaptureState, RoundFiles, SnapshotRun, SnapshotSlice, Window
 from cdc_assets.lake.steps import step
 from cdc_assets.snapshot.locks import by_meeting
@@ -156,11 +157,23 @@ class Rounds:
     def _run(
         self, window: Window, slices: Sequence[SnapshotSlice], readings: dict[TableId, TableReading]
     ) -> list[RoundResult]:
-        """Results of the tasks of a round; as many tasks as can run at once, if they must meet."""
+        """Results of the tasks of a round; if there is no room for their files, none is left."""
+        attempt = uuid4().hex[:8]
+        try:
+            return self._run_tasks(window, slices, readings, attempt)
+        except LakeFullError:
+            directories = [reading.directory for reading in readings.values()]
+            remove_attempt(self._context.tables.location, directories, window.window_id, attempt)
+            raise
+
+    def _run_tasks(
+        self, window: Window, slices: Sequence[SnapshotSlice], readings: dict[TableId, TableReading], attempt: str
+    ) -> list[RoundResult]:
+        """The same; as many tasks as can run at once, if they must meet."""
         context, settings = self._context, self._context.config.snapshot
         if not by_meeting(settings):
             tasks = [
-                RoundTask(window.window_id, bundle, readings, context.tables.location, context.bulk)
+                RoundTask(window.window_id, bundle, readings, context.tables.location, context.bulk, attempt=attempt)
                 for bundle in bundles(slices, self._planner.readers() * 2)
             ]
             return context.runner.run(run_bundle, tasks)
@@ -168,7 +181,7 @@ class Rounds:
         location, prefix = context.tables.location, context.config.events.topic_prefix
         meeting = Meeting.new(location, prefix, len(parts), settings.lock_timeout_ms)
         tasks = [
-            RoundTask(window.window_id, bundle, readings, location, context.bulk, number, meeting)
+            RoundTask(window.window_id, bundle, readings, location, context.bulk, number, meeting, attempt)
             for number, bundle in enumerate(parts)
         ]
         return meeting.hold(context.source, list(readings), lambda: context.runner.run(run_bundle, tasks))

@@ -24,9 +24,9 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.reads import ReadContext, build_reads
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.lake.files import DataFile, TopicWriter
-from cdc_assets.lake.location import Location, plain
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.streaming.statements import Statement
 
 FILE_BYTES = 16 * 1024 * 1024
@@ -68,7 +68,7 @@ class Staging:
         try:
             for batch in filled:
                 written.append(_write_file(files, itertools.chain([batch], filled)))
-        except (OSError, pa.ArrowException) as error:
+        except STORE_ERRORS as error:
             raise self._failed("written", error) from error
         return written
 
@@ -81,16 +81,17 @@ class Staging:
         try:
             with self.files().open_input_stream(name) as stream, pa.ipc.open_stream(stream) as reader:
                 yield from reader
-        except (OSError, pa.ArrowException) as error:
+        except STORE_ERRORS as error:
             raise self._failed("read", error) from error
 
     def files(self) -> fs.FileSystem:
         """File system rooted at the folder."""
         return self.location.filesystem(self.directory)
 
-    def _failed(self, what: str, error: Exception) -> LakeError:
-        place = self.location.uri(self.directory)
-        return LakeError(f"A staged file in {place} cannot be {what}: {plain(error)}. Next: check lake.path.")
+    def _failed(self, what: str, error: Exception) -> LakeError | LakeFullError:
+        return trouble(
+            f"A staged file in {self.location.uri(self.directory)} cannot be {what}", error, "check lake.path"
+        )
 
 
 class _InPieces(io.RawIOBase):

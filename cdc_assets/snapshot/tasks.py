@@ -85,6 +85,7 @@ class RoundTask:
         bulk: how it reads.
         number: of the task, from 0.
         meeting: where all tasks fix the moment that they see; None if each statement sees its own.
+        attempt: becomes part of the names of its files.
     """
 
     window_id: int
@@ -94,6 +95,7 @@ class RoundTask:
     bulk: BulkSource
     number: int = 0
     meeting: Meeting | None = None
+    attempt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,8 @@ def _read_table(
 def _attempt(
     task: RoundTask, read: Read, reading: TableReading, slices: list[SnapshotSlice]
 ) -> tuple[tuple[DataFile, ...], list[SliceEnds]]:
-    with TopicWriter(task.location, reading.directory, reading.plan.topic_schema, task.window_id) as writer:
+    schema = reading.plan.topic_schema
+    with TopicWriter(task.location, reading.directory, schema, task.window_id, task.attempt) as writer:
         ends = [_read_slice(task, read, reading, entry, writer) for entry in slices]
     return tuple(writer.files), ends
 

@@ -117,7 +117,8 @@ class StreamLoop:
             self._incremental.make_way(_MAKE_WAY_S)
             begun, before = clock.now(), self._streamed
             here = [database for database in databases if database not in self.away or self._is_back(database)]
-            worked = [self._watch.listen(databases), *(self._turn(database) for database in here)]
+            heard = self._patiently(lambda: self._watch.listen(databases))
+            worked = [heard, *(self._turn(database) for database in here)]
             if any(worked):
                 quiet_since, nap = clock.now(), _NAP_S
                 if 0 < self._streamed - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
@@ -131,8 +132,20 @@ class StreamLoop:
             quiet_for = clock.now() - quiet_since
             if streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
                 return "idle"
-            self._context.manifest.settle(clock.now())
-            clock.sleep(streaming.poll_interval_s)
+            if not self._patiently(self._settle):
+                clock.sleep(streaming.poll_interval_s)
+
+    def _settle(self) -> bool:
+        self._context.manifest.settle(self._context.clock.now())
+        return False
+
+    def _patiently(self, action: Callable[[], bool]) -> bool:
+        """What an action outside of a database's turn gives; True if it has to be tried again, after a wait."""
+        try:
+            return action()
+        except RetryableError as error:
+            self._wait_out(error)
+            return True
 
     def _turn(self, database: str) -> bool:
         """One window of one database; False if there was nothing to do."""
@@ -158,13 +171,15 @@ class StreamLoop:
             self._wait_out(error)
             return True
         self._failures = 0
+        if progress is not None:
+            self.windows += 1
+            self._streamed += sum(sum(part.rows.values()) for part in progress.tables.values())
+            self._on_progress(progress)
+        return self._patiently(lambda: self._beat(database)) or progress is not None or asked
+
+    def _beat(self, database: str) -> bool:
         self._context.heartbeat.beat(self._context.clock.now(), self._context.manifest.state.watermark(database))
-        if progress is None:
-            return asked
-        self.windows += 1
-        self._streamed += sum(sum(part.rows.values()) for part in progress.tables.values())
-        self._on_progress(progress)
-        return True
+        return False
 
     def _on_progress(self, progress: Progress) -> None:
         for table, numbers in progress.tables.items():

@@ -89,6 +89,7 @@ class SliceTask:
         mode: `data.query.mode`.
         offset_minutes: the server's offset from UTC, for commit times.
         transactions: the transaction topic, if `provide.transaction.metadata` is on.
+        attempt: becomes part of the names of its files.
     """
 
     window_id: int
@@ -99,6 +100,7 @@ class SliceTask:
     mode: Literal["direct", "function"]
     offset_minutes: int
     transactions: TransactionTopic | None = None
+    attempt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
 
     with ExitStack() as stack:
         writers = [stack.enter_context(_writer(task, planned)) for planned in task.reads]
-        told = stack.enter_context(TopicWriter(task.location, topic.directory, TOPIC_SCHEMA, task.window_id))
+        told = stack.enter_context(_topic_writer(task, topic.directory, TOPIC_SCHEMA))
         streams = [stream(planned, writer) for planned, writer in zip(task.reads, writers, strict=True)]
         told.write(number(streams, topic.known, task.window_id))
     written = tuple(
@@ -195,7 +197,11 @@ def _events(task: SliceTask, planned: PlannedRead) -> Iterator[pa.RecordBatch]:
 
 
 def _writer(task: SliceTask, planned: PlannedRead) -> TopicWriter:
-    return TopicWriter(task.location, planned.directory, planned.plan.topic_schema, task.window_id)
+    return _topic_writer(task, planned.directory, planned.plan.topic_schema)
+
+
+def _topic_writer(task: SliceTask, directory: str, schema: pa.Schema) -> TopicWriter:
+    return TopicWriter(task.location, directory, schema, task.window_id, task.attempt)
 
 
 def _write_read(task: SliceTask, planned: PlannedRead) -> Written:

@@ -18,13 +18,14 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from uuid import uuid4
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification
-from cdc_assets.errors import CdcError
+from cdc_assets.errors import CdcError, LakeFullError
 from cdc_assets.history.drift import changes_between
-from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.files import DataFile, remove_attempt
 from cdc_assets.lake.state import TableState, Window
 from cdc_assets.lake.steps import step
 from cdc_assets.streaming.context import Context
@@ -66,6 +67,7 @@ class WindowExecutor:
         Raises:
             RetryableError: the server is away or busy; the window stays pending.
             DatabaseRestoredError: the database is not in the history that was read; nothing was committed.
+            LakeFullError: there is no room; the window stays pending, and leaves no file that is not committed.
             LakeError: the lake cannot be written; the window stays pending.
             FencedError: another writer has taken over.
         """
@@ -77,7 +79,17 @@ class WindowExecutor:
         self._context.record(window.window_id, structures.recorded)
         step("history-written")
         planned = self._planned(window, structures, repeated)
-        results = self._context.runner.run(run_slice, self._tasks(window, planned))
+        attempt = uuid4().hex[:8]
+        try:
+            return self._carry_out(window, structures, planned, attempt, repeated)
+        except LakeFullError:
+            self._make_room(window, planned, attempt)
+            raise
+
+    def _carry_out(
+        self, window: Window, structures: Structures, planned: Sequence[PlannedRead], attempt: str, repeated: bool
+    ) -> Progress:
+        results = self._context.runner.run(run_slice, self._tasks(window, planned, attempt))
         step("files-written")
         look(self._context, window.database)
         whole = _whole(planned)
@@ -94,6 +106,16 @@ class WindowExecutor:
         self._commit_transactions(window, results)
         changed += self._handed_over(window, behind)
         return self._complete(window, files, changed, behind)
+
+    def _make_room(self, window: Window, planned: Sequence[PlannedRead], attempt: str) -> None:
+        """Remove what this attempt wrote where nothing of the window is committed; it is written again."""
+        tables, directories = self._context.tables, {entry.directory for entry in planned}
+        if self._context.config.events.transaction_metadata:
+            directories.add(transaction_topic(self._context.config.events))
+        for directory in directories:
+            tables.forget(directory)
+        lacking = [directory for directory in directories if tables.reached(directory) < window.window_id]
+        remove_attempt(tables.location, lacking, window.window_id, attempt)
 
     def _planned(self, window: Window, structures: Structures, repeated: bool) -> list[PlannedRead]:
         planned = []
@@ -128,7 +150,7 @@ class WindowExecutor:
             self._context.tables.commit(directory, None, files, window.window_id, metadata)
             step("transactions-committed")
 
-    def _tasks(self, window: Window, planned: Sequence[PlannedRead]) -> list[SliceTask]:
+    def _tasks(self, window: Window, planned: Sequence[PlannedRead], attempt: str) -> list[SliceTask]:
         offset = self._context.source.server_time().utcoffset()
         minutes = round(offset.total_seconds() / 60) if offset else 0
         transactions = self._transaction_topic(window)
@@ -148,6 +170,7 @@ class WindowExecutor:
                         mode=self._context.config.streaming.query_mode,
                         offset_minutes=minutes,
                         transactions=transactions,
+                        attempt=attempt,
                     )
                 )
             low = high

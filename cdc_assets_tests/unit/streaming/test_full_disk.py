@@ -1,0 +1,123 @@
+"""A disk that is full, wherever it gets full: the stream waits, goes on when there is room, and loses nothing."""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.errors import LakeError, LakeFullError
+from cdc_assets.lake import manifest
+from cdc_assets.lake.location import Location, trouble
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+
+STEP = 1 if "CDC_LAW_EXAMPLES" in os.environ else 6
+"""How many of the moments are left out."""
+FULL = 3
+"""Writes that find no room; then somebody has made some."""
+
+DELTA_SAYS = "Generic LocalFileSystem error\n  \x1b[31m↳\x1b[0m Unable to copy data to file\n  No space left on device (os error 28)"
+
+
+class Disk:
+    """Lets some writes through, refuses `FULL` of them, and lets all others through."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, room: int) -> None:
+        self.room, self.refused = room, 0
+        self._refuse(patch, pq.ParquetWriter, "write_table", OSError(errno.ENOSPC, "Error writing bytes to file"))
+        self._refuse(patch, DeltaTable, "create_write_transaction", OSError(DELTA_SAYS))
+        self._refuse(patch, Path, "write_bytes", OSError(errno.ENOSPC, "No space left on device"))
+
+    def _refuse(self, patch: pytest.MonkeyPatch, owner: type, name: str, error: OSError) -> None:
+        write: Callable[..., object] = getattr(owner, name)
+
+        def attempt(*arguments: object, **options: object) -> object:
+            self.room -= 1
+            if -FULL <= self.room < 0:
+                self.refused += 1
+                raise error
+            return write(*arguments, **options)
+
+        patch.setattr(owner, name, attempt)
+
+
+@contextmanager
+def full_after(room: int) -> Iterator[Disk]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Disk(patch, room)
+
+
+def prepared(path: Path) -> tuple[SimulatedServer, CaptureConfig]:
+    server = SimulatedServer()
+    tables = [server.create(name, rows=2) for name in ("lines", "orders")]
+    server.idle_tick()
+    config = make_config(str(path), transaction_metadata=True, slices=2, max_iteration_transactions=2)
+    make_capture(server, config).snapshot()
+    for key in range(10, 14):
+        server.commit(*((table, "insert", key, "a") for table in tables))
+    return server, config
+
+
+def files(lake: Path) -> set[str]:
+    return {path.name for path in lake.glob("shop.SalesDb*/*.parquet")}
+
+
+def named(lake: Path) -> set[str]:
+    tables = (DeltaTable(str(folder)) for folder in lake.glob("shop.SalesDb*"))
+    return {path for table in tables for path in pa.table(table.get_add_actions())["path"].to_pylist()}
+
+
+def test_stream_waits_wherever_the_disk_gets_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "_CHECKPOINT_EVERY", 4)
+    ends = 0
+    for room in range(1, 90, STEP):
+        lake = tmp_path / str(room)
+        server, config = prepared(lake)
+        capture = make_capture(server, config)
+        capture.claim()
+        with full_after(room) as disk:
+            summary = capture.stream()
+        assert (summary.ended, summary.troubled) == ("idle", ())
+        for table in server.rows:
+            assert [event.key for event in events_of(config, table) if event.op == "c"] == [10, 11, 12, 13]
+        assert files(lake) == named(lake), "repetitions leave nothing that takes room"
+        ends += disk.refused == 0
+        if ends:
+            break
+    assert ends, "not all writes were refused once"
+    assert room > 10
+
+
+def test_start_on_a_full_disk_is_told_and_may_be_repeated(tmp_path: Path) -> None:
+    server, config = prepared(tmp_path)
+    with full_after(0), pytest.raises(LakeFullError, match=r"Nothing is lost.*make room"):
+        make_capture(server, config).stream()
+    assert make_capture(server, config).stream().windows == 2
+
+
+@pytest.mark.parametrize("full", [OSError(errno.EDQUOT, "Disk quota exceeded"), OSError(DELTA_SAYS)])
+def test_only_want_of_room_is_waited_for(full: OSError) -> None:
+    assert isinstance(trouble("It cannot be written", full, "look"), LakeFullError)
+    assert isinstance(trouble("It cannot be written", OSError(errno.EACCES, "Permission denied"), "look"), LakeError)
+
+
+def test_probe_that_was_killed_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probes = tmp_path / "__probe"
+    probes.mkdir()
+    (probes / "probe-killed").write_bytes(b"")
+    location = Location(str(tmp_path))
+    location.check_writable()
+    assert [path.name for path in probes.iterdir()] == ["probe-killed"], "it may be at work"
+    monkeypatch.setattr("cdc_assets.lake.location._OLD_PROBE_S", -10.0)
+    location.check_writable()
+    assert not probes.exists()
+    with full_after(0), pytest.raises(LakeFullError):
+        location.check_writable()
+    assert not probes.exists()
