@@ -33,9 +33,11 @@ AWAY = frozenset({911, 922, 923, 924, 927, 942, 945, 952, 955})
 """Database gone, recovering, restricted, being restored, offline, suspect or in transition."""
 LOGIN = frozenset({916, 4060, 4064, 18452, 18456, 18470, 18486, 18487, 18488, 40615})
 """Login or database refused."""
-PERMISSION = frozenset({229, 230, 262, 297, 300, 371, 378, 15247, 22903, 22904})
+PERMISSION = frozenset({229, 230, 262, 297, 300, 371, 378, 15247, 22902, 22904, 22914, 22981})
 """Permission missing."""
-NO_CDC = frozenset({22901, 22902, 22910, 22983})
+_NO_USER = 916
+"""The login has no user in a database."""
+NO_CDC = frozenset({22901, 22910})
 """Change data capture is not enabled where a CDC procedure was called."""
 
 _NUMBER = re.compile(r"\((\d{1,6})\) \(SQL")
@@ -61,7 +63,9 @@ _TEXTS: tuple[tuple[str, int], ...] = (
     ("cannot be opened. It is being recovered", 922),
     ("Invalid object name", 208),
     ("Invalid column name", 207),
+    ("under the current security context", 916),
     ("permission was denied", 229),
+    ("permission denied in database", 262),
     ("insufficient number of arguments were supplied", 313),
 )
 """How a message without number is recognised."""
@@ -127,6 +131,10 @@ def _by_number(number: int | None, message: str, server: str) -> CdcError | None
     if number in AWAY:
         return DatabaseAwayError(
             f"A database of {server} cannot be read now: {message}. Next: bring it online; it goes on where it stopped"
+        )
+    if number == _NO_USER:
+        return LoginError(
+            f"{server} refused the login a database: {message}. Next: `cdc-assets doctor` prints CREATE USER"
         )
     if number in LOGIN:
         return LoginError(

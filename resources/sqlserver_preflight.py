@@ -5,46 +5,21 @@ Nothing here changes the server. `inspect` never raises for what it looks for, s
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.errors import CdcDisabledError, CdcError, ConfigurationError, PreflightError, QueryError
+from cdc_assets.errors import CdcDisabledError, ConfigurationError, PreflightError, QueryError
 from resources import sqlserver_queries as queries
+from resources.sqlserver_finding import Finding
+from resources.sqlserver_rights import Rights, closed_database
 from resources.sqlserver_rows import integer
 from resources.sqlserver_source import SqlServerSource
 
 MIN_RETENTION_MINUTES = 1440
 """Below a day a weekend's outage, or a long snapshot, outlives the change tables."""
 _AZURE_SQL_DATABASE = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
-
-    Args:
-        check: what was looked at.
-        subject: database or table.
-        ok: whether it is as expected.
-        actual: what was found.
-        expected: what is needed.
-        remedy: T-SQL or advice; empty if it is as expected.
-        blocking: whether a capture cannot work without it.
-    """
-
-    check: str
-    subject: str
-    ok: bool
-    actual: str
-    expected: str
-    remedy: str = ""
-    blocking: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.subject}: {self.check} is {self.actual}, expected {self.expected}. Next: {self.remedy}"
 
 
 def inspect(source: SqlServerSource, config: CaptureConfig) -> list[Finding]:
@@ -80,6 +55,10 @@ def _database(source: SqlServerSource, config: CaptureConfig, database: str) -> 
         remedy = str(problem).rpartition("Next: ")[2]
         yield Finding("database", database, False, str(problem), "online, and visible to the login", remedy)
         return
+    closed = closed_database(source, database)
+    if closed is not None:
+        yield closed
+        return
     [(_, cdc, snapshot_isolation, _)] = source.session.rows(queries.DATABASE, database)
     yield Finding(
         "change data capture",
@@ -94,28 +73,38 @@ def _database(source: SqlServerSource, config: CaptureConfig, database: str) -> 
         allowed = integer(snapshot_isolation) == 1
         remedy = "" if allowed else f"ALTER DATABASE {quote(database)} SET ALLOW_SNAPSHOT_ISOLATION ON;"
         yield Finding("snapshot isolation", database, allowed, _on(allowed), "on", remedy)
+    rights = Rights(source, database)
     instances: Sequence[CaptureInstance] = ()
     if cdc:
-        yield from _agent(source, database)
+        yield from _agent(source, rights)
         yield from _jobs(source, database)
-        instances = source.capture_instances(database)
-    yield from _tables(source, config, database, instances)
+        if (unreadable := rights.unreadable_metadata()) is not None:
+            yield unreadable
+        else:
+            yield from _progress(source, database)
+            yield from rights.found(config)
+            instances = source.capture_instances(database)
+    yield from _tables(source, config, rights, instances)
 
 
 def _on(value: object) -> str:
     return "on" if value else "off"
 
 
-def _agent(source: SqlServerSource, database: str) -> Iterator[Finding]:
+def _agent(source: SqlServerSource, rights: Rights) -> Iterator[Finding]:
+    database = rights.database
     if integer(source.session.value(queries.EDITION) or 0) != _AZURE_SQL_DATABASE:
         running = source.agent_running(database)
         actual = {True: "running", False: "stopped", None: "not visible to this login"}[running]
         remedy = {
             True: "",
             False: "start the service SQL Server Agent; without it nothing is captured",
-            None: "GRANT VIEW SERVER STATE TO the login, or set database.sqlserver.agent.status.query",
+            None: f"{rights.grant_on_server('VIEW SERVER STATE')} or set database.sqlserver.agent.status.query",
         }[running]
         yield Finding("SQL Server Agent", database, running is True, actual, "running", remedy, blocking=False)
+
+
+def _progress(source: SqlServerSource, database: str) -> Iterator[Finding]:
     scanned = source.max_captured_lsn(database)
     yield Finding(
         "capture progress",
@@ -134,8 +123,16 @@ def _agent(source: SqlServerSource, database: str) -> Iterator[Finding]:
 def _jobs(source: SqlServerSource, database: str) -> Iterator[Finding]:
     try:
         jobs = source.session.named_rows(queries.of_database(queries.JOBS, database))
-    except (PreflightError, QueryError) as error:
-        yield Finding("jobs", database, False, str(error), "visible", "add the login to db_owner, or ignore", False)
+    except (PreflightError, QueryError):
+        yield Finding(
+            "jobs",
+            database,
+            False,
+            "not visible to the login",
+            "visible",
+            "to see their settings takes db_owner; a capture does not need it",
+            False,
+        )
         return
     retention = next((integer(job["retention"]) for job in jobs if job["job_type"] == "cleanup"), None)
     if retention is None:
@@ -156,8 +153,9 @@ def _jobs(source: SqlServerSource, database: str) -> Iterator[Finding]:
 
 
 def _tables(
-    source: SqlServerSource, config: CaptureConfig, database: str, instances: Sequence[CaptureInstance]
+    source: SqlServerSource, config: CaptureConfig, rights: Rights, instances: Sequence[CaptureInstance]
 ) -> Iterator[Finding]:
+    database = rights.database
     try:
         tables = TableFilter(config.filters).require(source.user_tables(database))
     except ConfigurationError as error:
@@ -175,9 +173,9 @@ def _tables(
             "" if captured else _enable(table),
             blocking=False,
         )
-        yield _readable(source, table, table.quoted)
+        yield rights.reading(table.quoted)
         if captured:
-            yield _readable(source, table, queries.change_table(database, captured))
+            yield rights.reading(queries.change_table(database, captured))
     if instances:
         yield from _hazards(source, database, frozenset(tables))
 
@@ -219,15 +217,3 @@ def _enable(table: TableId) -> str:
 
 def _literal(text: str) -> str:
     return "N'" + text.replace("'", "''") + "'"
-
-
-def _readable(source: SqlServerSource, table: TableId, name: str) -> Finding:
-    """Whether the login may read a table, tried with no rows."""
-    try:
-        source.session.rows(queries.nothing_of(name))
-    except CdcError as error:
-        if error.retryable:
-            raise
-        remedy = f"USE {quote(table.database)}; GRANT SELECT ON {name.split('.', 1)[1]} TO the login's user;"
-        return Finding("reading", name, False, str(error), "allowed", remedy)
-    return Finding("reading", name, True, "allowed", "allowed")

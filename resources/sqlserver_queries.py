@@ -38,6 +38,39 @@ DATABASE = _query(
 )
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-databases-transact-sql"""
 
+DATABASE_ACCESS = _query("database_access", "SELECT HAS_DBACCESS(?)")
+"""https://learn.microsoft.com/en-us/sql/t-sql/functions/has-dbaccess-transact-sql"""
+
+LOGIN = _query("login", "SELECT SUSER_SNAME()")
+"""https://learn.microsoft.com/en-us/sql/t-sql/functions/suser-sname-transact-sql"""
+
+OWN_USER = _query("own_user", "SELECT name FROM {db}.sys.database_principals WHERE sid = SUSER_SID()")
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-database-principals-transact-sql"""
+
+PERMISSION = _query("permission", "SELECT HAS_PERMS_BY_NAME(?, ?, ?)")
+"""https://learn.microsoft.com/en-us/sql/t-sql/functions/has-perms-by-name-transact-sql"""
+
+UNSEEN_SOURCES = _query(
+    "unseen_sources",
+    """SELECT ct.capture_instance FROM {db}.cdc.change_tables AS ct
+    WHERE OBJECT_NAME(ct.source_object_id, DB_ID(?)) IS NULL ORDER BY ct.capture_instance""",
+)
+"""The catalogue hides tables on which a login has no right.
+https://learn.microsoft.com/en-us/sql/relational-databases/security/metadata-visibility-configuration"""
+
+UNSEEN_DEFAULTS = _query(
+    "unseen_defaults",
+    """SELECT DISTINCT s.name, t.name FROM {db}.sys.default_constraints AS d
+    JOIN {db}.sys.tables AS t ON t.object_id = d.parent_object_id
+    JOIN {db}.sys.schemas AS s ON s.schema_id = t.schema_id
+    JOIN {db}.cdc.change_tables AS ct ON ct.source_object_id = t.object_id WHERE d.definition IS NULL""",
+)
+"""A definition is shown to who has VIEW DEFINITION.
+https://learn.microsoft.com/en-us/sql/relational-databases/security/metadata-visibility-configuration"""
+
+MIN_LSN = _query("min_lsn", "SELECT {db}.sys.fn_cdc_get_min_lsn(?)")
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-functions/sys-fn-cdc-get-min-lsn-transact-sql"""
+
 RECOVERY_FORK = _query(
     "recovery_fork",
     """SELECT CONVERT(nvarchar(36), recovery_fork_guid), fork_point_lsn FROM sys.database_recovery_status

@@ -15,7 +15,9 @@ from cdc_assets.lake.location import Location
 from cdc_assets.streaming.forks import finding as fork_of
 from cdc_assets.streaming.losses import AGAIN
 from resources.sqlserver_drift import drifts
-from resources.sqlserver_preflight import Finding, inspect
+from resources.sqlserver_finding import Finding
+from resources.sqlserver_preflight import inspect
+from resources.sqlserver_rights import grant_on_server
 from resources.sqlserver_source import SqlServerSource
 
 PER_TABLE = {"capture instance": "table", "reading": "source or change table", "structure": "table", "topic": "topic"}
@@ -78,7 +80,7 @@ def _forks(source: SqlServerSource, settings: CaptureConfig) -> Iterator[Finding
             yield Finding("history", database, False, fact, expected, remedy)
         elif fork is None:
             text = "its recovery fork cannot be seen, so some restores would go unnoticed"
-            grant = "GRANT VIEW ANY DATABASE to the login (sys.database_recovery_status)"
+            grant = grant_on_server(source, "VIEW ANY DATABASE")
             yield Finding("history", database, False, text, "visible", grant, blocking=False)
         else:
             yield Finding("history", database, True, f"recovery fork {fork.identity}", expected)

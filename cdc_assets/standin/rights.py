@@ -217,6 +217,11 @@ def denied(action: str, name: str, database: str, schema: str) -> SqlError:
     return SqlError(229, text, 14, 5)
 
 
+def sid_of(number: int) -> bytes:
+    """Security identifier of a login: of one length, for binary values that differ in zeros at the end are equal."""
+    return b"\x01" if number == 1 else b"\x05" + number.to_bytes(15, "big")
+
+
 def role_named(security: Security, name: str, fixed: dict[str, int]) -> Principal | None:
     """A role by name; a fixed one is there even while nothing was ever said of it."""
     known = security.principals.get(fold(name))

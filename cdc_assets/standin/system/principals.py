@@ -6,11 +6,13 @@ from typing import Final
 
 from cdc_assets.standin.catalog import Database, Permission, Principal, Security, fold
 from cdc_assets.standin.contract import SessionContext
-from cdc_assets.standin.rights import DATABASE_ROLES, SERVER_ROLES, USERS
+from cdc_assets.standin.rights import DATABASE_ROLES, SERVER_ROLES, USERS, sid_of
 from cdc_assets.standin.sqltypes import Value
 from cdc_assets.standin.system.describe import stored_datetime
 from cdc_assets.standin.system.view import Rows, view
 
+_NO_LOGIN: Final = 1 << 32
+"""Added to the number of a principal that stands for no login, so that its identifier is none of a login's."""
 _SHIPPED: Final = datetime(2022, 10, 8)
 _TYPES: Final = {"S": ("S", "SQL_USER"), "R": ("R", "DATABASE_ROLE")}
 _SERVER_TYPES: Final = {"S": ("S", "SQL_LOGIN"), "R": ("R", "SERVER_ROLE")}
@@ -21,10 +23,6 @@ _CODES: Final = {
     "VIEW SERVER PERFORMANCE STATE": "VSPS", "VIEW SERVER SECURITY STATE": "VSSS", "VIEW ANY DATABASE": "VWDB",
     "VIEW ANY DEFINITION": "VWAD", "CONNECT ANY DATABASE": "CADB", "SELECT ALL USER SECURABLES": "SUS", "CONNECT SQL": "COSQ",
 }  # fmt: skip
-
-
-def _sid(number: int) -> bytes:
-    return number.to_bytes((number.bit_length() + 7) // 8 or 1, "big")
 
 
 def _made(principal: Principal) -> int:
@@ -58,7 +56,7 @@ def server_principals(context: SessionContext, _: Database) -> Rows:
         if rights is None or one.kind == "R" or one.principal_id == 1 or fold(one.name) == fold(rights.login):
             default = one.default_database if one.kind == "S" else None
             made = _made(one)
-            yield (one.name, one.principal_id, _sid(one.principal_id), *_SERVER_TYPES[one.kind], int(one.disabled), made, made, default)  # fmt: skip
+            yield (one.name, one.principal_id, sid_of(one.principal_id), *_SERVER_TYPES[one.kind], int(one.disabled), made, made, default)  # fmt: skip
 
 
 @view(
@@ -75,7 +73,7 @@ def database_principals(context: SessionContext, database: Database) -> Rows:
         known = one.name == "dbo" or login is not None
         yield (
             one.name, one.principal_id, *_TYPES[one.kind], default, made, made, None if user else 1,
-            _sid(login.principal_id if login else one.principal_id), int(one.principal_id >= 16384), int(known),
+            sid_of(login.principal_id if login else one.principal_id + _NO_LOGIN * (one.name != "dbo")), int(one.principal_id >= 16384), int(known),
             "INSTANCE" if known else "NONE",
         )  # fmt: skip
 

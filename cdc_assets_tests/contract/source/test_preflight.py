@@ -11,7 +11,8 @@ from cdc_assets.config.build import build_config
 from cdc_assets.errors import PreflightError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake
-from resources.sqlserver_preflight import Finding, ensure, inspect
+from resources.sqlserver_finding import Finding
+from resources.sqlserver_preflight import ensure, inspect
 from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract

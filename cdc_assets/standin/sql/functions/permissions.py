@@ -16,6 +16,7 @@ from cdc_assets.standin.rights import (
     USERS,
     memberships,
     role_named,
+    sid_of,
 )
 from cdc_assets.standin.sql.functions.metadata import find_database
 from cdc_assets.standin.sql.functions.session import login_name
@@ -72,14 +73,13 @@ def _login_id(context: SessionContext, _: Call, *name: str | None) -> Value:
 
 def _login_sid(context: SessionContext, call: Call, *name: Value) -> Value:
     number = _login_id(context, call, *(str(one) if one is not None else None for one in name[:1]))
-    return number.to_bytes((number.bit_length() + 7) // 8, "big") if isinstance(number, int) else None
+    return sid_of(number) if isinstance(number, int) else None
 
 
 def _login_name(context: SessionContext, _: Call, *wanted: Value) -> Value:
     if not wanted:
         return login_name(context)
-    number = int.from_bytes(wanted[0], "big") if isinstance(wanted[0], bytes) else wanted[0]
-    return next((name for name, known in _logins(context).items() if known == number), None)
+    return next((name for name, known in _logins(context).items() if wanted[0] in (known, sid_of(known))), None)
 
 
 # ---- roles -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,138 @@
+"""The login of docs/operations.md: it captures, and `doctor` names the GRANT for each right that it lacks."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cdc_assets.cli.main import app
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.contract.source.conftest import DATABASE
+from cdc_assets_tests.test_docs import ROOT
+
+pytestmark = pytest.mark.contract
+
+TABLES = """
+CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY, v nvarchar(20) CONSTRAINT DF_v DEFAULT N'none')
+CREATE TABLE dbo.cdc_signal (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))
+CREATE TABLE dbo.secret (id int NOT NULL PRIMARY KEY)
+INSERT INTO dbo.orders VALUES (1, N'a'), (2, N'b')
+EXEC sys.sp_cdc_enable_table 'dbo', 'orders', @role_name = N'cdc_gate'
+EXEC sys.sp_cdc_enable_table 'dbo', 'cdc_signal', @role_name = NULL
+"""
+
+
+def documented() -> list[str]:
+    """Statements of the page, for these tables."""
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"## What the login must be granted\n.*?```sql\n(.*?)```", page, re.S)
+    text = re.sub(r"--[^\n]*", "", block).replace("shop", DATABASE)
+    return [statement.strip() for statement in text.split(";") if statement.strip()]
+
+
+class Reader:
+    """A server, the login, and the commands run with it."""
+
+    def __init__(self, server: StandIn, folder: Path) -> None:
+        self.server, self.folder = server, folder
+        self.texts = {
+            "topic.prefix": "shop",
+            "database.hostname": server.host,
+            "database.port": str(server.port),
+            "database.user": "cdc_reader",
+            "database.password": "a long one",
+            "database.names": DATABASE,
+            "driver.encrypt": "no",
+            "table.include.list": "dbo.orders",
+            "signal.data.collection": f"{DATABASE}.dbo.cdc_signal",
+            "stream.idle.timeout.ms": "300",
+            "poll.interval.ms": "50",
+            "lake.path": str(folder / "lake"),
+        }
+
+    def run(self, *arguments: str) -> Result:
+        path = self.folder / "shop.json"
+        path.write_text(json.dumps(self.texts))
+        return CliRunner().invoke(app, [*arguments, "-c", str(path)], env={"COLUMNS": "250"})
+
+    def admin(self, text: str) -> None:
+        """As the owner of the server, statement by statement; USE counts for those behind it."""
+        database = "master"
+        for statement in text.split(";"):
+            used = re.fullmatch(r"\s*USE \[?(\w+)\]?\s*", statement)
+            if used:
+                database = used[1]
+            elif statement.strip():
+                self.server.execute(statement, database=database)
+
+    def operations(self) -> list[str | None]:
+        """Of the events of the topic."""
+        lines = self.run("tail", "orders", "-n", "100").output.splitlines()
+        return [(json.loads(line)["value"] or {}).get("op") for line in lines if line.startswith("{")]
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    with StandIn(databases=(DATABASE,)) as server:
+        for statement in TABLES.strip().splitlines():
+            server.execute(statement, database=DATABASE)
+        made = Reader(server, tmp_path)
+        made.admin("; ".join(documented()))
+        server.agent.drain()
+        yield made
+
+
+def test_what_the_page_grants_is_enough_for_a_capture(reader: Reader) -> None:
+    doctor = reader.run("doctor")
+    assert doctor.exit_code == 0, doctor.output
+    assert "GRANT" not in doctor.output
+    first = reader.run("capture", "--local")
+    assert first.exit_code == 0, first.output
+    reader.admin(f"USE {DATABASE}; UPDATE dbo.orders SET v = N'c' WHERE id = 1; DELETE FROM dbo.orders WHERE id = 2")
+    signal = (
+        """INSERT INTO dbo.cdc_signal VALUES ('s', 'execute-snapshot', '{{"data-collections": ["{}.dbo.orders"]}}')"""
+    )
+    reader.admin(f"USE {DATABASE}; {signal.format(DATABASE)}")
+    reader.server.agent.drain()
+    second = reader.run("capture", "--local")
+    assert second.exit_code == 0, second.output
+    assert reader.operations() == ["r", "r", "u", "d", None, "r"]
+
+
+@pytest.mark.parametrize(
+    ("taken", "named", "code"),
+    [
+        ("USE {db}; REVOKE CONNECT FROM cdc_reader", None, 1),
+        ("USE {db}; DROP USER cdc_reader", "USE [{db}]; CREATE USER [cdc_reader] FOR LOGIN [cdc_reader];", 1),
+        ("USE {db}; REVOKE SELECT ON SCHEMA::cdc FROM cdc_reader", "USE [{db}]; GRANT SELECT ON SCHEMA::[cdc] TO [cdc_reader];", 1),
+        ("USE {db}; DENY SELECT ON dbo.orders TO cdc_reader", "USE [{db}]; GRANT SELECT ON [dbo].[orders] TO [cdc_reader];", 1),
+        ("USE {db}; REVOKE SELECT, VIEW DEFINITION ON SCHEMA::dbo FROM cdc_reader", "instance dbo_orders", 1),
+        ("USE {db}; REVOKE VIEW DEFINITION ON SCHEMA::dbo FROM cdc_reader", "USE [{db}]; GRANT VIEW DEFINITION ON [dbo].[orders] TO [cdc_reader];", 0),
+        ("USE {db}; REVOKE INSERT ON dbo.cdc_signal FROM cdc_reader", "USE [{db}]; GRANT INSERT ON [dbo].[cdc_signal] TO [cdc_reader];", 0),
+        ("USE {db}; DENY VIEW DATABASE STATE TO cdc_reader", "USE [{db}]; GRANT VIEW DATABASE STATE TO [cdc_reader];", 0),
+        ("REVOKE VIEW SERVER STATE FROM cdc_reader", "USE [master]; GRANT VIEW SERVER STATE TO [cdc_reader];", 0),
+        ("DENY VIEW ANY DATABASE TO public", None, 1),
+    ],
+)  # fmt: skip
+def test_doctor_names_the_right_that_is_missing(reader: Reader, taken: str, named: str | None, code: int) -> None:
+    reader.admin(taken.format(db=DATABASE))
+    doctor = reader.run("doctor")
+    assert doctor.exit_code == code, doctor.output
+    assert not doctor.exception or isinstance(doctor.exception, SystemExit)
+    if named is not None:
+        assert named.format(db=DATABASE) in doctor.output
+
+
+def test_doctor_names_the_role_that_gates_the_change_functions(reader: Reader) -> None:
+    reader.texts["data.query.mode"] = "function"
+    assert "gated by the role cdc_gate" in reader.run("doctor").output
+    reader.admin(f"USE {DATABASE}; ALTER ROLE cdc_gate ADD MEMBER cdc_reader")
+    assert reader.run("doctor").exit_code == 0
+    assert reader.run("capture", "--local").exit_code == 0
+    reader.admin(f"USE {DATABASE}; INSERT INTO dbo.orders (id) VALUES (3)")
+    reader.server.agent.drain()
+    assert reader.run("capture", "--local").exit_code == 0
+    assert reader.operations() == ["r", "r", "c"]
