@@ -156,10 +156,15 @@ def _tables(
     source: SqlServerSource, config: CaptureConfig, rights: Rights, instances: Sequence[CaptureInstance]
 ) -> Iterator[Finding]:
     database = rights.database
+    found, filters = source.user_tables(database), TableFilter(config.filters)
     try:
-        tables = TableFilter(config.filters).require(source.user_tables(database))
+        tables = filters.require(found)
     except ConfigurationError as error:
-        yield Finding("table filters", database, False, "matching no table", "a table", error.hint)
+        none = filters.is_empty(filters.select(found))
+        may_come = none and not (instances and len(source.databases()) == 1)
+        enable = f"make a table, if there is none, and enable it: {_enable(TableId(database, 'dbo', '<table>'))}"
+        remedy = f"{error.hint.partition(';')[0]}; or {enable}" if none else error.hint
+        yield Finding("table filters", database, False, error.expected, "matching", remedy, blocking=not may_come)
         return
     names = {instance.table: instance.name for instance in instances}
     for table in tables:

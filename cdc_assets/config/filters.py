@@ -123,17 +123,22 @@ class TableFilter:
         """
         known = sorted(tables)
         chosen = self.select(known)
-        if all(str(table).lower() in self._settings.also for table in chosen):
+        if self.is_empty(chosen):
             names = ", ".join(table.within_database for table in known if table.schema not in _BUILTIN_SCHEMAS)
             shown = names if len(names) <= 300 else names[:300] + " …"
             raise ConfigurationError(
                 "table.include.list / table.exclude.list",
                 self.description,
                 f"filters that match a table; the databases have: {shown or 'no user table'}",
-                "correct the filters, and write tables as schema.table",
+                "correct the filters, and write tables as schema.table; or make the table and enable it with "
+                "sys.sp_cdc_enable_table",
             )
         self._guard(len(chosen))
         return chosen
+
+    def is_empty(self, chosen: Iterable[TableId]) -> bool:
+        """Whether there is nothing to capture among selected tables: signal tables do not count."""
+        return all(str(table).lower() in self._settings.also for table in chosen)
 
     def _guard(self, found: int) -> None:
         most = self._settings.most_tables

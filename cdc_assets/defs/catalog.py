@@ -36,6 +36,13 @@ _SYSTEM = {
 """What the tables of a capture as a whole hold, by short name."""
 
 
+_NO_TABLE = (
+    "No table is captured yet: when this page was loaded the filters let none through. Make one and enable it with "
+    "EXEC sys.sp_cdc_enable_table @source_schema = N'…', @source_name = N'…', @role_name = NULL; the sensor has it captured "
+    "within seconds, and it is listed here after the next reload of the code location."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """What things of one capture are called in Dagster.
@@ -188,7 +195,8 @@ class CaptureCatalog:
         about = (
             "The captured tables could not be asked for when this page was loaded, so the last known ones are shown: "
         )
-        trouble = f"\n\n**{about}{self.problem}**" if self.problem else ""
+        problem = about + self.problem if self.problem else "" if self.tables else _NO_TABLE
+        trouble = f"\n\n**{problem}**" if problem else ""
         return [
             dg.AssetSpec(
                 self.system_key(name),

@@ -55,6 +55,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         system = SystemReport(catalog, context)
         session = Session(catalog, "changes", context, config.report_every_s)
         continuity = ContinuityReport(catalog, context)
+        listed = {schema.table for schema in catalog.tables}
         speak()
         notices = Notices(catalog, context)
         opened = resource.open(
@@ -70,7 +71,11 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 continuity.on_progress(capture.state)
 
             with session.told_in_any_case():
-                summary = capture.stream(on_progress=on_progress, should_yield=_snapshot_waits(catalog, context))
+                summary = capture.stream(
+                    on_progress=on_progress,
+                    should_yield=_snapshot_waits(catalog, context),
+                    takes_in=lambda table: table not in listed,
+                )
             context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
             for trouble in summary.unread:
                 context.log.warning(f"{trouble.table} was not read again: {trouble.reason}")
@@ -78,6 +83,9 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
             states = {state.table: state for state in capture.state().tables.values()}
         for trouble in summary.troubled:
+            if trouble.table not in states:
+                context.log.error(f"{trouble.table} is not captured: {trouble.reason}")
+                continue
             states[trouble.table] = replace(states[trouble.table], status=trouble.status, reason=trouble.reason)
         yield from system.results(session.windows)
         yield from continuity.results(states)

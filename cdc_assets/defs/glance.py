@@ -101,6 +101,18 @@ class Glance:
                 found |= uncaptured & by_table(self._source.capture_instances(database), self._streaming).keys()
         return found
 
+    def newcomers(self) -> list[TableId]:
+        """Tables that were enabled and of which nothing is captured yet, for a code location that lists none.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        found: list[TableId] = []
+        for database in self._source.databases():
+            with suppress(CdcDisabledError, DatabaseAwayError):
+                found += by_table(self._source.capture_instances(database), self._streaming)
+        return sorted(table for table in found if table not in self.state.tables and self._included(table))
+
     def fresh(self) -> Mapping[str, Lsn]:
         """Databases with something to do, and their newest captured transaction, or else how far they were read.
 

@@ -19,6 +19,9 @@ so do tables of the loaded code location that are not on the server now.
 
 *After a termination.* Nobody ends a run to see the next one start: the sensor waits for `AFTER_TERMINATION`, and says so.
 
+*No table yet.* A code location that lists none is told of the first that is enabled by
+the server itself, and the run that follows the log takes it in.
+
 *Starts.* With a snapshot mode that reads tables at each start, the first look of
 a loaded code location is one. The cursor remembers which start that was.
 """
@@ -31,6 +34,7 @@ from uuid import uuid4
 import dagster as dg
 from dagster import DagsterRunStatus
 
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs.capture_job import CaptureJobWatch
 from cdc_assets.defs.captures import CaptureResource
@@ -46,6 +50,8 @@ FIRST_PAUSE = timedelta(seconds=15)
 LONGEST_PAUSE = timedelta(minutes=15)
 SIGNAL_TAG = "cdc/signals"
 """On a run that was started for signals: the channels, or the databases whose requests were not finished."""
+NEWCOMERS_TAG = "cdc/tables"
+"""On a run that was started because a capture without tables has one now: which."""
 _LOOK_BACK = 10
 """Failures in a row that are told apart."""
 _START = uuid4().hex
@@ -134,6 +140,9 @@ def _request(
             )
         fresh = glance.fresh() if glance.streams else {}
         asked = glance.asked() if glance.streams and not fresh else []
+        new = glance.newcomers() if glance.streams and not (catalog.tables or fresh or asked) else []
+    if new:
+        return _with_newcomers(catalog, new, records)
     if asked:
         return _signalled(catalog, asked, records)
     if waiting and not fresh:
@@ -150,18 +159,33 @@ def _request(
     )
 
 
+def _with_newcomers(
+    catalog: CaptureCatalog, tables: Sequence[TableId], records: Sequence[dg.RunRecord]
+) -> dg.RunRequest | dg.SkipReason:
+    """A run that takes the first tables in; not at once again if the last one could not."""
+    what = ", ".join(map(str, tables))
+    if again := _again(records, NEWCOMERS_TAG, what):
+        return dg.SkipReason(f"{what} could not be taken in; the next attempt is after {again:%H:%M:%S} UTC.")
+    key = run_key(catalog.names.capture, records, "tables")
+    return dg.RunRequest(run_key=key, job_name=catalog.names.changes, tags={NEWCOMERS_TAG: what})
+
+
+def _again(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | None:
+    """When a run may start for what the last one was started for, too; None if now."""
+    last = records[0] if records else None
+    if last is None or not last.end_time or last.dagster_run.tags.get(tag) != what:
+        return None
+    again = datetime.fromtimestamp(last.end_time, UTC) + FIRST_PAUSE
+    return again if again > datetime.now(UTC) else None
+
+
 def _signalled(
     catalog: CaptureCatalog, asked: Sequence[str], records: Sequence[dg.RunRecord]
 ) -> dg.RunRequest | dg.SkipReason:
     """A run for signals; not at once again if the last one was for the same and left them there."""
     what = ", ".join(sorted(asked))
-    last = records[0] if records else None
-    if last is not None and last.end_time and last.dagster_run.tags.get(SIGNAL_TAG) == what:
-        again = datetime.fromtimestamp(last.end_time, UTC) + FIRST_PAUSE
-        if again > datetime.now(UTC):
-            return dg.SkipReason(
-                f"A run for signals ({what}) has just ended; the next starts after {again:%H:%M:%S} UTC."
-            )
+    if again := _again(records, SIGNAL_TAG, what):
+        return dg.SkipReason(f"A run for signals ({what}) has just ended; the next starts after {again:%H:%M:%S} UTC.")
     key = run_key(catalog.names.capture, records, "signals")
     return dg.RunRequest(run_key=key, job_name=catalog.names.changes, tags={SIGNAL_TAG: what})
 

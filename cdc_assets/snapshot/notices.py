@@ -38,6 +38,12 @@ class Notices:
             data = {"scanned_collection": str(table), "total_rows_scanned": "0", "status": "SQL_EXCEPTION"}
             yield self._context.notice("Initial Snapshot", "TABLE_SCAN_COMPLETED", signal, **data)
 
+    def in_vain(self, signal: str, unplanned: Iterable[Notification]) -> Iterator[Notification]:
+        """A snapshot that a signal asked for, of which no table can be read."""
+        yield self._context.notice("Initial Snapshot", "STARTED", signal)
+        yield from unplanned
+        yield self._context.notice("Initial Snapshot", "ABORTED", signal)
+
     def reading(self, run: SnapshotRun, slices: Sequence[SnapshotSlice]) -> Iterator[Notification]:
         """Slices are about to be read."""
         chunks = _chunks(run)

@@ -22,7 +22,9 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.envelope.plan import plan_events
 from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
+from cdc_assets.history.structure import without_namesakes
 from cdc_assets.lake.state import CaptureState, SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.snapshot.slices import MAX_SLICE, MIN_SLICE, ranges_of, ranges_wanted, slices_of
 from cdc_assets.snapshot.tasks import OF_ONE_TABLE
@@ -39,6 +41,8 @@ class Request:
         partitions: numbers of its partitions; None reads all.
         data: whether rows are read; otherwise only the structure and the position are recorded.
         keeps_position: whether not even the position is recorded, because there is one.
+        joins: whether it was enabled while the capture runs: if its rows are not read, it starts where its capture
+            instance does.
         select: a complete SELECT statement whose rows are read in place of the table's; goes before
             `snapshot.select.statement.overrides`. Its rows are a part of the table, so no position is set.
     """
@@ -48,6 +52,7 @@ class Request:
     data: bool = True
     select: str = ""
     keeps_position: bool = False
+    joins: bool = False
 
     @property
     def whole(self) -> bool:
@@ -90,7 +95,6 @@ class SnapshotPlanner:
             the reason.
 
         Raises:
-            ConfigurationError: a table does not exist.
             CdcError: the server is away.
         """
         failed: dict[TableId, CdcError] = {}
@@ -155,7 +159,8 @@ class SnapshotPlanner:
 
     def _joins(self, database: str, request: Request) -> bool:
         """Whether a table without data joins a capture that streams: nothing since its enabling may be left out."""
-        return not request.data and not self._state.has_position(request.table) and self.streams(database)
+        new = not request.data and not self._state.has_position(request.table)
+        return new and (request.joins or self.streams(database))
 
     def _low_watermark(self, database: str, *, captured: bool) -> Lsn:
         if not captured:
@@ -174,16 +179,29 @@ class SnapshotPlanner:
         schemas = self._context.source.table_schemas([request.table for request in requests])
         read = [schemas[r.table] for r in requests if r.data and not r.select and r.table in schemas]
         rows = self._context.source.row_counts(read) if read else {}
+        databases = dict.fromkeys(table.database for table in schemas)
+        instances = {table: own for name in databases for table, own in self._context.instances(name).items()}
         for request in requests:
             schema = schemas.get(request.table)
-            if schema is None:
-                raise ConfigurationError(
-                    "table", str(request.table), "a table that exists", "check its name and the filters"
-                )
             try:
+                if schema is None:
+                    raise ConfigurationError(
+                        "table", str(request.table), "a table that exists", "check its name and the filters"
+                    )
+                self._check_events(schema, newest(instances.get(request.table, [])))
                 yield self._draft(request, schema, rows.get(request.table, 0))
             except OF_ONE_TABLE as error:
                 failed[request.table] = error
+
+    def _check_events(self, schema: TableSchema, last: CaptureInstance | None) -> None:
+        """See that its rows can become events, before anything is planned for others too.
+
+        Raises:
+            ConfigurationError: a name or a key does not fit the settings.
+        """
+        own = without_namesakes(schema, last) if last else schema
+        captured = last.columns if last else None
+        plan_events(own, captured, self._context.config.events, connector=self._context.connector)
 
     def _draft(self, request: Request, schema: TableSchema, rows: int) -> Draft:
         if not request.data:

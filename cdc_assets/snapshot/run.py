@@ -119,7 +119,6 @@ class Snapshotter:
             signals: states by database, recorded together with the plan.
 
         Raises:
-            ConfigurationError: a table does not exist.
             CaptureNotReadyError: the capture job has not read the log yet.
             RetryableError: the server is away or busy; the next call goes on where this one stopped.
             LakeError: the lake cannot be written.
@@ -138,7 +137,7 @@ class Snapshotter:
             log.warning("%s could not be read: %s", trouble.table, trouble.reason)
         told = list(self._notices.unplanned(signal, failed))
         if not drafts:
-            self._tell([*told, self._context.notice("Initial Snapshot", "ABORTED", signal)], signals)
+            self._tell(list(self._notices.in_vain(signal, told)), signals)
             return SnapshotSummary(failed=unplanned)
         with SnapshotLocks(self._context, [draft.schema.table for draft in drafts]) as locks:
             run = self._planner.plan(database, drafts, signal)

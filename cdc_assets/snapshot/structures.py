@@ -20,6 +20,9 @@ from cdc_assets.snapshot.plan import SnapshotPlanner
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.instances import newest
 
+_UNKNOWN = 0
+"""Object id of a table that is only recorded, not read."""
+
 
 class Structures:
     """Records structures of one capture.
@@ -60,6 +63,8 @@ class Structures:
         instances = self._context.instances(run.database)
         for table in tables:
             schema, captured = schemas.get(table.table), None
+            if schema is None and table.object_id == _UNKNOWN:
+                continue  # it was dropped since
             if schema is None:
                 expected = "a table that exists"
                 raise ConfigurationError("table", str(table.table), expected, "check its name and the filters")
@@ -79,7 +84,9 @@ class Structures:
         found = []
         for table in others:
             last = newest(instances.get(table, []))
-            found.append(SnapshotTable(table, 0, last.name if last else None, run.tables[0].low, (), whole=False))
+            found.append(
+                SnapshotTable(table, _UNKNOWN, last.name if last else None, run.tables[0].low, (), whole=False)
+            )
         return found
 
     def _joined(self, table: SnapshotTable) -> bool:

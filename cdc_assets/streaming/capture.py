@@ -5,16 +5,17 @@ snapshots, or streams. Nothing is connected and nothing is written before the
 first call that needs it.
 """
 
+import dataclasses
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.envelope.naming import check_conflicts, topic_name
+from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import ConfigurationError, DatabaseRestoredError
 from cdc_assets.heartbeat import Heartbeat
@@ -37,12 +38,14 @@ from cdc_assets.streaming.progress import (
     SnapshotSummary,
     StreamSummary,
     TableStatus,
+    TroubledTable,
 )
 from cdc_assets.streaming.selection import (
     included_by,
     left_out,
     remembered,
     select,
+    unfit,
 )
 from cdc_assets.streaming.status import statuses
 from cdc_assets.streaming.tidy import Housekeeper
@@ -56,6 +59,10 @@ def _ignore(_: Progress) -> None:
 
 
 def _never() -> bool:
+    return False
+
+
+def _none(_: TableId) -> bool:
     return False
 
 
@@ -108,6 +115,8 @@ class Capture:
         self._opening = Opening(self._context)
         self._through: set[TableId] = set()
         """Tables that this start has snapshotted."""
+        self._refused: dict[TableId, TroubledTable] = {}
+        """Tables that could not be taken in."""
 
     def discover(self) -> Sequence[TableSchema]:
         """Structures of the captured tables, in snapshot order: those that the filters let through.
@@ -115,12 +124,12 @@ class Capture:
         Tables of a database that cannot be captured now are those that the schema history knows.
 
         Raises:
-            ConfigurationError: no table matches, or two tables would share a topic.
+            ConfigurationError: no table matches although some are enabled, or two tables would share a topic from the beginning.
             CdcError: the server cannot be asked.
         """
-        selected, away = select(self._context)
-        found = list(self._context.source.table_schemas(_flat(selected)).values())
-        return [*found, *remembered(self._context, away)] if away else found
+        selection = select(self._context)
+        found = list(self._context.source.table_schemas(_flat(selection.tables)).values())
+        return [*found, *remembered(self._context, selection.away)] if selection.away else found
 
     def claim(self) -> None:
         """Become the only writer of this capture. Called by `snapshot` and `stream`.
@@ -170,7 +179,8 @@ class Capture:
             else:
                 requests = self._due.whole([table for table in tables if table.database == database], ranges)
             done += self._opening.snapshot(database, requests, on_progress)
-        done += SnapshotSummary(failed=tuple(left_out(tables or (), away)))
+        refused = [trouble for trouble in self._opening.refused if tables is None or trouble.table in tables]
+        done += SnapshotSummary(failed=(*left_out(tables or (), away), *refused))
         self._through.update(done.tables)
         if tables is None and not done.tables and not done.failed:
             self._context.notifier.send(self._context.notice("Initial Snapshot", "SKIPPED"))
@@ -182,6 +192,7 @@ class Capture:
         *,
         on_progress: OnProgress = _ignore,
         should_yield: ShouldYield = _never,
+        takes_in: Callable[[TableId], bool] = _none,
     ) -> StreamSummary:
         """Read windows until nothing is new for `streaming.idle_timeout_s`, `max_duration_s` are over, or another run waits.
 
@@ -192,6 +203,8 @@ class Capture:
         Args:
             on_progress: called after each window is committed.
             should_yield: asked at each window border.
+            takes_in: which tables that wait for their first snapshot join at once, as if they were enabled while the loop
+                runs.
 
         Raises:
             CdcError: the server or the lake failed longer than the retries allow; the next call goes on.
@@ -210,16 +223,18 @@ class Capture:
             log.info("Streaming begins in %s s (streaming.delay.ms).", delay)
             self._context.clock.sleep(delay)
         known = self._context.manifest.state.tables
-        waiting_now = [table for table in _flat(selected) if table not in known]
+        waiting_now = [table for table in _flat(selected) if table not in known and not takes_in(table)]
+        self._refused = {trouble.table: trouble for trouble in self._opening.refused}
         housekeeper = Housekeeper(self._context, on_progress)
         loop = StreamLoop(self._context, housekeeper.on_progress, self._repair, self._join, waiting_now, away)
         ended = loop.run([*selected, *away], should_yield)
         state, included = self._context.manifest.state, included_by(self._context.config)
         own = [entry for entry in state.tables.values() if included(entry.table)]
         troubled = [troubled_table(entry) for entry in own if entry.status != "healthy"]
+        troubled += self._refused.values()
         told = {trouble.table for trouble in troubled}
         troubled += left_out((entry.table for entry in own if entry.table not in told), loop.away)
-        waiting = tuple(table for table in _flat(selected) if table not in state.tables)
+        waiting = tuple(table for table in _flat(selected) if table not in state.tables and table not in told)
         self._context.manifest.settle(self._context.clock.now())
         housekeeper.tidy()
         return StreamSummary(ended, loop.windows, dict(loop.rows), tuple(troubled), waiting, loop.unread)
@@ -230,11 +245,15 @@ class Capture:
 
     def _join(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:
         """Take in tables that were enabled while the loop runs: snapshot them, or start them where capture began."""
+        config, known = self._context.config, self._context.manifest.state.tables
         chosen = self._wanted(tables)
-        if chosen:
-            check_conflicts([*self._context.manifest.state.tables, *chosen], self._context.config.events)
-            log.info("Now captured too: %s", ", ".join(map(str, chosen)))
-            Snapshotter(self._context).run(database, self._due.requests(database, chosen), on_progress)
+        refused = unfit(chosen, known, config.events)
+        failed = [TroubledTable(table, "failed", str(error)) for table, error in refused.items()]
+        if fit := [table for table in chosen if table not in refused]:
+            log.info("Now captured too: %s", ", ".join(map(str, fit)))
+            requests = [dataclasses.replace(request, joins=True) for request in self._due.requests(database, fit)]
+            failed += Snapshotter(self._context).run(database, requests, on_progress).failed
+        self._refused |= {trouble.table: trouble for trouble in failed}
 
     def _wanted(self, tables: Sequence[TableId]) -> Sequence[TableId]:
         """Those that the filters let through; one that they cannot tell of is left out, and the others go on."""
@@ -268,14 +287,15 @@ class Capture:
             CdcError: the server or the lake cannot be read.
         """
         state = self.state()
-        selected, away = select(self._context)
+        selection = select(self._context)
         gone = [
             TableStatus(
                 trouble.table, self._topic(trouble.table), "failed", trouble.reason, rows=self._rows(trouble.table)
             )
-            for trouble in left_out(state.tables, away)
+            for trouble in left_out(state.tables, selection.away)
         ]
-        return [*gone, *statuses(self._context, state, selected)]
+        gone += [TableStatus(table, "", "failed", str(error)) for table, error in selection.refused.items()]
+        return [*gone, *statuses(self._context, state, selection.tables)]
 
     def _topic(self, table: TableId) -> str:
         return topic_name(table, self._context.config.events)

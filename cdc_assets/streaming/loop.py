@@ -6,7 +6,8 @@ bounds. A database whose change data capture was turned off ends its tables; one
 that is offline or gone is left out and looked at from time to time, and goes on
 where it stopped; one that was restored to an earlier moment is left for good.
 The others go on. Any other error ends the loop and leaves lake and positions as
-they are.
+they are. Where nothing streams yet, it waits for a table to be enabled, as long as
+it would wait for a change.
 """
 
 import contextlib
@@ -29,6 +30,7 @@ from cdc_assets.streaming.forks import look
 from cdc_assets.streaming.planner import IDLE_CHECK, Planner
 from cdc_assets.streaming.progress import OnProgress, Progress, ShouldYield, TroubledTable
 from cdc_assets.streaming.retire import part_with
+from cdc_assets.streaming.selection import included_by
 from cdc_assets.streaming.windows import WindowExecutor
 
 log = logging.getLogger(__name__)
@@ -111,7 +113,7 @@ class StreamLoop:
                 return "yielded"
             if deadline is not None and clock.now() >= deadline:
                 return "deadline"
-            if not self._streams():
+            if not self._streams() and self._has_stopped():
                 self._take_leave(databases)
                 return "nothing"
             self._incremental.make_way(_MAKE_WAY_S)
@@ -131,7 +133,7 @@ class StreamLoop:
                 continue
             quiet_for = clock.now() - quiet_since
             if streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
-                return "idle"
+                return "idle" if self._streams() else "nothing"
             if not self._patiently(self._settle):
                 clock.sleep(streaming.poll_interval_s)
 
@@ -191,6 +193,12 @@ class StreamLoop:
         states = self._context.manifest.state.tables.values()
         databases = {state.table.database for state in states if state.streams or self._is_mendable(state)}
         return not databases <= self.away.keys()
+
+    def _has_stopped(self) -> bool:
+        """Whether a table will not go on by itself; if there is none, the first one to stream may still come."""
+        included = included_by(self._context.config)
+        states = [state for state in self._context.manifest.state.tables.values() if included(state.table)]
+        return bool(self.away) or any(state.status in ("gap", "failed") for state in states)
 
     def _find_out(self, database: str, error: CdcError) -> bool:
         """Leave a database out, unless it is the whole server that went away: that is waited for."""

@@ -45,6 +45,8 @@ class Opening:
         self._claimed = False
         self.restored: dict[str, list[TableId]] = {}
         """Captured tables of databases that were restored."""
+        self.refused: list[TroubledTable] = []
+        """Tables that cannot be captured; the others go on."""
 
     def claim(self) -> None:
         """Become the only writer of this capture, once.
@@ -73,7 +75,9 @@ class Opening:
         Raises:
             CdcError: no database is left, and none was restored.
         """
-        selected, away = select(self._context)
+        found = select(self._context)
+        selected, away = found.tables, found.away
+        self.refused = [TroubledTable(table, "failed", str(error)) for table, error in found.refused.items()]
         self.claim()
         set_removed_aside(self._context)
         for database in [*selected, *(name for name, error in away.items() if isinstance(error, CdcDisabledError))]:

@@ -84,6 +84,7 @@ class Planner:
         source, streaming = self._context.source, self._context.config.streaming
         after = self._state.watermark(database)
         if after is None:
+            self._look_for_tables(database)
             return None
         until = source.max_transaction_lsn(database, after, streaming.max_iteration_transactions)
         if until is None:
@@ -133,6 +134,16 @@ class Planner:
         self._context.manifest.advance(now, database, captured)
         return None
 
+    def _look_for_tables(self, database: str) -> None:
+        """Of a database from which nothing streams yet, from time to time."""
+        now = self._context.clock.now()
+        if database not in self._asked or now - self._asked[database] >= HAND_OVER_CHECK:
+            self._asked[database] = now
+            self._note_strangers(self._context.instances(database))
+
+    def _note_strangers(self, instances: Instances) -> None:
+        self.strangers = frozenset(table for table in instances if not self._state.has_position(table))
+
     def _is_to_be_looked_at(self, database: str, now: datetime) -> bool:
         if database not in self._checked or now - self._checked[database] >= IDLE_CHECK:
             return True
@@ -158,7 +169,7 @@ class Planner:
     def _guarded(self, database: str, until: Lsn) -> dict[TableId, list[TableRead]]:
         """What each streaming table would read up to `until`; tables that cannot go on are marked."""
         instances = self._context.instances(database)
-        self.strangers = frozenset(table for table in instances if not self._state.has_position(table))
+        self._note_strangers(instances)
         self._retire(database, instances)
         changed: list[TableState] = []
         reads: dict[TableId, list[TableRead]] = {}

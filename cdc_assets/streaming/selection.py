@@ -9,15 +9,16 @@ when no window is in flight.
 import dataclasses
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from cdc_assets.config.filters import TableFilter
-from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.config.settings import CaptureConfig, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts
 from cdc_assets.envelope.plan import plan_events
 from cdc_assets.envelope.rules import message_key
-from cdc_assets.errors import CdcError, DatabaseAwayError
+from cdc_assets.errors import CdcError, ConfigurationError, DatabaseAwayError
 from cdc_assets.lake.state import TableState
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.instances import newest
@@ -74,11 +75,30 @@ def _followed(state: TableState, included: bool) -> TableState:
     return state
 
 
-def select(context: Context) -> tuple[dict[str, list[TableId]], dict[str, CdcError]]:
-    """Captured tables by database, and the databases that cannot be captured now, with the reason.
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a capture takes now.
+
+    Args:
+        tables: captured tables by database.
+        away: databases that cannot be captured now, with the reason.
+        refused: tables that the filters let through and that cannot be captured, with the reason; the others go on.
+    """
+
+    tables: dict[str, list[TableId]]
+    away: dict[str, CdcError] = field(default_factory=dict)
+    refused: dict[TableId, CdcError] = field(default_factory=dict)
+
+
+def select(context: Context) -> Selection:
+    """Captured tables; there may be none yet.
+
+    While nothing was captured, whatever is wrong with a table is a mistake in the settings; later it is a trouble of
+    that table alone, since it may have come at any moment.
 
     Raises:
         CdcError: a database cannot be captured that never was.
+        ConfigurationError: no table matches although some are enabled, or two tables would share a topic from the beginning.
     """
     source, config = context.source, context.config
     tables: dict[str, Sequence[TableId]] = {}
@@ -92,35 +112,86 @@ def select(context: Context) -> tuple[dict[str, list[TableId]], dict[str, CdcErr
             problem = error
         if problem is not None:
             away[database] = problem
-    _refuse_unknown(context, away)
-    tables_of = TableFilter(config.filters)
+    known = set(context.manifest.read().tables)
+    _refuse_unknown(known, away)
     found = [table for own in tables.values() for table in own]
-    chosen = tables_of.select(found) if away else tables_of.require(found)
-    check_conflicts(chosen, config.events)
-    _check_keys(context, chosen)
-    return {database: [table for table in chosen if table.database == database] for database in tables}, away
+    chosen = TableFilter(config.filters).select(found) if away else _required(context, found, known)
+    refused = unfit(chosen, known, config.events) if known else {}
+    fit = [table for table in chosen if table not in refused]
+    check_conflicts(fit, config.events)
+    _check_keys(context, fit, known)
+    return Selection(
+        {database: [table for table in fit if table.database == database] for database in tables}, away, refused
+    )
 
 
-def _refuse_unknown(context: Context, away: Mapping[str, CdcError]) -> None:
+def _required(context: Context, found: Sequence[TableId], known: Collection[TableId]) -> list[TableId]:
+    """What the filters let through. Where no table was enabled yet, one may still come; else the filters are wrong."""
+    filters = TableFilter(context.config.filters)
+    chosen = filters.select(found)
+    databases = context.source.databases()
+    if filters.is_empty(chosen) and not known and not any(context.instances(database) for database in databases):
+        log.warning(
+            "No table is enabled for change data capture yet in %s. Next: EXEC sys.sp_cdc_enable_table @source_schema = N'…', "
+            "@source_name = N'…', @role_name = NULL; a table that is enabled and passes the filters is taken in.",
+            ", ".join(databases),
+        )
+        return chosen
+    return filters.require(found)
+
+
+def unfit(tables: Iterable[TableId], known: Collection[TableId], events: EventSettings) -> dict[TableId, CdcError]:
+    """Which new tables have no topic of their own, and why.
+
+    Args:
+        tables: that the filters let through, in order; of two new ones that share a topic the first may have it.
+        known: tables that are captured already, and keep their topics.
+        events: names of topics.
+    """
+    taken, found = list(known), dict[TableId, CdcError]()
+    for table in tables:
+        if table in known:
+            continue
+        try:
+            check_conflicts([*taken, table], events)
+        except ConfigurationError as error:
+            found[table] = error
+            log.error("%s is not captured: %s", table, error)
+        else:
+            taken.append(table)
+    return found
+
+
+def _refuse_unknown(known: Collection[TableId], away: Mapping[str, CdcError]) -> None:
     """A database of which nothing was ever captured is no trouble but a mistake in the settings or the set-up."""
-    known = {table.database for table in context.manifest.read().tables} if away else set()
+    databases = {table.database for table in known}
     for database, problem in away.items():
-        if database not in known:
+        if database not in databases:
             raise problem
 
 
-def _check_keys(context: Context, tables: Sequence[TableId]) -> None:
+def _check_keys(context: Context, tables: Sequence[TableId], known: Collection[TableId]) -> None:
     """See that the columns of `message.key.columns` exist, while nothing is written yet.
+
+    A table that comes later, and one that has lost such a column since its structure was recorded, is a trouble of its own.
 
     Raises:
         ConfigurationError: one does not.
     """
     events = context.config.events
     keyed = [table for table in tables if message_key(table, events.message_key_columns) is not None]
+    keyed = [table for table in keyed if table in known or not known]
     instances = {database: context.instances(database) for database in {table.database for table in keyed}}
     for table, schema in context.source.table_schemas(keyed).items():
         instance = newest(instances[table.database].get(table, []))
-        plan_events(schema, instance.columns if instance else None, events, connector=context.connector)
+        try:
+            plan_events(schema, instance.columns if instance else None, events, connector=context.connector)
+        except ConfigurationError:
+            context.history.read()
+            recorded = context.history.latest(table)
+            if recorded is None:
+                raise
+            plan_events(recorded.schema, recorded.captured, events, connector=context.connector)
 
 
 def remembered(context: Context, databases: Collection[str]) -> list[TableSchema]:

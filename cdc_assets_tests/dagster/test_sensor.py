@@ -16,11 +16,19 @@ from cdc_assets.defs import runs, sensors
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.process import PROCESS_TAG, is_gone, own_process
 from cdc_assets.defs.runs import COMMITTED_TAG
-from cdc_assets.defs.sensors import FIRST_PAUSE, LONGEST_PAUSE, failures_in_a_row, pause_ends, streaming_starts
+from cdc_assets.defs.sensors import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    NEWCOMERS_TAG,
+    failures_in_a_row,
+    pause_ends,
+    streaming_starts,
+)
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.signals.state import Collection, SignalState
+from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.shop import TABLES, Shop, key
 from resources.spark import SparkResource
 
@@ -224,3 +232,30 @@ def test_pause_doubles_up_to_its_limit_and_a_killed_run_needs_none() -> None:
     assert pause_ends([FAILED] * 10) == ended + LONGEST_PAUSE
     assert pause_ends([KILLED]) is None
     assert timedelta(seconds=1) < FIRST_PAUSE < LONGEST_PAUSE
+
+
+def test_capture_without_a_table_is_an_empty_location_until_one_is_enabled(
+    tmp_path_factory: pytest.TempPathFactory, spark_resource: SparkResource
+) -> None:
+    with StandIn(databases=("SalesDb",)) as server, dg.DagsterInstance.ephemeral() as instance:
+        early = Shop(server, tmp_path_factory.mktemp("early"))
+        graph = early.definitions().resolve_asset_graph()
+        about = graph.get(dg.AssetKey(["shop", "windows"])).description
+        assert "No table is captured yet" in about
+        assert "sp_cdc_enable_table" in about
+        assert "Nothing new" in tick(early, instance).skip_message
+
+        early.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY)")
+        early.execute("INSERT INTO dbo.orders VALUES (1)")
+        with patch("cdc_assets.defs.build.discovered_tables", lambda _: []):
+            assert "Nothing new" in tick(early, instance).skip_message, "it is not enabled"
+        early.execute(
+            "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'orders', @role_name = NULL"
+        )
+        with patch("cdc_assets.defs.build.discovered_tables", lambda _: []):  # the location is not loaded again
+            request = tick(early, instance)
+            assert (request.job_name, request.tags[NEWCOMERS_TAG]) == ("shop_changes", "SalesDb.dbo.orders")
+            assert early.changes(instance, tags=request.tags).success
+            assert "Nothing new" in tick(early, instance).skip_message
+        assert [event["value"]["op"] for event in early.events("orders")] == ["r"]
+        assert early.definitions().resolve_asset_graph().has(key("orders", "changes"))

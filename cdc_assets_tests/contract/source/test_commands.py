@@ -68,6 +68,22 @@ def change(shop: Shop, statement: str) -> None:
     drain(shop.server)
 
 
+def test_capture_that_begins_before_there_is_a_table(server: Server, tmp_path: Path) -> None:
+    early = Shop(server, tmp_path)
+    told = early.run("doctor")
+    assert told.exit_code == 0, told.output
+    assert "enable it: USE [CdcContractSource]; EXEC sys.sp_cdc_enable_table" in told.output
+    begun = early.run("capture", "--local")
+    assert begun.exit_code == 0, begun.output
+    assert "No table is enabled for change data capture yet" in begun.output
+    assert "No table to stream." in begun.output
+    change(early, "CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY)")
+    change(early, "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'orders', @role_name = NULL")
+    change(early, "INSERT INTO dbo.orders VALUES (1)")
+    assert "Snapshot: 1 table." in early.run("capture", "--local").output
+    assert "healthy" in early.run("status").output
+
+
 def test_capture_from_start_to_end(shop: Shop) -> None:
     first = shop.run("capture", "--local")
     assert first.exit_code == 0, first.output

@@ -82,6 +82,11 @@ def test_stopped_agent(standin: StandIn) -> None:
 
 def test_filters_that_match_nothing(server: Server) -> None:
     server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
+    early = look(server, DATABASE, table__include__list="dbo.x")["table filters"]
+    assert (early.ok, early.blocking) == (False, False)
+    assert "sp_cdc_enable_table @source_schema = N'dbo'" in early.remedy
+    enable = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL"
+    server.execute(enable, database=DATABASE)
     finding = look(server, DATABASE, table__include__list="dbo.x")["table filters"]
     assert (finding.ok, finding.blocking) == (False, True)
 

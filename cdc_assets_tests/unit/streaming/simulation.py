@@ -284,7 +284,7 @@ class SimulatedBulk:
         yield from batches or [pa.RecordBatch.from_pylist([], schema=table.schema)]
 
     def _changes(self, statement: str, parameters: Sequence[object]) -> pa.Table:
-        found = re.search(r"cdc\.\[(\w+)_CT\]", statement)
+        found = re.search(r"cdc\.\[([^\]]+)_CT\]", statement)
         assert found
         name = found[1]
         if name not in self.server.change_tables:
@@ -303,7 +303,7 @@ class SimulatedBulk:
         return pa.table(columns | self._data(statement.partition(" FROM ")[0], [c.row for c in changes]))
 
     def _rows(self, statement: str, parameters: Sequence[object]) -> pa.Table:
-        found = re.search(r"FROM \[(\w+)\]\.\[(\w+)\]\.\[(\w+)\]", statement)
+        found = re.search(r"FROM \[([^\]]+)\]\.\[([^\]]+)\]\.\[([^\]]+)\]", statement)
         assert found
         rows = self.server.rows[TableId(*found.groups())]
         low = int(str(parameters[0])) if ">=" in statement else None

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import CaptureNotReadyError, ConfigurationError, ConnectionLostError, FencedError, LakeError
 from cdc_assets.lake.steps import listening
@@ -286,8 +287,10 @@ def test_lake_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
 
 def test_filter_that_matches_nothing_is_refused_before_the_lake_is_touched(tmp_path: Path) -> None:
     server = SimulatedServer()
+    server.create("orders")
+    config = replace(make_config(str(tmp_path)), filters=FilterSettings(table_include=("dbo.nope",)))
     with pytest.raises(ConfigurationError, match=r"table\.include\.list"):
-        make_capture(server, make_config(str(tmp_path))).snapshot()
+        make_capture(server, config).snapshot()
     assert not list(tmp_path.iterdir())
 
 
