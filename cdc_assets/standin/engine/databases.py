@@ -38,8 +38,12 @@ def create_database(interpreter: "Interpreter", reader: Reader, text: str) -> No
         if reader.accept("COLLATE"):
             collation = reader.take().value
             sqlite_collation(collation)
+        elif reader.word() == "(":
+            reader.parenthesised()  # files and sizes mean nothing here
+        elif reader.word() in ("ON", "PRIMARY", "LOG", ","):
+            reader.take()
         else:
-            reader.take()  # files and sizes mean nothing here
+            raise unsupported(f"CREATE DATABASE … {reader.word()}")
     catalog = interpreter.session.edit()
     if catalog.database(name) is not None:
         raise SqlError(1801, f"Database '{name}' already exists. Choose a different database name.")
@@ -269,6 +273,11 @@ def dbcc(interpreter: "Interpreter", reader: Reader) -> None:
     table = table_named(session, name)
     if table is None:
         raise SqlError(2501, f'Cannot find a table or object with the name "{name}". Check the system catalog.')
+    if session.rights is not None and not session.rights.owns(certain(session.catalog.database(table.database), name)):
+        user = session.login.user
+        raise SqlError(
+            2557, f"User '{user}' does not have permission to run DBCC CHECKIDENT for object '{table.name}'.", 14
+        )
     identity = next((column for column in table.columns if column.identity), None)
     if identity is None or identity.identity is None:
         raise SqlError(7997, f"'{table.name}' does not contain an identity column.")

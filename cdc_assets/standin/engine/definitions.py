@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cdc_assets.standin.engine.session import EngineSession
 
 
+_ON_A_TABLE: Final = frozenset({"INDEX", "UNIQUE", "CLUSTERED", "NONCLUSTERED", "STATISTICS"})
 _OWN_RULES: Final = frozenset({"LOGIN", "USER", "ROLE", "SERVER"})
 """Definitions that say themselves who may do them."""
 
@@ -39,7 +40,7 @@ def require_ownership(session: "EngineSession", verb: str, word: str, reader: Re
     database = certain(session.catalog.database(session.database), session.database)
     if word != "DATABASE" and rights.on_database("ALTER", database):
         return
-    if verb == "CREATE":
+    if verb == "CREATE" and word not in _ON_A_TABLE:
         place = "master" if word == "DATABASE" else database.name
         raise SqlError(262, f"{verb} {word} permission denied in database '{place}'.", 14)
     name = reader.tokens[-1].value if reader is not None else ""

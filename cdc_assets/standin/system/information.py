@@ -4,6 +4,7 @@ from typing import Final
 
 from cdc_assets.standin.capture.arguments import Arguments
 from cdc_assets.standin.capture.procedures import PROCEDURES as CAPTURE
+from cdc_assets.standin.catalog import Database
 from cdc_assets.standin.contract import Parameter, ProcedureContext
 from cdc_assets.standin.sqltypes import INT, SMALLINT, SYSNAME, SqlType, Value, parse_type
 from cdc_assets.standin.system import odbc
@@ -75,9 +76,14 @@ _DATABASES: Final = columns_of(
 def sp_databases(context: ProcedureContext, given: dict[str, Parameter]) -> int:
     """Databases; sizes in KB are nominal."""
     Arguments("sp_databases", (), given)
-    names = sorted(database.name for database in context.catalog.databases.values())
-    context.send(_DATABASES, [(name, 16384, None) for name in names])
+    context.send(_DATABASES, [(database.name, 16384, None) for database in _entered(context)])
     return 0
+
+
+def _entered(context: ProcedureContext) -> list[Database]:
+    """The databases that the login may use, by name."""
+    rights, every = context.rights, context.catalog.databases.values()
+    return sorted((one for one in every if rights is None or rights.enters(one)), key=lambda one: one.name)
 
 
 _SERVER: Final = columns_of(
@@ -124,10 +130,10 @@ def sp_helpdb(context: ProcedureContext, given: dict[str, Parameter]) -> int:
             "sa",
             d.database_id,
             d.created.strftime("%b %d %Y"),
-            "Status=ONLINE, Recovery=FULL",
-            160,
+            f"Status={d.state}, UserAccess={d.user_access}, Recovery={d.option('RECOVERY')}",
+            int(d.option("COMPATIBILITY_LEVEL")),
         )
-        for d in sorted(context.catalog.databases.values(), key=lambda found: found.name)
+        for d in _entered(context)
         if matches(d.name, arguments.text("dbname"), False)
     ]
     context.send(_HELPDB, rows)

@@ -35,6 +35,8 @@ from cdc_assets_tests.standin.engine.collect import Client
         ),
         ("CREATE TABLE t (a int); INSERT BULK dbo.t ([a] int) WITH (CHECK_CONSTRAINTS)", 40510),
         ("BULK INSERT dbo.t FROM 'file'", 40510),
+        ("CREATE DATABASE s ON (NAME = d, FILENAME = 'f') AS SNAPSHOT OF d", 40510),
+        ("CREATE DATABASE s WITH TRUSTWORTHY ON", 40510),
         ("EXEC sp_addextendedproperty 'MS_Description', 'text'", 40510),
     ],
 )

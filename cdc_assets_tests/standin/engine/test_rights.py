@@ -94,6 +94,8 @@ def test_who_may_log_in(engine: Engine, sa: Client) -> None:
         ("CREATE DATABASE mine", 262),
         ("ALTER TABLE t ADD x int", 1088),
         ("DROP TABLE t", 3701),
+        ("CREATE INDEX i ON t (v)", 1088),
+        ("DBCC CHECKIDENT ('t', RESEED, 1)", 2557),
         ("TRUNCATE TABLE t", 1088),
         ("EXEC sp_rename 't', 'u'", 1088),
         ("ALTER DATABASE shop SET AUTO_CLOSE ON", 5011),
