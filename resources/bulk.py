@@ -1,30 +1,31 @@
 """Rows as Arrow through mssql-python, inside whatever process asks: a Spark task or the driver.
 
 Reading is repeatable as a whole, never in part: it is tried again here until the first batch was handed out; a later
-error reaches the task, whose slice is read again from its start. Every type is exact but two, which the Arrow reader cuts
+error reaches the task, whose slice is read again from its start. Each wait for the server is bounded from outside
+(`resources.watchdog`): the driver's own time-out works only while the server answers. Every type is exact but two, which the Arrow reader cuts
 (measured): for datetime2(7) and datetimeoffset statements ask for the server's own binary form (`typemap.wire`).
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import mssql_python
 import pyarrow as pa
-from mssql_python.exceptions import ConnectionStringParseError, sqlstate_to_exception
+from mssql_python.exceptions import sqlstate_to_exception
 
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, IsolationMode
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.interruption import cancelled_by
-from cdc_assets.errors import CdcError
-from resources.sqlserver_driver import connection_string, keywords, server_name, without_database
+from cdc_assets.errors import CdcError, ConnectionLostError, QueryError
+from resources.bulk_sessions import ERRORS, POOL, BulkSession, opened
+from resources.sqlserver_driver import server_name
 from resources.sqlserver_errors import redact, to_cdc_error
 from resources.sqlserver_queries import isolation_level, lock_timeout, one_of
 from resources.sqlserver_retry import repeated
 
 DEFAULT_ISOLATION: Final = "read_committed"
-"""What a new session has; mssql-python sets it again when it hands a pooled one out."""
+"""What a new session has."""
 
 ROWS_TAG: Final = "/* cdc-assets: rows */"
 """Begins statements that read source tables (`streaming.statements.rows_query`). All others read change tables and stay
@@ -50,11 +51,6 @@ _STATES = (
 )
 _STATE_OF = {sqlstate_to_exception(state, "").driver_error: state for state in _STATES}
 """mssql-python turns a SQLSTATE into a text; this turns it back."""
-
-_ERRORS = (mssql_python.Error, ConnectionStringParseError, RuntimeError, ValueError)
-"""What comes out of mssql-python: its native part raises RuntimeError, its shortening of messages ValueError."""
-
-mssql_python.pooling(max_size=16, idle_timeout=60)  # a slice reads many tables; a reused session is reset first
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +80,18 @@ class MssqlBulkSource:
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema.
 
+        A result of one batch is read to its end before it is handed out, so that few sessions are in use where many
+        small results are read side by side.
+
         Raises:
             CdcError: ConnectionLostError, ServerBusyError, LoginError, PreflightError or QueryError.
         """
-        with ExitStack() as stack:
-            may_retry = not statement.startswith(CHUNK_TAG)  # its round is read again
-            batches = repeated(lambda: self._begin(stack, statement, parameters), lambda: may_retry)
-            try:
-                yield from batches
-            except _ERRORS as error:
-                raise translate(error, self.settings) from error
+        may_retry = not statement.startswith(CHUNK_TAG)  # its round is read again
+        result = repeated(lambda: self._begin(statement, parameters), lambda: may_retry)
+        try:
+            yield from result.batches(self.settings)
+        finally:
+            result.end()
 
     @contextmanager
     def transaction(self) -> Iterator["SnapshotTransaction"]:
@@ -102,45 +100,40 @@ class MssqlBulkSource:
         Raises:
             CdcError: as `read`.
         """
-        with _closing(self._connect()) as connection:
-            try:
-                connection.cursor().execute(isolation_level("snapshot"))
-                if self.lock_timeout_ms >= 0:
-                    connection.cursor().execute(lock_timeout(self.lock_timeout_ms))
-                connection.cursor().execute("BEGIN TRANSACTION")
-                yield SnapshotTransaction(self, connection)
-            except _ERRORS as error:
-                raise translate(error, self.settings) from error
-            finally:
-                with suppress(*_ERRORS):
-                    connection.cursor().execute("IF @@TRANCOUNT > 0 ROLLBACK")
+        locks = [lock_timeout(self.lock_timeout_ms)] if self.lock_timeout_ms >= 0 else []
+        try:
+            session = opened(self.settings, [isolation_level("snapshot"), *locks, "BEGIN TRANSACTION"])
+        except ERRORS as error:
+            raise translate(error, self.settings) from error
+        transaction = SnapshotTransaction(self, session)
+        try:
+            yield transaction
+        finally:
+            transaction.end()
 
-    def _begin(self, stack: ExitStack, statement: str, parameters: Sequence[object]) -> Iterator[pa.RecordBatch]:
-        """Batches, of which the first one is there; the connection is closed with the stack, or now if this fails."""
-        with ExitStack() as opened:
-            try:
-                connection = opened.enter_context(_closing(self._connect()))
-                cursor = connection.cursor()
-                for setting in self._settings_of(statement):
-                    cursor.execute(setting)
-                batches = self._executed(cursor, statement, parameters)
-            except _ERRORS as error:
-                raise translate(error, self.settings) from error
-            stack.push(opened.pop_all())
-        return batches
+    def _begin(self, statement: str, parameters: Sequence[object]) -> "_Result":
+        """A result and its first batch."""
+        session = None
+        try:
+            session = POOL.take(self.settings, tuple(self._settings_of(statement)))
+            result = _Result(session, session.execute(statement, parameters), self.rows_of(statement), POOL.give)
+            session = None
+        except ERRORS as error:
+            ours = translate(error, self.settings, session)
+            if isinstance(ours, ConnectionLostError):
+                POOL.clear(self.settings)
+            raise ours from error
+        except ConnectionLostError:
+            POOL.clear(self.settings)
+            raise
+        finally:
+            if session is not None:
+                session.end()
+        return result
 
-    def _executed(
-        self, cursor: mssql_python.Cursor, statement: str, parameters: Sequence[object]
-    ) -> Iterator[pa.RecordBatch]:
-        """What a statement gives; when this returns, the first batch is there."""
-        rows = (statement.startswith(ROWS_TAG) and self.snapshot_rows) or self.batch_rows
-        with _cancelled(cursor):
-            cursor.execute(statement, *parameters)
-            reader = cursor.arrow_reader(rows)
-            first = next(reader, None)
-        return _batches(
-            cursor, reader, pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
-        )
+    def rows_of(self, statement: str) -> int:
+        """Rows of a batch of this statement."""
+        return (statement.startswith(ROWS_TAG) and self.snapshot_rows) or self.batch_rows
 
     def _settings_of(self, statement: str) -> Iterator[str]:
         if statement.startswith(ROWS_TAG) and self.isolation != DEFAULT_ISOLATION:
@@ -148,34 +141,79 @@ class MssqlBulkSource:
         if statement.startswith((ROWS_TAG, CHUNK_TAG)) and self.lock_timeout_ms >= 0:
             yield lock_timeout(self.lock_timeout_ms)
 
-    def _connect(self) -> mssql_python.Connection:
-        settings = self.settings
-        pairs = keywords(settings)
-        try:
-            connection = self._open(pairs)
-        except _ERRORS as error:
-            elsewhere = without_database(pairs, str(error))
-            if elsewhere is None:
-                raise translate(error, settings) from error
-            try:
-                connection = self._open(elsewhere)
-            except _ERRORS:
-                raise translate(error, settings) from error
-        return connection
 
-    def _open(self, pairs: dict[str, str]) -> mssql_python.Connection:
-        timeout = self.settings.login_timeout_s
-        connection = mssql_python.connect(connection_string(pairs), autocommit=True, timeout=timeout)
-        connection.timeout = self.settings.query_timeout_s
-        return connection
+def _is_notice(state: str) -> bool:
+    """Whether a message beside a batch, told as `[SQLSTATE] (number)`, is harmless."""
+    return state.startswith(("[00", "[01"))
+
+
+class _Result:
+    """An open result, its first batch read; ends by itself once it is read to its end.
+
+    *Why its end is proved.* If the connection breaks where a row and a packet end together, mssql-python hands out the
+    rows that it has and then says that there are no more; what went wrong is left in the cursor's messages (measured:
+    two of a hundred breaks). So these are looked at after each batch, and the connection is at the end.
+
+    Args:
+        session: in which the statement was carried out.
+        cursor: of it.
+        rows: per batch.
+        free: takes the session when the result was read to its end.
+    """
+
+    def __init__(
+        self, session: BulkSession, cursor: mssql_python.Cursor, rows: int, free: Callable[[BulkSession], None]
+    ) -> None:
+        self._session: BulkSession | None = session
+        self._cursor, self._free = cursor, free
+        self._reader = session.wait(lambda: cursor.arrow_reader(rows))
+        first = self._next()
+        self._read = [pa.RecordBatch.from_pylist([], schema=self._reader.schema) if first is None else first]
+        if first is not None and first.num_rows < rows and (more := self._next()) is not None:
+            self._read.append(more)
+
+    def batches(self, settings: ConnectionSettings) -> Iterator[pa.RecordBatch]:
+        """All batches.
+
+        Raises:
+            CdcError: as `MssqlBulkSource.read`.
+        """
+        yield from self._read
+        self._read.clear()
+        try:
+            while (batch := self._next()) is not None:
+                yield batch
+        except ERRORS as error:
+            raise translate(error, settings, self._session) from error
+
+    def end(self) -> None:
+        """Give up what was not read."""
+        if self._session is not None:
+            self._session.end()
+            self._session = None
+
+    def _next(self) -> pa.RecordBatch | None:
+        if self._session is None:
+            return None
+        reader, settings = self._reader, self._session.settings
+        batch = self._session.wait(lambda: next(reader, None))
+        if trouble := next((text for state, text in self._cursor.messages if not _is_notice(state)), None):
+            raise to_cdc_error("08S01", trouble, server_name(settings), (settings.password,))
+        if batch is None:
+            if self._session.line.is_closed():
+                raise to_cdc_error("08S01", "it was closed at the end of a result", server_name(settings))
+            self._cursor.close()
+            self._free(self._session)
+            self._session = None
+        return batch
 
 
 class SnapshotTransaction:
     """An open SNAPSHOT transaction (`core.ports.ReadTransaction`)."""
 
-    def __init__(self, source: MssqlBulkSource, connection: mssql_python.Connection) -> None:
-        self._source, self._connection = source, connection
-        self._cursor = connection.cursor()
+    def __init__(self, source: MssqlBulkSource, session: BulkSession) -> None:
+        self._source, self._session = source, session
+        self._cursor: mssql_python.Cursor | None = None
 
     def pin(self, table: TableId) -> None:
         """Read one row of a table, which fixes the moment that all later statements see.
@@ -183,56 +221,41 @@ class SnapshotTransaction:
         Raises:
             CdcError: as `MssqlBulkSource.read`; 3952 if the database does not allow SNAPSHOT.
         """
-        try:
-            with _cancelled(self._fresh()):
-                self._cursor.execute(one_of(table.quoted))
-                self._cursor.fetchall()
-        except _ERRORS as error:
-            raise translate(error, self._source.settings) from error
+        for _ in self.read(one_of(table.quoted)):
+            pass
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """As `MssqlBulkSource.read`, but never tried again: another session would see another moment."""
+        settings = self._source.settings
         try:
-            yield from self._source._executed(self._fresh(), statement, parameters)
-        except _ERRORS as error:
-            raise translate(error, self._source.settings) from error
+            self._give_up()
+            self._cursor = self._session.execute(statement, parameters)
+            result = _Result(self._session, self._cursor, self._source.rows_of(statement), lambda _: None)
+        except ERRORS as error:
+            raise translate(error, settings, self._session) from error
+        yield from result.batches(settings)
 
-    def _fresh(self) -> mssql_python.Cursor:
-        """A cursor; the one before gives up what nobody has read of it."""
-        self._cursor.close()
-        self._cursor = self._connection.cursor()
-        return self._cursor
+    def end(self) -> None:
+        """End the transaction; if the server does not consent, with the session."""
+        try:
+            with suppress(*ERRORS, ConnectionLostError):
+                self._give_up()
+                self._session.execute("IF @@TRANCOUNT > 0 ROLLBACK")
+        finally:
+            self._session.end()
 
-
-@contextmanager
-def _closing(connection: mssql_python.Connection) -> Iterator[mssql_python.Connection]:
-    """Closes the connection (or gives it back to the pool) whatever state it is in."""
-    try:
-        yield connection
-    finally:
-        with suppress(*_ERRORS):
-            connection.close()
-
-
-def _batches(cursor: mssql_python.Cursor, reader: Any, first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    batch: pa.RecordBatch | None = first
-    while batch is not None:
-        yield batch
-        with _cancelled(cursor):
-            batch = next(reader, None)
+    def _give_up(self) -> None:
+        """What nobody has read of the last statement; the server is asked to stop it."""
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            self._session.wait(cursor.close)
 
 
-def _cancelled(cursor: mssql_python.Cursor) -> AbstractContextManager[None]:
-    """A block in which the cursor waits for the server.
-
-    The driver has no method of its own for it: what it calls when a reader is closed is asked for here, and may be called
-    from any thread.
-    """
-    return cancelled_by(lambda: cursor.hstmt._cancel())
-
-
-def translate(error: Exception, settings: ConnectionSettings) -> CdcError:
-    """Ours for mssql-python's."""
+def translate(error: Exception, settings: ConnectionSettings, session: BulkSession | None = None) -> CdcError:
+    """Ours for mssql-python's; `session` is where it happened, for a broken connection has many texts."""
     state = _STATE_OF.get(getattr(error, "driver_error", ""), "")
     text = getattr(error, "ddbc_error", "") or redact(str(error))
-    return to_cdc_error(state, text, server_name(settings), (settings.password,))
+    ours = to_cdc_error(state, text, server_name(settings), (settings.password,))
+    if isinstance(ours, QueryError) and ours.number is None and session is not None and session.line.is_closed():
+        return to_cdc_error("08S01", text, server_name(settings), (settings.password,))
+    return ours

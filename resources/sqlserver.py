@@ -25,7 +25,9 @@ class SqlServerResource(ConfigurableResource):  # type: ignore[type-arg] # hands
     user: str = Field(default="", description="SQL Server login.")
     password: str = Field(default="", description="Its password; use EnvVar.")
     databases: list[str] = Field(description="Databases to capture.")
-    port: int = Field(default=1433, ge=1, le=65535, description="TCP port.")
+    port: int | None = Field(
+        default=None, ge=1, le=65535, description="TCP port; 1433, or for an instance what its server tells."
+    )
     instance: str = Field(default="", description="Named instance.")
     encrypt: Literal["no", "yes", "strict"] = Field(default="yes", description="Encryption of the connection.")
     trust_server_certificate: bool = Field(default=False, description="Accept any certificate.")
@@ -35,6 +37,7 @@ class SqlServerResource(ConfigurableResource):  # type: ignore[type-arg] # hands
     login_timeout_s: int = Field(
         default=15, ge=1, le=LONGEST_MS // 1000 + 1, description="Time limit of a login in seconds."
     )
+    application: str = Field(default="cdc-assets", description="Name that the server shows for our sessions.")
     options: dict[str, str] = Field(default={}, description="Further ODBC keywords.")
     agent_status_query: str = Field(default="", description="T-SQL giving 1 if the Agent runs.")
 
@@ -52,6 +55,7 @@ class SqlServerResource(ConfigurableResource):  # type: ignore[type-arg] # hands
             trust_server_certificate=settings.trust_server_certificate,
             query_timeout_s=settings.query_timeout_s,
             login_timeout_s=settings.login_timeout_s,
+            application=settings.application,
             options=dict(settings.extra),
             agent_status_query=agent_status_query,
         )
@@ -69,6 +73,7 @@ class SqlServerResource(ConfigurableResource):  # type: ignore[type-arg] # hands
             trust_server_certificate=self.trust_server_certificate,
             query_timeout_s=self.query_timeout_s,
             login_timeout_s=self.login_timeout_s,
+            application=self.application,
             extra=tuple(self.options.items()),
         )
 

@@ -17,9 +17,7 @@ from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from resources.sqlserver_errors import number_in
 
-APPLICATION = "cdc-assets"
-"""Application name that DBAs see in sys.dm_exec_sessions."""
-
+DEFAULT_PORT = 1433
 _CANNOT_OPEN_DATABASE = 4060
 _REGISTERED = re.compile(r"ODBC Driver (1[7-9]|[2-9]\d) for SQL Server\Z")
 _PLAIN_HOST = re.compile(r"[A-Za-z0-9._-]+\Z")
@@ -76,7 +74,7 @@ def _distribution() -> frozenset[str]:
 
 
 def keywords(settings: ConnectionSettings) -> dict[str, str]:
-    """Connection keywords that both drivers take, without `Driver` and `APP`, which mssql-python sets itself.
+    """Connection keywords that both drivers take, without `Driver` and `APP`, which mssql-python keeps for itself.
 
     One configured database is the session's own, so that Azure SQL Database works; with several, statements name it.
     """
@@ -110,30 +108,32 @@ def without_database(pairs: Mapping[str, str], refusal: str) -> dict[str, str] |
 
 
 def _server(settings: ConnectionSettings) -> str:
-    """`host,port`, or `host\\instance`; a port beside an instance only if it is not the default."""
+    """`host,port`; with an instance its name, and the port only if it was given: the drivers then ask nobody for it."""
     if settings.instance:
-        port = f",{settings.port}" if settings.port != 1433 else ""
+        port = f",{settings.port}" if settings.port else ""
         return f"{settings.host}\\{settings.instance}{port}"
-    return f"{settings.host},{settings.port}"
+    return f"{settings.host},{settings.port or DEFAULT_PORT}"
 
 
 def server_name(settings: ConnectionSettings) -> str:
-    """Host and instance or port, for messages."""
-    return f"{settings.host}\\{settings.instance}" if settings.instance else f"{settings.host}:{settings.port}"
+    """Host with instance or port, for messages."""
+    if settings.instance:
+        return f"{settings.host}\\{settings.instance}" + (f":{settings.port}" if settings.port else "")
+    return f"{settings.host}:{settings.port or DEFAULT_PORT}"
 
 
 def check_reachable(settings: ConnectionSettings) -> None:
     """Open and close a TCP connection: the driver itself tries until its login time-out and does not say why.
 
-    Named instances, whose port the server's browser tells, and addresses in the driver's own notations are left to it.
+    An instance whose port the server's browser tells, and addresses in the driver's own notations, are left to it.
 
     Raises:
         ConnectionLostError: with the operating system's reason.
     """
-    if settings.instance or not _PLAIN_HOST.match(settings.host):
+    if (settings.instance and not settings.port) or not _PLAIN_HOST.match(settings.host):
         return
     try:
-        socket.create_connection((settings.host, settings.port), settings.login_timeout_s).close()
+        socket.create_connection((settings.host, settings.port or DEFAULT_PORT), settings.login_timeout_s).close()
     except OSError as error:
         raise ConnectionLostError(
             f"Cannot reach {server_name(settings)}: {error.strerror or error}. "

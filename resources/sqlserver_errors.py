@@ -71,6 +71,8 @@ _TEXTS: tuple[tuple[str, int], ...] = (
 """How a message without number is recognised."""
 
 _UNTRUSTED = ("certificate verify failed", "SSL Provider", "Encryption not supported", "TLS")
+_NO_ERROR_GIVEN = "The driver did not supply an error"
+"""What is left of a time-out in the middle of rows when the server does not answer the request to cancel."""
 _NO_DRIVER = ("Can't open lib", "Data source name not found", "SQLAllocHandle", "could not be loaded")
 
 
@@ -155,6 +157,10 @@ def _by_state(sqlstate: str, text: str, message: str, server: str) -> CdcError |
         )
     if sqlstate in ("08S01", "08003", "08007"):
         return ConnectionLostError(f"The connection to {server} broke: {message}. Next: it is opened again")
+    if _NO_ERROR_GIVEN in text:
+        return ConnectionLostError(
+            f"{server} stopped answering in the middle of rows: {message}. Next: the connection is opened again"
+        )
     if sqlstate.startswith("08") or sqlstate == "HYT01" or "Login timeout" in text:
         return ConnectionLostError(
             f"Cannot reach {server}: {message}. Next: check database.hostname, database.port and the network"

@@ -13,17 +13,17 @@ import pyodbc
 
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.interruption import cancelled_by
-from cdc_assets.errors import LockTimeoutError
+from cdc_assets.errors import ConnectionLostError, LockTimeoutError
 from resources import sqlserver_queries as queries
-from resources.sqlserver_session import connect, translate
+from resources.sqlserver_session import Link, connect, translate
+from resources.watchdog import bounded
 
 
 class HeldTableLocks:
     """Locks of an open session (`core.ports.HeldLocks`)."""
 
-    def __init__(self, connection: pyodbc.Connection, settings: ConnectionSettings) -> None:
-        self._connection, self._settings = connection, settings
+    def __init__(self, link: Link) -> None:
+        self._link = link
 
     def check(self) -> None:
         """Prove that the session, and with it the locks, is alive.
@@ -32,9 +32,9 @@ class HeldTableLocks:
             ConnectionLostError: it is not.
         """
         try:
-            self._connection.execute(queries.PING).fetchall()
+            self._link.wait(lambda cursor: cursor.execute(queries.PING).fetchall())
         except pyodbc.Error as error:
-            raise translate(error, self._settings) from error
+            raise translate(error, self._link.settings) from error
 
 
 @contextmanager
@@ -50,30 +50,36 @@ def locked(settings: ConnectionSettings, tables: Sequence[TableId], timeout_ms: 
         LockTimeoutError: a table could not be locked in time.
         CdcError: the server is away, or refused.
     """
-    connection = connect(settings)
+    link = connect(settings)
     try:
-        connection.autocommit = False
-        connection.timeout = 0  # LOCK_TIMEOUT limits the wait
-        connection.execute(queries.YIELD_IN_DEADLOCK).close()
-        connection.execute(queries.lock_timeout(timeout_ms)).close()
+        link.connection.autocommit = False
+        link.connection.timeout = 0  # LOCK_TIMEOUT limits the wait
+        for setting in (queries.YIELD_IN_DEADLOCK, queries.lock_timeout(timeout_ms)):
+            _set(link, setting)
         for table in tables:
-            _lock(connection, settings, table, timeout_ms)
-        connection.timeout = settings.query_timeout_s
-        yield HeldTableLocks(connection, settings)
+            _lock(link, table, timeout_ms)
+        link.connection.timeout = settings.query_timeout_s
+        yield HeldTableLocks(link)
     finally:
-        with suppress(pyodbc.Error):
-            connection.rollback()
-        with suppress(pyodbc.Error):
-            connection.close()
+        with suppress(pyodbc.Error, ConnectionLostError), bounded(link.line, settings.query_timeout_s, link.server):
+            link.connection.rollback()
+        link.close()
 
 
-def _lock(connection: pyodbc.Connection, settings: ConnectionSettings, table: TableId, timeout_ms: int) -> None:
+def _set(link: Link, setting: str) -> None:
     try:
-        cursor = connection.cursor()
-        with cancelled_by(cursor.cancel):
-            cursor.execute(queries.shared_lock(table.quoted)).fetchall()
+        link.wait(lambda cursor: cursor.execute(setting).close())
     except pyodbc.Error as error:
-        ours = translate(error, settings)
+        raise translate(error, link.settings) from error
+
+
+def _lock(link: Link, table: TableId, timeout_ms: int) -> None:
+    usual_s = link.settings.query_timeout_s
+    limit_s = usual_s + timeout_ms / 1000 if usual_s and timeout_ms >= 0 else 0  # it may be meant to wait for ever
+    try:
+        link.wait(lambda cursor: cursor.execute(queries.shared_lock(table.quoted)).fetchall(), limit_s)
+    except pyodbc.Error as error:
+        ours = translate(error, link.settings)
         if isinstance(ours, LockTimeoutError):
             raise LockTimeoutError(
                 f"{table} could not be locked within {timeout_ms} ms, because another session changes it. Next: it is "

@@ -4,10 +4,10 @@ import re
 import time
 from typing import Any
 
-import mssql_python
 import pyodbc
 
 from cdc_assets.standin import drivers
+from resources.bulk_sessions import POOL
 
 _IN_USE, _LEAVING_S = "(3702)", 10.0
 """Error of a DROP DATABASE while sessions are in it, and how long those that are closed may take to be gone."""
@@ -48,8 +48,7 @@ class RealServer:
         Raises:
             pyodbc.Error: somebody else is in it, so a connection was leaked.
         """
-        mssql_python.pooling(enabled=False)  # closes idle connections
-        mssql_python.pooling(max_size=16, idle_timeout=60)
+        POOL.clear()
         deadline = time.monotonic() + _LEAVING_S
         while True:
             try:

@@ -10,7 +10,7 @@ class ConnectionSettings:
 
     Args:
         host: `database.hostname`.
-        port: `database.port`.
+        port: `database.port`; None if it is not given: 1433, or for an instance what its server tells.
         instance: `database.instance`, or empty.
         user: `database.user`.
         password: `database.password`; never printed.
@@ -19,6 +19,7 @@ class ConnectionSettings:
         trust_server_certificate: `driver.trustServerCertificate`.
         query_timeout_s: `database.query.timeout.ms` in seconds; 0 waits for ever.
         login_timeout_s: seconds until a login counts as failed.
+        application: `driver.applicationName`: what sys.dm_exec_sessions calls program_name.
         extra: further `driver.*` options passed to the ODBC driver.
     """
 
@@ -26,12 +27,13 @@ class ConnectionSettings:
     user: str
     password: str = field(repr=False)
     databases: tuple[str, ...]
-    port: int = 1433
+    port: int | None = None
     instance: str = ""
     encrypt: Literal["no", "yes", "strict"] = "yes"
     trust_server_certificate: bool = False
     query_timeout_s: int = 600
     login_timeout_s: int = 15
+    application: str = "cdc-assets"
     extra: tuple[tuple[str, str], ...] = ()
 
 

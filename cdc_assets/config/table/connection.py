@@ -10,12 +10,18 @@ ENCRYPT = kinds.choice(
 CONNECTION = (
     Property("name", kinds.FILLED, None, "Name of the capture; the topic prefix if absent.", "capture.name"),
     Property("database.hostname", kinds.HOST, None, "Address of the server.", "connection.host", required=True),
-    Property("database.port", kinds.integer(1, 65535), "1433", "TCP port.", "connection.port"),
+    Property(
+        "database.port",
+        kinds.integer(1, 65535),
+        None,
+        "TCP port; 1433 if absent. With `database.instance` it wins over what the server's browser tells of the instance.",
+        "connection.port",
+    ),
     Property(
         "database.instance",
         kinds.TEXT,
         "",
-        "Named instance; the port is used only if it is given too.",
+        "Named instance; its port is asked of the server's browser (UDP 1434), unless `database.port` is given.",
         "connection.instance",
     ),
     Property(
@@ -65,6 +71,13 @@ CONNECTION = (
         kinds.FILLED,
         None,
         "Authentication scheme of the driver in place of user and password, such as `ActiveDirectoryMsi`.",
+    ),
+    Property(
+        "driver.applicationName",
+        kinds.FILLED,
+        "cdc-assets",
+        "Name that the server shows for our sessions: `program_name` in sys.dm_exec_sessions.",
+        "connection.application",
     ),
     Property(
         "driver.<option>",
@@ -180,7 +193,7 @@ DRIVER_OPTIONS = {
 
 JDBC_ONLY = frozenset(
     {
-        "applicationname", "calcbigdecimalprecision", "cachebulkcopymetadata", "cancelquerytimeout", "clientcertificate",
+        "calcbigdecimalprecision", "cachebulkcopymetadata", "cancelquerytimeout", "clientcertificate",
         "clientkey", "clientkeypassword", "columnencryptionsetting", "datetimeparametertype", "delayloadinglobs",
         "disablestatementpooling", "fips", "gsscredential", "iamtoken", "instancename", "jaasconfigurationname", "lastupdatecount",
         "locktimeout", "logintimeout", "maxresultbuffer", "preparemethod", "querytimeout", "quotedidentifier", "replication",

@@ -9,7 +9,10 @@ from cdc_assets.config.settings import ConnectionSettings, IsolationMode
 from cdc_assets.errors import ConnectionLostError, LoginError, QueryError, ServerBusyError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection
+from resources import bulk_sessions
 from resources.bulk import MssqlBulkSource
+from resources.bulk_sessions import POOL
+from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
 ROWS = 1000
@@ -110,6 +113,50 @@ def test_leaving_early_frees_the_connection(standin: StandIn, reader: MssqlBulkS
         next(iter(reader.read("SELECT id FROM dbo.t")))
     assert standin.connections <= 16
     assert next(iter(reader.read("SELECT 2 AS two"))).to_pydict() == {"two": [2]}
+
+
+def test_as_many_reads_at_once_as_somebody_wants(server: Server, reader: MssqlBulkSource) -> None:
+    open_reads = [reader.read("SELECT id FROM dbo.t ORDER BY id") for _ in range(40)]
+    first = [next(batches)["id"][0].as_py() for batches in open_reads]
+    rest = [sum(batch.num_rows for batch in batches) for batches in open_reads]
+    assert first == [0] * 40
+    assert rest == [ROWS - 300] * 40
+
+
+def test_small_results_side_by_side_need_one_session(standin: StandIn, reader: MssqlBulkSource) -> None:
+    list(reader.read("SELECT 1 AS one"))
+    before = standin.connections
+    open_reads = [reader.read("SELECT TOP 100 id FROM dbo.t") for _ in range(40)]
+    assert [next(batches).num_rows for batches in open_reads] == [100] * 40
+    assert standin.connections == before
+
+
+def test_sessions_that_wait_for_work_are_few_and_not_for_long(
+    standin: StandIn, reader: MssqlBulkSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_sessions, "IDLE_MOST", 3)
+    POOL.clear()
+    open_reads = [reader.read("SELECT id FROM dbo.t") for _ in range(10)]
+    for batches in [*open_reads, *open_reads]:
+        next(batches)
+    for batches in open_reads:
+        list(batches)
+    assert len(POOL._idle) == 3
+    monkeypatch.setattr(bulk_sessions, "IDLE_S", -1.0)
+    list(reader.read("SELECT 1 AS one"))
+    assert not POOL._idle
+
+
+def test_the_server_is_told_our_name(server: Server) -> None:
+    name = "ERP; nightly} capture"
+    settings = connection(server, DATABASE, application=name)
+    ask = "SELECT program_name FROM sys.dm_exec_sessions WHERE session_id = @@SPID"
+    [batch] = MssqlBulkSource(settings).read(ask)
+    assert batch.to_pydict() == {"program_name": [name]}
+    with SqlServerSource(settings) as source:
+        assert source.session.value(ask) == name
+    [batch] = MssqlBulkSource(connection(server, DATABASE)).read(ask)
+    assert batch.to_pydict() == {"program_name": ["cdc-assets"]}
 
 
 def level(reader: MssqlBulkSource, statement: str) -> int:

@@ -37,6 +37,7 @@ def test_packaged_driver_is_found_by_pattern() -> None:
         ({"port": 1500}, "db,1500"),
         ({"instance": "SALES"}, "db\\SALES"),
         ({"instance": "SALES", "port": 1500}, "db\\SALES,1500"),
+        ({"instance": "SALES", "port": 1433}, "db\\SALES,1433"),
     ],
 )
 def test_server(changes: dict[str, object], server: str) -> None:

@@ -1,0 +1,222 @@
+"""A server that falls silent on an open connection, wherever it happens: given up in time, told, and tried again.
+
+A proxy between driver and server stops forwarding without closing anything. TCP's own keep-alive cannot see it, for the
+proxy's system goes on acknowledging.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_assets.cli.local import LocalRunner
+from cdc_assets.config.settings import ConnectionSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import CdcError, ConnectionLostError, RetryableError
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.contract.source.conftest import DATABASE, connection
+from cdc_assets_tests.contract.source.proxy import Proxy, proxy
+from resources import sqlserver_line, sqlserver_retry, watchdog
+from resources.bulk import MssqlBulkSource
+from resources.bulk_sessions import POOL
+from resources.sqlserver_line import Line
+from resources.sqlserver_locks import locked
+from resources.sqlserver_source import SqlServerSource
+
+pytestmark = pytest.mark.contract
+ROWS = 1000
+WIDE = "SELECT id, REPLICATE(N'x', 200) AS padding FROM dbo.t"
+"""About half a megabyte."""
+ENOUGH_S = 30.0
+"""Every wait below ends within a few seconds; without a bound it takes minutes or never ends."""
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(watchdog, "GRACE_S", 0.5)
+    POOL.clear()
+    yield
+    POOL.clear()
+
+
+@pytest.fixture
+def line(standin: StandIn) -> Iterator[Proxy]:
+    """The way to the server, with a table there."""
+    standin.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
+    for start in range(0, ROWS, 500):
+        standin.execute(
+            "INSERT INTO dbo.t VALUES " + ", ".join(f"({n})" for n in range(start, start + 500)), database=DATABASE
+        )
+    with proxy((standin.host, standin.port)) as opened:
+        yield opened
+
+
+def settings(standin: StandIn, line: Proxy, **changes: Any) -> ConnectionSettings:
+    return replace(
+        connection(standin, DATABASE), host="127.0.0.1", port=line.port, query_timeout_s=1, login_timeout_s=2, **changes
+    )
+
+
+def reader(standin: StandIn, line: Proxy, **changes: Any) -> MssqlBulkSource:
+    return MssqlBulkSource(settings(standin, line, **changes), batch_rows=100)
+
+
+def fails_in_time(action: Callable[[], object], kind: type[CdcError] = RetryableError) -> CdcError:
+    began = time.monotonic()
+    with pytest.raises(kind) as error:
+        action()
+    assert time.monotonic() - began < ENOUGH_S
+    return error.value
+
+
+def sockets() -> int:
+    return sum(number.is_socket() for number in Path("/proc/self/fd").iterdir())
+
+
+def test_in_the_middle_of_rows(standin: StandIn, line: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+    batches = reader(standin, line).read(WIDE)
+    next(batches)
+    line.answer_bytes = 50_000
+    with caplog.at_level(logging.WARNING):
+        error = fails_in_time(lambda: list(batches), ConnectionLostError)
+    assert "has said nothing for" in str(error)
+    assert "database.query.timeout.ms" in str(error)
+    assert "has said nothing for" in caplog.text
+
+
+def test_before_the_first_row_is_tried_again(standin: StandIn, line: Proxy) -> None:
+    line.answer_bytes, line.until = 3000, 1  # the login passes, the rows do not
+    assert sum(batch.num_rows for batch in reader(standin, line).read(WIDE)) == ROWS
+    assert line.accepted == 2
+
+
+@pytest.mark.parametrize("let_through", [0, 50], ids=["prelogin", "login"])
+def test_while_it_logs_in(standin: StandIn, line: Proxy, let_through: int) -> None:
+    line.answer_bytes = let_through
+    bulk = reader(standin, line)
+    fails_in_time(lambda: bulk._begin("SELECT 1", ()), ConnectionLostError)
+
+
+def test_a_read_that_is_left_early_waits_for_nobody(standin: StandIn, line: Proxy) -> None:
+    batches = reader(standin, line).read(WIDE)
+    next(batches)
+    line.answer_bytes = 0
+    began = time.monotonic()
+    batches.close()
+    assert time.monotonic() - began < 1
+    assert line.closed_by_client.acquire(timeout=5), "the server must learn of it"
+
+
+def test_in_a_transaction_and_at_its_end(standin: StandIn, line: Proxy) -> None:
+    standin.execute(f"ALTER DATABASE {DATABASE} SET ALLOW_SNAPSHOT_ISOLATION ON")
+
+    def read() -> None:
+        with reader(standin, line).transaction() as transaction:
+            transaction.pin(TableId(DATABASE, "dbo", "t"))
+            batches = transaction.read(WIDE)
+            next(batches)
+            line.answer_bytes = 0
+            list(batches)
+
+    fails_in_time(read, ConnectionLostError)
+
+
+def test_many_threads_at_once_leave_nothing_behind(
+    standin: StandIn, line: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlserver_retry, "ATTEMPTS", 1)
+    line.answer_bytes = 100_000
+    before, threads = sockets(), threading.active_count()
+    bulk = reader(standin, line)
+    fails_in_time(lambda: LocalRunner(12).run(lambda _: list(bulk.read(WIDE)), range(12)), ConnectionLostError)
+    line.close()
+    POOL.clear()
+    patience = time.monotonic() + ENOUGH_S
+    while sockets() > before + 1 and time.monotonic() < patience:  # the server's are closed by its own threads
+        time.sleep(0.05)
+    assert sockets() <= before + 1
+    assert threading.active_count() <= threads + 1, "but for the watchdog"
+
+
+def test_no_break_of_the_connection_looks_like_the_end_of_the_rows(standin: StandIn, line: Proxy) -> None:
+    """Packets have 4,096 bytes; where one ends with a row, the driver says that there are no more."""
+    line.then_close = True
+    bulk = reader(standin, line)
+    for packet in range(1, 101):
+        POOL.clear()
+        line.answer_bytes = None
+        batches = bulk.read("SELECT 1 AS one")
+        list(batches)
+        line.answer_bytes, line.until = packet * 4096 + 200, line.accepted
+        batches, seen = bulk.read(WIDE), 0
+        with suppress(ConnectionLostError):
+            seen = sum(batch.num_rows for batch in batches)
+            assert seen == ROWS, f"rows lost without a word, after packet {packet}"
+
+
+def test_slow_is_not_silent(standin: StandIn, line: Proxy) -> None:
+    """A batch takes longer than the limit, but bytes arrive all the time."""
+    bulk = MssqlBulkSource(settings(standin, line), batch_rows=ROWS)
+    list(bulk.read("SELECT 1 AS one"))
+    line.pause_s = 0.006
+    began = time.monotonic()
+    assert sum(batch.num_rows for batch in bulk.read(WIDE)) == ROWS
+    assert time.monotonic() - began > 2 * 1.5, "it was not slow: the test proves nothing"
+
+
+def test_a_slow_consumer_is_not_a_silent_server(standin: StandIn, line: Proxy) -> None:
+    seen = 0
+    for number, batch in enumerate(reader(standin, line).read(WIDE)):
+        seen += batch.num_rows
+        if number == 1:
+            time.sleep(2.5)
+    assert seen == ROWS
+
+
+def test_a_control_statement_is_tried_again_on_a_new_line(standin: StandIn, line: Proxy) -> None:
+    with SqlServerSource(settings(standin, line)) as source:
+        source.databases()
+        line.answer_bytes, line.until = 0, line.accepted
+        assert source.server_time()
+        assert line.accepted > line.until
+
+
+def test_the_rows_of_a_control_statement(standin: StandIn, line: Proxy) -> None:
+    with SqlServerSource(settings(standin, line)) as source:
+        source.databases()
+        line.answer_bytes, line.until = 20_000, line.accepted
+        assert len(source.session.rows(WIDE)) == ROWS
+
+
+def test_while_locks_are_held_and_at_their_end(standin: StandIn, line: Proxy) -> None:
+    def hold() -> None:
+        with locked(settings(standin, line), [TableId(DATABASE, "dbo", "t")], 1000) as held:
+            line.answer_bytes = 0
+            held.check()
+
+    fails_in_time(hold, RetryableError)
+
+
+def test_keep_alive_times_are_those_that_are_meant(standin: StandIn, line: Proxy) -> None:
+    given = settings(standin, line, extra=(("KeepAlive", "45"),))
+    own = Line.of(given)
+    with SqlServerSource(given) as source:
+        source.databases()
+        assert source.session._link is not None
+        with source.session._link.line._socket() as found:
+            assert found is not None
+            options = (sqlserver_line.socket.TCP_KEEPIDLE, sqlserver_line.socket.TCP_KEEPINTVL)
+            assert [found.getsockopt(6, option) for option in options] == [45, 1]
+    assert own.keywords() != Line.of(given).keywords(), "no two connections have the same mark"
+
+
+def test_zero_sets_no_limit(standin: StandIn, line: Proxy) -> None:
+    bulk = MssqlBulkSource(replace(settings(standin, line), query_timeout_s=0), batch_rows=100)
+    line.pause_s = 0.0
+    assert sum(batch.num_rows for batch in bulk.read("WAITFOR DELAY '00:00:02'; " + WIDE)) == ROWS

@@ -1,0 +1,158 @@
+"""The TCP connection under a driver's connection: how long the server is silent on it, and an end to it.
+
+Neither driver bounds the wait for a server that does not answer at all: when its time-out is over it asks the server to
+cancel, and waits for the answer to that. Nor does either tell its socket. But once a socket is shut down, whoever waits
+for it learns at once that the connection broke (measured with both drivers: while a statement runs, in the middle of
+rows, while rows are given up), and the native code returns.
+
+*Which socket it is.* Before its first word the driver sets the keep-alive times of the connection string on its socket.
+Each connection asks for a pair of its own, so its socket is found among those of the process, also while it logs in,
+and without a lock between threads that connect at once. When the connection stands, the times that are meant are set in
+place, and the socket is known by its inode from then on. A connection that the driver opens again by itself has the pair
+again, and is found by it.
+
+Descriptors are listed as Linux does it. Elsewhere nothing is found, and the drivers' own time-outs are all there is.
+"""
+
+import os
+import re
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from itertools import chain, count
+from pathlib import Path
+from typing import Final
+
+from cdc_assets.config.settings import ConnectionSettings
+
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+_LINUX: Final = sys.platform == "linux"
+_SILENCE_AT: Final = 52
+"""Place of `tcpi_last_data_recv`, milliseconds since the last byte arrived, in Linux's `struct tcp_info`."""
+_USUAL: Final = {"KeepAlive": 30, "KeepAliveInterval": 1}
+"""Seconds of the drivers' own defaults: until the first question to a silent peer, and between questions."""
+_SECONDS: Final = re.compile(r"[1-9][0-9]{0,2}")
+"""What the drivers take: 1 to 999."""
+_LEAST_MARK: Final = 500
+_MARKS: Final = 500
+_numbers = count()
+
+
+class Line:
+    """The TCP connection of one driver connection; made before it is opened.
+
+    Args:
+        options: connection keywords that the settings give; the keep-alive times among them are those that are meant.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        times = [options.get(name, str(usual)) for name, usual in _USUAL.items()]
+        self._times = [int(text) for text in times if _SECONDS.fullmatch(text)]
+        number = next(_numbers)
+        self._mark = (_LEAST_MARK + number % _MARKS, _LEAST_MARK + number // _MARKS % _MARKS)
+        self._inode: int | None = None
+        self._number = -1
+        """Descriptor under which the socket was found last."""
+        self.ended = False
+        """Whether it was cut."""
+
+    @classmethod
+    def of(cls, settings: ConnectionSettings) -> "Line":
+        """For a connection with these settings."""
+        return cls(dict(settings.extra))
+
+    def keywords(self) -> dict[str, str]:
+        """Connection keywords by which the socket is found; none where it cannot be, or if the driver will refuse."""
+        if not _LINUX or len(self._times) < len(_USUAL):
+            return {}
+        return dict(zip(_USUAL, map(str, self._mark), strict=True))
+
+    def opened(self) -> None:
+        """The connection stands: its socket gets the keep-alive times that are meant."""
+        if not self.keywords():
+            return
+        with self._socket() as found:
+            if found is not None:
+                self._inode = os.fstat(found.fileno()).st_ino
+                for option, seconds in zip((socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL), self._times, strict=True):
+                    found.setsockopt(socket.IPPROTO_TCP, option, seconds)
+
+    def silent_s(self) -> float | None:
+        """Seconds since the last byte came from the server; None if it cannot be told."""
+        with self._socket() as found, suppress(OSError, struct.error):
+            if found is not None:
+                facts = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)
+                return float(struct.unpack_from("=I", facts, _SILENCE_AT)[0]) / 1000
+        return None
+
+    def is_closed(self) -> bool:
+        """Whether the connection is known to be over: cut here, or closed by the server."""
+        if self.ended:
+            return True
+        with self._socket() as found:
+            if found is None:
+                return self._inode is not None
+            try:
+                return not found.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+
+    def cut(self) -> bool:
+        """Shut the socket down, so that whoever waits for it goes on with an error; False if it was not found."""
+        self.ended = True
+        with self._socket() as found:
+            if found is None:
+                return False
+            with suppress(OSError):  # it is over already
+                found.shutdown(socket.SHUT_RDWR)
+        return True
+
+    @contextmanager
+    def _socket(self) -> Iterator[socket.socket | None]:
+        """A descriptor of our own for the driver's socket."""
+        found = self._find()
+        if found is None:
+            yield None
+            return
+        with closing(found):
+            yield found
+
+    def _find(self) -> socket.socket | None:
+        if not _LINUX:
+            return None
+        others = (int(entry) for entry in os.listdir(_DESCRIPTORS))  # noqa: PTH208 - names are what is wanted
+        for number in chain((self._number,), others):
+            candidate = _duplicate(number)
+            if candidate is None:
+                continue
+            if self._is_own(candidate):
+                self._number = number
+                return candidate
+            candidate.close()
+        return None
+
+    def _is_own(self, candidate: socket.socket) -> bool:
+        if candidate.type != socket.SOCK_STREAM or candidate.family not in (socket.AF_INET, socket.AF_INET6):
+            return False
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)
+        return os.fstat(candidate.fileno()).st_ino == self._inode or self._mark == tuple(
+            candidate.getsockopt(socket.IPPROTO_TCP, option) for option in options
+        )
+
+
+def _duplicate(number: int) -> socket.socket | None:
+    """A descriptor of our own, which nobody closes meanwhile, for a socket; None if the number is no socket's."""
+    try:
+        own = os.dup(number)
+    except OSError:
+        return None
+    if stat.S_ISSOCK(os.fstat(own).st_mode):
+        with suppress(OSError):
+            return socket.socket(fileno=own)
+    os.close(own)
+    return None
