@@ -39,7 +39,7 @@ _OWN_NAME: Final = "APP=MSSQL-Python"
 mssql_python.pooling(enabled=False)  # its pool refuses who comes when all are in use
 
 
-class _Named(mssql_python.Connection):
+class NamedConnection(mssql_python.Connection):
     """A connection with an application name of ours, which mssql-python lets nobody choose."""
 
     def __init__(self, text: str, application: str, **options: Any) -> None:
@@ -130,7 +130,7 @@ def opened(settings: ConnectionSettings, statements: Sequence[str] = ()) -> Bulk
 def _open(settings: ConnectionSettings, pairs: dict[str, str]) -> BulkSession:
     line = Line.of(settings)
     with _waiting(line, settings, settings.login_timeout_s):
-        connection = _Named(
+        connection = NamedConnection(
             connection_string(pairs | line.keywords()),
             settings.application,
             autocommit=True,

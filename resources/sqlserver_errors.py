@@ -71,6 +71,7 @@ _TEXTS: tuple[tuple[str, int], ...] = (
 """How a message without number is recognised."""
 
 _UNTRUSTED = ("certificate verify failed", "SSL Provider", "Encryption not supported", "TLS")
+_BAD_OPTION = ("Invalid value specified for connection string attribute", "Invalid connection string attribute")
 _NO_ERROR_GIVEN = "The driver did not supply an error"
 """What is left of a time-out in the middle of rows when the server does not answer the request to cancel."""
 _NO_DRIVER = ("Can't open lib", "Data source name not found", "SQLAllocHandle", "could not be loaded")
@@ -112,6 +113,13 @@ def to_cdc_error(sqlstate: str, text: str, server: str, secrets: Iterable[str] =
     if any(needle in text for needle in _NO_DRIVER):
         return ConfigurationError(
             "odbc.driver", message, "an ODBC driver that loads", "install msodbcsql18 or unixodbc, or set odbc.driver"
+        )
+    if any(needle in text for needle in _BAD_OPTION):
+        return ConfigurationError(
+            "driver option",
+            message,
+            "options of the ODBC driver with values that it takes",
+            "correct the driver.* property",
         )
     return (
         _by_number(number, message, server)

@@ -15,6 +15,8 @@ LONGEST_MS = 2**31 - 1
 """Milliseconds of a time span, almost 25 days: the connector's own bound, and what sockets, locks and drivers can hold."""
 _LONGEST_LIBRARY = 500
 """Bytes of a driver's name: unixODBC ends the process at a thousand."""
+_LONGEST_SYSNAME = 128
+"""UTF-16 units of a name on the server."""
 _LONGEST_INTEGER = 2**63 - 1
 _TABLE_KEYS = re.compile(r"[^;]+:(?P<columns>[^:;,]+(,[^:;,]+)*)\Z")
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -73,6 +75,12 @@ def _host(text: str) -> str:
     host = _filled(text)
     host.encode("idna")  # as the socket does, whose UnicodeError says less
     return host
+
+
+def _sysname(text: str) -> str:
+    if not 0 < len(_filled(text).encode("utf-16-le")) // 2 <= _LONGEST_SYSNAME:
+        raise ValueError
+    return text.strip()
 
 
 def _boolean(text: str) -> bool:
@@ -149,6 +157,7 @@ TEXT = Kind("text", "any text", _plain)
 FILLED = Kind("text", "a text that is not empty", _filled)
 HOST = Kind("host", "a host name or address, of 1 to 63 letters between two dots", _host)
 LIBRARY = Kind("name or path", f"a text of 1 to {_LONGEST_LIBRARY} bytes", _library)
+SYSNAME = Kind("name", "a name of 1 to 128 characters", _sysname)
 BOOLEAN = Kind("boolean", "true or false", _boolean, ("true", "false"))
 REGEXES = Kind("list of regular expressions", "regular expressions, comma separated", _regexes)
 REGEX = Kind("regular expression", "a regular expression", _regex)

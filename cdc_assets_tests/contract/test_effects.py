@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import mssql_python
 import pyarrow as pa
 import pyodbc
 import pytest
@@ -23,7 +22,9 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.trial import DATABASE, ITEMS, Trial
+from resources import bulk_sessions
 from resources.bulk import MssqlBulkSource
+from resources.bulk_sessions import POOL
 from resources.clock import SystemClock
 from resources.sqlserver_source import SqlServerSource
 
@@ -91,17 +92,18 @@ def trial(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> T
         return lock(own, tables, *rest)
 
     def login(original: Callable[..., Any]) -> Callable[..., Any]:
-        def connecting(text: str, **options: Any) -> Any:
-            made.logins.append(text)
-            return original(text, **options)
+        def connecting(text: str, *rest: str, **options: Any) -> Any:
+            made.logins.append(";".join([text, *rest]))
+            return original(text, *rest, **options)
 
         return connecting
 
     monkeypatch.setattr(MssqlBulkSource, "read", reading)
     monkeypatch.setattr(SystemClock, "sleep", sleeping)
     monkeypatch.setattr(SqlServerSource, "lock_tables", locking)
-    for driver in (pyodbc, mssql_python):
-        monkeypatch.setattr(driver, "connect", login(driver.connect))
+    monkeypatch.setattr(pyodbc, "connect", login(pyodbc.connect))
+    monkeypatch.setattr(bulk_sessions, "NamedConnection", login(bulk_sessions.NamedConnection))
+    POOL.clear()
     return made
 
 
@@ -171,8 +173,11 @@ def batches(tag: str) -> Observe:
 
 def time_limit(trial: Trial) -> object:
     """Of a statement of the data plane."""
-    with MssqlBulkSource.of(trial.config())._connect() as connection:
-        return connection.timeout
+    session = bulk_sessions.opened(trial.config().connection)
+    try:
+        return session.connection.timeout
+    finally:
+        session.end()
 
 
 def lost_history(trial: Trial) -> object:
@@ -240,6 +245,11 @@ CONFIGURED = {"snapshot.mode": "configuration_based"}
 EFFECTS = [
     of({"database.instance": "SALES"}, lambda trial: "127.0.0.1\\SALES" in login_of(trial)[0], True),
     of({"database.query.timeout.ms": "1001"}, time_limit, 2),
+    of(
+        {"driver.applicationName": "nightly"},
+        lambda trial: ["nightly" in text for text in login_of(trial)],
+        [True, True],
+    ),
     of(
         {"driver.authentication": "ActiveDirectoryMsi", "database.user": ""},
         lambda trial: ["Authentication={ActiveDirectoryMsi}" in text for text in login_of(trial)],

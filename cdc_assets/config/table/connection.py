@@ -74,7 +74,7 @@ CONNECTION = (
     ),
     Property(
         "driver.applicationName",
-        kinds.FILLED,
+        kinds.SYSNAME,
         "cdc-assets",
         "Name that the server shows for our sessions: `program_name` in sys.dm_exec_sessions.",
         "connection.application",

@@ -21,7 +21,7 @@ class Failing:
 @pytest.fixture(autouse=True)
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     found: list[float] = []
-    monkeypatch.setattr(sqlserver_retry.time, "sleep", found.append)
+    monkeypatch.setattr(sqlserver_retry.interruption, "sleep", found.append)
     return found
 
 
