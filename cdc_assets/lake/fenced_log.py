@@ -10,6 +10,7 @@ again with the same handle.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 from uuid import uuid4
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from cdc_assets.errors import FencedError, InvariantError, LakeError
+from cdc_assets.errors import FencedError, InvariantError, LakeError, LakeFullError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.topics import TopicTables
@@ -109,9 +110,14 @@ class FencedLog:
 
     def _write(self, rows: list[Row], mode: str) -> None:
         sequence = self.next_sequence
+        path = f"m{sequence:010d}-{uuid4().hex}.parquet"
         try:
-            landed = self._tables.commit_fenced(self.directory, self._written(rows, sequence), sequence, mode)
+            landed = self._tables.commit_fenced(self.directory, self._written(path, rows, sequence), sequence, mode)
+        except LakeFullError:
+            self._remove(path)
+            raise
         except STORE_ERRORS as error:
+            self._remove(path)
             raise trouble(f"The manifest {self.directory} cannot be written", error, "check its rights") from error
         if not landed:
             self._sequence = None
@@ -121,10 +127,14 @@ class FencedLog:
             )
         self._sequence = sequence
 
-    def _written(self, rows: list[Row], sequence: int) -> DataFile:
+    def _remove(self, path: str) -> None:
+        """Remove a file that is in no commit, so that repetitions on a full disk take no more room."""
+        with suppress(*STORE_ERRORS):
+            self._tables.location.existing(self.directory).delete_file(path)
+
+    def _written(self, path: str, rows: list[Row], sequence: int) -> DataFile:
         """One small Parquet file."""
         table = pa.Table.from_pylist(rows, self._schema)
-        path = f"m{sequence:010d}-{uuid4().hex}.parquet"
         with self._tables.location.filesystem(self.directory).open_output_stream(path) as stream:
             pq.write_table(table, stream, compression="zstd", store_schema=False)
             size = stream.tell()

@@ -30,6 +30,9 @@ from pyarrow import fs
 
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
+STATISTICS = "position"
+"""The one column whose bounds stand in the Delta log. Compaction is told so by a table property: of the first 32 leaf
+columns, which it would take else, a struct may have a part only, and there are readers that such statistics break."""
 ROW_GROUP_ROWS = 128 * 1024
 """Rows per row group, unless they are wide."""
 ROW_GROUP_BYTES = 64 * 1024 * 1024
@@ -67,9 +70,9 @@ class DataFile:
         stats: dict[str, object] = {"numRecords": self.rows}
         if self.least:
             stats |= {
-                "minValues": {"position": self.least, "window_id": self.window_id},
-                "maxValues": {"position": self.greatest, "window_id": self.window_id},
-                "nullCount": {"position": 0, "window_id": 0},
+                "minValues": {STATISTICS: self.least},
+                "maxValues": {STATISTICS: self.greatest},
+                "nullCount": {STATISTICS: 0},
             }
         return AddAction(self.path, self.size, {}, self.written_ms, True, json.dumps(stats))
 

@@ -16,10 +16,11 @@ window may write to two of them (a hand-over to an incompatible structure inside
 it); each has its own application transaction, so each is repeated alone.
 """
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -29,7 +30,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeConflictError, LakeError, LakeFullError
 from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
-from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.files import STATISTICS, DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.marks import Mark
 
@@ -38,6 +39,8 @@ _ATTEMPTS = 5
 
 _PROPERTIES = {"delta.logRetentionDuration": "interval 7 days"}
 """A loop may commit twice a second: Delta's own 30 days would be millions of log files in one folder."""
+
+_STATISTICS = {"delta.dataSkippingStatsColumns": STATISTICS}
 
 
 class TopicTables:
@@ -142,7 +145,7 @@ class TopicTables:
             self.location.uri(directory),
             schema=Schema.from_arrow(schema),
             mode="ignore",
-            configuration=properties or _PROPERTIES,
+            configuration=properties or _PROPERTIES | (_STATISTICS if STATISTICS in schema.names else {}),
             storage_options=self.location.storage_options,
         )
         handle.update_incremental()
@@ -230,6 +233,35 @@ class TopicTables:
         rows = _row_count(handle) if before is None else before
         return Mark(window_id, handle.version() + 1, rows + sum(file.rows for file in files))
 
+    def narrow_statistics(self, directory: str) -> None:
+        """Give a table that an earlier release made, and compacted, the statistics that it would have now.
+
+        The property comes last, so that a crash in between repeats it.
+
+        Raises:
+            LakeError: the store refuses.
+        """
+        handle = self.open(directory)
+        if (
+            handle is None
+            or STATISTICS not in _arrow(handle).names
+            or handle.metadata().configuration.items() >= _STATISTICS.items()
+        ):
+            return
+        files = pa.table(handle.get_add_actions(flatten=True))
+        try:
+            if any(
+                name.startswith("null_count.") and name != f"null_count.{STATISTICS}" for name in files.column_names
+            ):
+                actions: list[AddAction | RemoveAction] = [_narrowed(file) for file in files.to_pylist()]
+                handle.create_write_transaction(actions, "append", handle.schema())
+                handle.update_incremental()
+            handle.alter.set_table_properties(_STATISTICS)
+        except STORE_ERRORS as error:
+            raise _unreadable(self.location.uri(directory), error) from error
+        finally:
+            self.forget(directory)
+
     def remove_files(self, directory: str, paths: Sequence[str]) -> None:
         """Take data files out of a table's log, because they are not whole.
 
@@ -316,6 +348,15 @@ class TopicTables:
 def generation(topic: str, number: int) -> str:
     """Directory of a topic's n-th generation, from 1."""
     return topic if number == 1 else f"{topic}@{number}"
+
+
+def _narrowed(file: Mapping[str, Any]) -> AddAction:
+    """A file's `add` with the statistics of one column; it replaces the one that is there, and changes no data."""
+    stats: dict[str, object] = {"numRecords": file["num_records"]}
+    least, greatest = (file.get(f"{bound}.{STATISTICS}") for bound in ("min", "max"))
+    if least is not None and greatest is not None:
+        stats |= {"minValues": {STATISTICS: least}, "maxValues": {STATISTICS: greatest}, "nullCount": {STATISTICS: 0}}
+    return AddAction(file["path"], file["size_bytes"], {}, file["modification_time"], False, json.dumps(stats))
 
 
 def _row_count(handle: DeltaTable) -> int:

@@ -6,6 +6,9 @@ rewrites them and marks the commit as no change of data, so that a reader of the
 log sees nothing new. It runs at the end of a loop, in the process that is the
 only writer; a commit that it loses against is repeated by `TopicTables.commit`.
 
+Compacted files have the statistics that windows write, by a property of the table;
+tables of earlier releases are given it, and their files' statistics, once.
+
 Vacuum removes files that no version within the retention names: those that
 compaction or the manifest's folding replaced, and those of attempts that never
 committed. It never runs while recorded files wait for their commit, which may
@@ -44,6 +47,10 @@ class Upkeep:
 
         A failure is left to the next time: the data are complete without it.
         """
+        directories = list(directories)
+        for directory in directories:
+            with suppress(LakeError, LakeFullError):
+                self._tables.narrow_statistics(directory)
         done = [directory for directory in directories if self._due(directory) and self._try_compact(directory)]
         for directory in done:
             self.try_vacuum(directory)
