@@ -13,6 +13,7 @@ from cdc_assets.config.load import configuration_files, given_properties
 from cdc_assets.config.masks import Masks, shown_name
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.property import Property, Status
+from cdc_assets.errors import shortened
 
 
 def properties(
@@ -46,9 +47,13 @@ def _check(place: Path, search: str) -> None:
         table = Table(Column("property", overflow="fold"), Column("value", overflow="fold"), box=None)
         for name in given:
             if search.lower() in name.lower():
-                table.add_row(Text(shown_name(name)), Text(masks.shown(name)))
+                table.add_row(_cell(shown_name(name)), _cell(masks.shown(name)))
         out.print(table)
         read_config(file)
+
+
+def _cell(text: str) -> Text:
+    return Text(shortened(text).encode(errors="backslashreplace").decode())  # it may be what is wrong with it
 
 
 def _matching(search: str) -> list[Property]:

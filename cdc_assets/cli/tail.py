@@ -100,13 +100,18 @@ def find_topic(view: LakeView, wanted: str) -> str:
     """
     names = {topic.topic: topic for topic in view.topics() if topic.directories}
     found = [wanted] if wanted in names else [name for name, topic in names.items() if _is_named(topic, wanted.lower())]
-    if not found and "__" not in wanted and view.tables.open(wanted) is not None:
+    if not found and _is_directory(wanted) and view.tables.open(wanted) is not None:
         return wanted  # transactions, notifications, schema changes
     if not names:
         raise LakeError(f"Nothing captured yet in {view.location.root}. Next: run `cdc-assets capture`, or the sensor.")
     if len(found) != 1:
         raise ConfigurationError("topic", wanted, "one of " + ", ".join(names), "name one of them")
     return found[0]
+
+
+def _is_directory(wanted: str) -> bool:
+    """Whether a topic's directory can have that name, and it is none of our own."""
+    return wanted.isprintable() and not set("/\\") & set(wanted) and "__" not in wanted
 
 
 def _is_named(topic: TopicView, wanted: str) -> bool:

@@ -109,6 +109,9 @@ def test_capture_from_start_to_end(shop: Shop) -> None:
     assert with_schema["key"]["schema"]["type"] == "struct"
     assert with_schema["headers"]
 
+    for nothing in ("order", "../lake", "\udcff", "a\0"):
+        assert "one of shop." in shop.run("tail", nothing).output
+
     status = shop.run("status").output
     assert status.count("healthy") == 2
     assert f"{DATABASE} is complete to" in status

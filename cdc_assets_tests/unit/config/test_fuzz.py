@@ -62,13 +62,22 @@ tried = settings(
 )
 
 
-def load(path: Path) -> None:
-    """The configuration, or an error that can be printed and read."""
+def load(path: Path) -> bool:
+    """Whether it is a configuration; if not, the error can be printed and read."""
+    told = ""
     try:
-        load_config(path, {})
+        load_config(path)
     except ConfigurationError as error:
-        text = str(error)
-        assert len(text.encode()) <= LONGEST_MESSAGE
+        told = str(error)
+    assert len(told.encode()) <= LONGEST_MESSAGE
+    return not told
+
+
+def command(path: Path) -> None:
+    """The command that shows and checks it agrees."""
+    wanted = 0 if load(path) else 2
+    result = CliRunner().invoke(app, ["properties", "--config", str(path)], env={"COLUMNS": "220"})
+    assert result.exit_code == wanted, result.output
 
 
 def write(folder: Path, suffix: str, content: bytes) -> Path:
@@ -81,7 +90,7 @@ def write(folder: Path, suffix: str, content: bytes) -> Path:
 @tried
 @given(content=st.one_of(st.binary(max_size=200), st.text(SYNTAX, max_size=200).map(str.encode)))
 def test_bytes(tmp_path: Path, suffix: str, content: bytes) -> None:
-    load(write(tmp_path, suffix, content))
+    command(write(tmp_path, suffix, content))
 
 
 def _properties(document: Any) -> str:
@@ -96,7 +105,7 @@ WRITERS: dict[str, Callable[[Any], str]] = {".json": json.dumps, ".yaml": yaml.s
 @tried
 @given(document=st.one_of(DOCUMENTS, st.dictionaries(NAMES, DOCUMENTS, max_size=5).map(lambda more: MINIMUM | more)))
 def test_documents(tmp_path: Path, suffix: str, document: Any) -> None:
-    load(write(tmp_path, suffix, WRITERS[suffix](document).encode(errors="replace")))
+    command(write(tmp_path, suffix, WRITERS[suffix](document).encode(errors="replace")))
 
 
 @pytest.mark.parametrize("row", PROPERTIES, ids=lambda row: row.name)
