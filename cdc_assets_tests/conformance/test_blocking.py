@@ -124,7 +124,7 @@ def test_blocking_snapshots_are_equal(server: StandIn, tmp_path: Path, capsys: p
         broken = [{"data-collection": "TestDB.dbo.orders", "filter": "SELECT * FROM dbo.nowhere"}]
         shop.ask("bad", **{"data-collections": tables[:1], "additional-conditions": broken})
         debezium.wait(ended(2, "ABORTED"))
-        ours.catch_up()
+        ours.catch_up(failing="dbo.nowhere")
         shop.change(4)
         ours.catch_up()
         own = ours.records()

@@ -50,7 +50,7 @@ def test_incremental_snapshots_are_equal(server: StandIn, tmp_path: Path, capsys
     with side_by_side(server, tmp_path, **properties) as (debezium, ours):
         debezium.wait(lambda records: sum(map(is_read, records)) == sum(rows.values()))
         connection.execute(f"INSERT INTO dbo.cdc_signal VALUES ('again', 'execute-snapshot', '{ASK}')")
-        follower = threading.Thread(target=ours.catch_up)
+        follower = threading.Thread(target=ours.catch_up, args=("TestDB.dbo.keyless",))
         follower.start()
         for statement in workload.transactions(TRANSACTIONS):
             connection.execute(statement)
