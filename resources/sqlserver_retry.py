@@ -4,6 +4,7 @@ A database that is offline does not come back within a second: whoever asks deci
 was waited for as long as allowed is not waited for once more, or the limit would be several times what was set.
 """
 
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from typing import TypeVar
 
 from cdc_assets.core import interruption
 from cdc_assets.errors import CdcError, DatabaseAwayError, LockTimeoutError
+
+log = logging.getLogger(__name__)
 
 ATTEMPTS = 4
 FIRST_WAIT_S = 0.2
@@ -34,7 +37,8 @@ def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: Tr
     for attempt in range(1, ATTEMPTS):
         try:
             return action()
-        except CdcError as error:
+        except CdcError as failure:
+            error = failure
             if (
                 not error.retryable
                 or isinstance(error, DatabaseAwayError | LockTimeoutError)
@@ -42,5 +46,6 @@ def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: Tr
                 or time.monotonic() - started > BUDGET_S
             ):
                 raise
+        log.warning("%s. It is tried again (attempt %d of %d).", str(error).rstrip("."), attempt + 1, ATTEMPTS)
         interruption.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
     return action()

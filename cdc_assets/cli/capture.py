@@ -131,7 +131,6 @@ def _tell(progress: Progress) -> None:
         f"to {progress.to_lsn}{lag}",
         soft_wrap=True,
     )
-    _complain(progress.troubled)
 
 
 def _end(summary: StreamSummary, *, failed: bool) -> None:

@@ -99,10 +99,10 @@ class _Lines(logging.Handler):
 
 
 def show_logs() -> None:
-    """Print warnings of all, and what signals and notifications say, on standard error."""
-    root = logging.getLogger("cdc_assets")
-    if not any(isinstance(handler, _Lines) for handler in root.handlers):
-        root.addHandler(_Lines())
+    """Print warnings of all, and what signals, notifications and the stream say, on standard error."""
+    for root in (logging.getLogger("cdc_assets"), logging.getLogger("resources")):
+        if not any(isinstance(handler, _Lines) for handler in root.handlers):
+            root.addHandler(_Lines())
     speak()
 
 

@@ -1,4 +1,4 @@
-"""Loggers whose plain information people have asked for: by a signal, or by a notification channel.
+"""Loggers whose plain information people have asked for: by a signal or a notification channel, or by following a capture.
 
 Python drops information unless somebody sets a level, and Dagster's `managed_python_loggers` sets none.
 """
@@ -8,9 +8,9 @@ import logging
 SPOKEN = (
     "cdc_assets.signals",
     "cdc_assets.notifications",
-    "cdc_assets.snapshot.blocking",
-    "cdc_assets.snapshot.incremental",
-    "cdc_assets.snapshot.run",
+    "cdc_assets.lake.transitions",
+    "cdc_assets.snapshot",
+    "cdc_assets.streaming",
 )
 
 

@@ -53,6 +53,7 @@ from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
 from cdc_assets.lake.steps import step
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.transitions import tell_changes
 from cdc_assets.signals.state import SignalState
 
 log = logging.getLogger(__name__)
@@ -305,7 +306,8 @@ class Manifest:
         state = after(self.state, row)
         self._log.append(row)
         self._tables.forget_marks(committed)
-        self.state = state
+        before, self.state = self.state, state
+        tell_changes(before, state)
         if reached:
             step(reached)
         if self._outbox:

@@ -196,5 +196,7 @@ class SignalWatch:
     def _say(self, outcome: Outcome) -> None:
         for line in outcome.lines:
             log.info("%s", line)
+        for told in outcome.told:
+            log.info("Incremental snapshot of signal %r: %s, %s.", told.signal, told.kind, told.data)
         for warning in outcome.warnings:
             log.warning("%s", warning)

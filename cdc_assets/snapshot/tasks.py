@@ -8,6 +8,7 @@ An error that concerns one table alone comes back as a result, so that the other
 tables of the job are read; if another attempt may help, it is made here first.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -48,6 +49,8 @@ OF_ONE_TABLE: Final[tuple[type[CdcError], ...]] = (
     InvariantError,
 )
 """Errors that say nothing about other tables: refused statement, missing right, lock, value that fits no event."""
+log = logging.getLogger(__name__)
+
 _ATTEMPTS, _PAUSE_S = 3, 0.5
 """Of a table whose reading broke off because the server was busy; the pause doubles."""
 
@@ -170,7 +173,8 @@ def _read_table(
             return _attempt(task, read, reading, slices)
         except LockTimeoutError:
             raise
-        except ServerBusyError:
+        except ServerBusyError as error:
+            log.warning("%s is read again (attempt %d of %d): %s", reading.directory, attempt + 1, attempts, error)
             interruption.sleep(_PAUSE_S * 2 ** (attempt - 1))
     return _attempt(task, read, reading, slices)
 

@@ -23,6 +23,7 @@ from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.state import CaptureState
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.transitions import tell_stopped
 from cdc_assets.notifications import Listener, Notifier
 from cdc_assets.signals.channels import SignalChannel
 from cdc_assets.snapshot.due import Due
@@ -225,6 +226,8 @@ class Capture:
         known = self._context.manifest.state.tables
         waiting_now = [table for table in _flat(selected) if table not in known and not takes_in(table)]
         self._refused = {trouble.table: trouble for trouble in self._opening.refused}
+        for entry in self._context.manifest.state.tables.values():
+            tell_stopped(entry)
         housekeeper = Housekeeper(self._context, on_progress)
         loop = StreamLoop(self._context, housekeeper.on_progress, self._repair, self._join, waiting_now, away)
         ended = loop.run([*selected, *away], should_yield)

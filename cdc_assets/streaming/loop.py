@@ -27,6 +27,7 @@ from cdc_assets.snapshot.blocking import BlockingSnapshots
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
 from cdc_assets.streaming.context import Context
 from cdc_assets.streaming.forks import look
+from cdc_assets.streaming.job_watch import JobWatch
 from cdc_assets.streaming.planner import IDLE_CHECK, Planner
 from cdc_assets.streaming.progress import OnProgress, Progress, ShouldYield, TroubledTable
 from cdc_assets.streaming.retire import part_with
@@ -77,7 +78,7 @@ class StreamLoop:
         self._context, self._told, self._repair, self._join = context, on_progress, repair, join
         self._seen = set(waiting)
         self._planner, self._executor = Planner(context), WindowExecutor(context)
-        self._watch = SignalWatch(context)
+        self._watch, self._jobs = SignalWatch(context), JobWatch(context)
         self._incremental = IncrementalSnapshot(context, self._watch, self._on_progress)
         self._structures = GivenStructures(context, self._watch)
         self._blocking = BlockingSnapshots(context, self._watch, self._incremental, self._on_progress)
@@ -126,6 +127,7 @@ class StreamLoop:
                 if 0 < self._streamed - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
                     clock.sleep(max(0.0, streaming.poll_interval_s - (quiet_since - begun).total_seconds()))
                 continue
+            self._jobs.look(here)
             if self._awaited:  # rows are being read, or the capture job has not read their markers yet
                 quiet_since = clock.now()
                 self._incremental.rest(min(nap, streaming.poll_interval_s))

@@ -249,7 +249,6 @@ class Losses:
         policy, end = self._context.config.streaming.gap_policy, state.position
         state = dataclasses.replace(state, gaps=(*state.gaps, (after, until))[-_KEEP_GAPS:])
         told = f"Events after {after} up to {until} are lost in the lake or cannot be trusted: {what}."
-        log.error("%s: %s", state.table, told)
         if policy == "ignore" and readable:
             return dataclasses.replace(state, position=end and max(end, until))
         status: Status = "gap" if readable and end is not None else "failed"

@@ -43,9 +43,6 @@ def retire(context: Context, database: str, gone: Sequence[TableState]) -> None:
         FencedError: another writer has taken over.
         LakeError: the lake cannot be written.
     """
-    for state in gone:
-        if state != _known(context, state):
-            log.error("%s", state.reason)
     drops = [drop for state in gone if (drop := _drop(context, state))]
     now = context.clock.now()
     if not drops or context.manifest.state.pending is not None:

@@ -1,4 +1,7 @@
-"""Terminate, as the button in the pages does it: a run ends within seconds, is told as canceled and leaves nothing."""
+"""Terminate, as the button in the pages does it: a run ends within seconds, is told as canceled and leaves nothing.
+
+What a terminated stream has not read is read by the run of the next test, so those that need no Spark come first.
+"""
 
 import signal
 import time
@@ -101,24 +104,8 @@ def wait_for(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-def test_stream_with_spark(daemon: Daemon, shop: Shop) -> None:
-    before = len(shop.events("products"))
-    run = launch(daemon)
-    with busy(daemon, _WRITE):
-        daemon.wait_until(lambda: len(shop.events("products")) > before + 5, "the run follows the log")
-        assert_ends(daemon, run, with_spark=True)
-    assert shop.doubled() == []
-
-
 def test_stream_that_waits_without_spark(daemon: Daemon) -> None:
     assert_ends(daemon, launch(daemon), with_spark=False)
-
-
-def test_stream_whose_spark_session_starts(daemon: Daemon, shop: Shop) -> None:
-    run = launch(daemon)
-    shop.execute(_WRITE)
-    daemon.wait_until(lambda: len(processes_of(run)) > 1, "a JVM starts")
-    assert_ends(daemon, run, with_spark=None)
 
 
 def test_stream_whose_server_is_away(daemon: Daemon, shop: Shop) -> None:
@@ -155,6 +142,22 @@ def test_snapshot_that_waits_for_a_table_lock_without_spark(daemon: Daemon, shop
 def waits_for_a_lock(shop: Shop) -> bool:
     """Whether a session does."""
     return bool(shop.server.execute("SELECT 1 FROM sys.dm_exec_requests WHERE blocking_session_id <> 0"))
+
+
+def test_stream_whose_spark_session_starts(daemon: Daemon, shop: Shop) -> None:
+    run = launch(daemon)
+    shop.execute(_WRITE)
+    daemon.wait_until(lambda: len(processes_of(run)) > 1, "a JVM starts")
+    assert_ends(daemon, run, with_spark=None)
+
+
+def test_stream_with_spark(daemon: Daemon, shop: Shop) -> None:
+    before = len(shop.events("products"))
+    run = launch(daemon)
+    with busy(daemon, _WRITE):
+        daemon.wait_until(lambda: len(shop.events("products")) > before + 5, "the run follows the log")
+        assert_ends(daemon, run, with_spark=True)
+    assert shop.doubled() == []
 
 
 def test_run_ends_with_the_dagster_dev_that_started_it(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""What a stream that nobody ends says in the log: no table stops, and nothing is lost or waits, in silence."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.core.capture_job import CaptureJob
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import ServerBusyError
+from cdc_assets.streaming.job_watch import LOOK_EVERY
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.test_trouble import two_tables
+from resources import sqlserver_retry
+
+
+def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    """What was said at this level or above."""
+    return [record.getMessage() for record in caplog.records if record.levelno >= level]
+
+
+def lose_changes(server: SimulatedServer, table: TableId, other: TableId) -> None:
+    """Clean-up removes a change before it is read."""
+    server.commit((table, "insert", 50, "a"))
+    server.commit((other, "insert", 50, "a"))
+    server.clean_up(server.commit((table, "delete", 1, "")))
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"), [("fail", "does not go on: Changes after"), ("ignore", "are lost; it goes on")]
+)
+def test_changes_that_are_lost_are_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, policy: str, said: str
+) -> None:
+    server, config, other, orders = two_tables(tmp_path, gap_policy=policy)
+    lose_changes(server, orders, other)
+    make_capture(server, config).stream()
+    assert [str(orders) in line for line in lines(caplog) if said in line and str(orders) in line] == [True]
+
+
+def test_table_that_stopped_in_an_earlier_run_is_told_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    server, config, other, orders = two_tables(tmp_path)
+    lose_changes(server, orders, other)
+    make_capture(server, config).stream()
+    caplog.clear()
+    make_capture(server, config).stream()
+    assert [line for line in lines(caplog, logging.ERROR) if str(orders) in line]
+
+
+def test_standstill_of_the_capture_job_is_told_once_and_its_end_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    config = make_config(str(tmp_path))
+    server, minutes = SimulatedServer(), [0, 20, 21, 22, 0]
+    server.create("orders", rows=1)
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+
+    def ask(database: str) -> CaptureJob:
+        return CaptureJob(database, None, 60 * (minutes.pop(0) if minutes else 0))
+
+    object.__setattr__(server, "capture_job", ask)
+    quiet = 10 * LOOK_EVERY.total_seconds()
+    make_capture(server, replace(config, streaming=replace(config.streaming, idle_timeout_s=quiet))).stream()
+    said = [line for line in lines(caplog, logging.INFO) if "capture job" in line]
+    assert [("for 20 minutes" in line, "again" in line) for line in said] == [(True, False), (False, True)]
+
+
+def test_repetition_of_a_statement_is_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlserver_retry, "FIRST_WAIT_S", 0.0)
+    answers: list[Callable[[], int]] = [lambda: _busy(), lambda: 7]
+    assert sqlserver_retry.repeated(lambda: answers.pop(0)()) == 7
+    assert lines(caplog) == ["Chosen as the deadlock victim. It is tried again (attempt 2 of 4)."]
+
+
+def _busy() -> int:
+    raise ServerBusyError("Chosen as the deadlock victim")
