@@ -158,7 +158,7 @@ def _tables(
     database = rights.database
     found, filters = source.user_tables(database), TableFilter(config.filters)
     try:
-        tables = filters.require(found)
+        tables = filters.require(found, guard_all=not config.history.only_captured_tables)
     except ConfigurationError as error:
         none = filters.is_empty(filters.select(found))
         may_come = none and not (instances and len(source.databases()) == 1)

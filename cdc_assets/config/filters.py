@@ -115,8 +115,12 @@ class TableFilter:
         chosen = [table for table in tables if self.accepts(table)]
         return sorted(chosen, key=lambda table: (self._tables.include.place(table.within_database) or 0, table))
 
-    def require(self, tables: Iterable[TableId]) -> list[TableId]:
+    def require(self, tables: Iterable[TableId], *, guard_all: bool = False) -> list[TableId]:
         """Like `select`, but at least one besides the signal tables, and no more than the guardrail allows.
+
+        Args:
+            tables: all there are.
+            guard_all: whether the guardrail counts all of them, because the schema history takes them all.
 
         Raises:
             ConfigurationError: no table matches (the message names some that exist), or too many do.
@@ -133,7 +137,7 @@ class TableFilter:
                 "correct the filters, and write tables as schema.table; or make the table and enable it with "
                 "sys.sp_cdc_enable_table",
             )
-        self._guard(len(chosen))
+        self._guard(len(known if guard_all else chosen))
         return chosen
 
     def is_empty(self, chosen: Iterable[TableId]) -> bool:
@@ -147,8 +151,8 @@ class TableFilter:
         error = ConfigurationError(
             "guardrail.collections.max",
             most,
-            f"at least the {found} tables that match",
-            "narrow the filters or raise it",
+            f"at least the {found} tables that are kept in memory",
+            "raise it, or narrow the filters with schema.history.internal.store.only.captured.tables.ddl=true",
         )
         if self._settings.limit_action == "fail":
             raise error

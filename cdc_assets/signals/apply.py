@@ -25,7 +25,7 @@ from cdc_assets.signals.model import (
     Watermark,
     parse,
 )
-from cdc_assets.signals.notices import Told, ends, of_tables, scanned
+from cdc_assets.signals.notices import Told, ends, in_vain, of_tables, scanned
 from cdc_assets.signals.state import BlockingRequest, Collection, SignalState, StructureRequest
 from cdc_assets.signals.tables import EXPECTED, Meaning
 
@@ -120,6 +120,8 @@ def _execute(outcome: Outcome, signal: Signal, request: ExecuteSnapshot, capture
             chosen = tuple((table, conditions.get(table, "")) for table in sorted(tables))
             blocking = (*outcome.state.blocking, BlockingRequest(signal.id, chosen))
             outcome.state = dataclasses.replace(outcome.state, blocking=blocking)
+        else:
+            outcome.told += in_vain(signal.id)
         return
     queued = {entry.table for entry in outcome.state.queue}
     added = [

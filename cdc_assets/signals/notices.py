@@ -8,16 +8,23 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from cdc_assets.core.notification import Aggregate
 from cdc_assets.signals.state import Collection, SignalState
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A notification: what happened to an incremental snapshot, by which signal."""
+    """A notification: what happened to a snapshot, by which signal; a blocking one is told as an initial one."""
 
     kind: str
     signal: str
     data: dict[str, str]
+    aggregate: Aggregate = "Incremental Snapshot"
+
+
+def in_vain(signal: str) -> list[Told]:
+    """A blocking snapshot was asked for of which no table is known."""
+    return [Told(kind, signal, {}, "Initial Snapshot") for kind in ("STARTED", "ABORTED")]
 
 
 def of_tables(kind: str, signal: str, tables: Iterable[object]) -> Told:

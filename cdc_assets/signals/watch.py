@@ -89,9 +89,7 @@ class SignalWatch:
         self._record({database: state}, told)
 
     def _record(self, states: Mapping[str, SignalState], told: Iterable[Told]) -> None:
-        notices = [
-            self._context.notice("Incremental Snapshot", entry.kind, entry.signal, **entry.data) for entry in told
-        ]
+        notices = [self._context.notice(entry.aggregate, entry.kind, entry.signal, **entry.data) for entry in told]
         self._context.manifest.record_signals(self._context.clock.now(), states, notices)
 
     def listen(self, databases: Sequence[str]) -> bool:

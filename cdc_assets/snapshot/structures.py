@@ -36,7 +36,10 @@ class Structures:
         self._context, self._planner = context, planner
 
     def record(self, run: SnapshotRun) -> Mapping[TableId, HistoryEntry]:
-        """CREATE records of tables whose structure is new, before any data; structures of all tables."""
+        """CREATE records of tables whose structure is new, before any data; structures of all tables.
+
+        A snapshot that a signal asked for tells them of each of its tables, as the connector's does.
+        """
         history, now = self._context.history, self._context.clock.now()
         recorded: list[HistoryEntry] = []
         if not history.written(run.snapshot_id):
@@ -44,7 +47,13 @@ class Structures:
                 if self._joined(table):
                     entry = dataclasses.replace(entry, lsn=table.low.next(), snapshot=None)
                 known = history.of_instance(entry.table, entry.instance)
-                if known is None or not known.same_structure(entry) or known.schema.object_id != entry.schema.object_id:
+                told_again = bool(run.signal) and table.object_id != _UNKNOWN
+                if (
+                    told_again
+                    or known is None
+                    or not known.same_structure(entry)
+                    or known.schema.object_id != entry.schema.object_id
+                ):
                     recorded.append(entry)
             if recorded and not run.slices and recorded[-1].snapshot:
                 recorded[-1] = dataclasses.replace(recorded[-1], last=True)

@@ -137,7 +137,7 @@ def _required(context: Context, found: Sequence[TableId], known: Collection[Tabl
             ", ".join(databases),
         )
         return chosen
-    return filters.require(found)
+    return filters.require(found, guard_all=not context.config.history.only_captured_tables)
 
 
 def unfit(tables: Iterable[TableId], known: Collection[TableId], events: EventSettings) -> dict[TableId, CdcError]:

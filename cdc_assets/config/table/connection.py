@@ -147,7 +147,7 @@ FILTERS = (
         "guardrail.collections.max",
         kinds.integer(0),
         "0",
-        "Most tables a capture may have; 0 sets no limit.",
+        "Most tables; 0 sets no limit. Counted are all tables of the databases, or, with `schema.history.internal.store.only.captured.tables.ddl`, the captured ones.",
         "filters.most_tables",
     ),
     Property(

@@ -49,6 +49,10 @@ def test_guardrail(caplog: pytest.LogCaptureFixture) -> None:
         TableFilter(FilterSettings(most_tables=2, limit_action="fail")).require(ALL)
     assert len(TableFilter(FilterSettings(most_tables=2)).require(ALL)) == 3
     assert "guardrail.collections.max" in caplog.text
+    narrow = FilterSettings(table_include=("dbo.Orders",), most_tables=2, limit_action="fail")
+    assert TableFilter(narrow).require(ALL) == [ORDERS]
+    with pytest.raises(ConfigurationError, match="4 tables"):
+        TableFilter(narrow).require(ALL, guard_all=True)
 
 
 def test_exclusive_lists_and_broken_expressions() -> None:

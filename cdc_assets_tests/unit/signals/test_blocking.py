@@ -56,8 +56,21 @@ def test_the_stream_waits_and_goes_on_from_where_it_was(server: StandIn, tmp_pat
     assert read_again(world, other) == [1, 1]
     assert [event["value"]["op"] for event in world.events(table)] == ["r", "r", "r", "u", "r", "r"]
     assert (told(world, "s1")[0], told(world, "s1")[-1]) == ("STARTED", "COMPLETED")
+    created = [row["value"]["tableChanges"][0] for row in rows_of_topic(world.config, "shop")]  # type: ignore[index]
+    assert sorted(change["id"].split(".")[-1] for change in created if change["type"] == "CREATE") == [
+        '"cdc_signal"', '"lines"', '"lines"', '"orders"', '"orders"'
+    ]  # fmt: skip
     world.run()
     assert len(read_again(world, table)) == 5
+
+
+def test_a_snapshot_of_no_known_table_is_told(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    world.make("orders", "id int PRIMARY KEY, version int")
+    world.run("snapshot")
+    world.signal("s1", "execute-snapshot", data_collections=[f"{DATABASE}.dbo.nope"], type="blocking")
+    world.run()
+    assert told(world, "s1") == ["STARTED", "ABORTED"]
 
 
 def test_what_cannot_be_read_aborts_and_the_stream_goes_on(server: StandIn, tmp_path: Path) -> None:
