@@ -23,8 +23,9 @@ dev: setup ## Dagster's web pages with sensors on, a stand-in server and a live 
 test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process
 	$(PYTEST) -q
 
-laws: setup-dev ## Incremental snapshots in bad weather, changing structures, tables of any shape, a hundred times (CDC_LAW_EXAMPLES); minutes
-	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/signals/test_incremental_law.py
+laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken signals, changing structures, tables of any shape, a hundred times (CDC_LAW_EXAMPLES); minutes
+	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/signals/test_incremental_law.py \
+		cdc_assets_tests/unit/signals/test_nonsense_law.py
 	CDC_SHAPES=$$(($${CDC_LAW_EXAMPLES:-100} * 10)) $(PYTEST) -q cdc_assets_tests/contract/clients/test_shapes_law.py
 	CDC_SCHEMA_SEEDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_schema_law.py
 

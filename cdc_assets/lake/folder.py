@@ -27,10 +27,10 @@ class Folder:
         self._try("written", lambda: self._location.write(self._directory, name, content))
 
     def names(self, suffix: str) -> Sequence[str]:
-        """Names of files that end so, sorted."""
+        """Names of files that end so, sorted; without those that are no text, which nobody here has written."""
         selector = fs.FileSelector("", allow_not_found=True)
         found = self._try("listed", lambda: self._files().get_file_info(selector))
-        return sorted(info.base_name for info in found if info.base_name.endswith(suffix))
+        return sorted(name for info in found if (name := _name(info)) and name.endswith(suffix))
 
     def read(self, name: str) -> bytes:
         """A file's content."""
@@ -62,3 +62,10 @@ class Folder:
         except (*STORE_ERRORS, ValueError) as error:
             place = self._location.uri(self._directory)
             raise trouble(f"The folder {place} cannot be {what}", error, "check lake.path") from error
+
+
+def _name(info: fs.FileInfo) -> str:
+    try:
+        return str(info.base_name)
+    except UnicodeDecodeError:
+        return ""

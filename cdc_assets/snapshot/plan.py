@@ -132,8 +132,9 @@ class SnapshotPlanner:
 
     def again(self, run: SnapshotRun) -> SnapshotRun:
         """The same snapshot from its beginning. The watermarks stay: what lies below them is in the rows still."""
-        number = self._state.next_window
-        return dataclasses.replace(run, snapshot_id=number, done=0, held=None, scanned=(), failed=())
+        number, planned = self._state.next_window, {table.table for table in run.tables}
+        unplanned = tuple(entry for entry in run.failed if entry[0] not in planned)
+        return dataclasses.replace(run, snapshot_id=number, done=0, held=None, scanned=(), failed=unplanned)
 
     def outdated(self, run: SnapshotRun, captured: Collection[TableId]) -> str:
         """Why a planned snapshot no longer fits the server or the settings, or nothing."""

@@ -103,7 +103,7 @@ def test_a_request_of_the_launchpad_starts_a_run_and_acts_once(asked: Shop, inst
 
 
 def test_incremental_and_a_row_of_the_signal_table(asked: Shop, instance: dg.DagsterInstance) -> None:
-    assert launch(asked, instance, tables=[CUSTOMERS], conditions={CUSTOMERS: "id <= 3"}).success
+    assert launch(asked, instance, tables=["dbo.customers"], conditions={"dbo.customers": "id <= 3"}).success
     changes = asked.changes(instance)
     assert changes.success
     assert observed(changes) == ["STARTED", "TABLE_SCAN_COMPLETED"]
@@ -177,6 +177,8 @@ def test_a_request_that_a_dead_run_left_starts_another(asked: Shop, instance: dg
     [
         ({"tables": []}, "at least one regular expression"),
         ({"tables": ["("]}, "no regular expression"),
+        ({"tables": ["dbo.nothing"]}, "of a captured table"),
+        ({"type": "stop_snapshot", "tables": ["dbo.nothing"]}, "of a captured table"),
         ({"type": "log"}, "message"),
     ],
 )

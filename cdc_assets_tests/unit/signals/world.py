@@ -22,6 +22,7 @@ from resources.kafka import kafka_channels
 from resources.sqlserver_source import SqlServerSource
 
 SIGNALS = f"{DATABASE}.dbo.cdc_signal"
+SIGNAL_COLUMNS = "id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL"
 
 
 class PowerCutError(BaseException):
@@ -47,10 +48,11 @@ class World:
     Args:
         server: empty.
         lake: directory.
+        columns: of the signal table.
         signals: further signal settings.
     """
 
-    def __init__(self, server: StandIn, lake: str, **signals: Any) -> None:
+    def __init__(self, server: StandIn, lake: str, *, columns: str = SIGNAL_COLUMNS, **signals: Any) -> None:
         self.server = server
         self.meanwhile: Callable[[], None] = lambda: None
         """Called before each span of an incremental snapshot is read, in the thread that reads."""
@@ -61,10 +63,7 @@ class World:
             filters=FilterSettings(also=frozenset({SIGNALS.lower()}), table_exclude=("dbo.cdc_signal",)),
             notifications=NotificationSettings(("sink",), "notes"),
         )
-        self.make(
-            "cdc_signal",
-            "id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL",
-        )
+        self.make("cdc_signal", columns)
 
     def sql(self, statement: str, database: str = DATABASE) -> None:
         self.server.execute(statement, database=database)
