@@ -15,6 +15,7 @@ from cdc_assets.lake.steps import listening
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import Signal
 from cdc_assets.standin.control import StandIn
+from cdc_assets.streaming.progress import StreamSummary
 from cdc_assets_tests.unit.signals.test_incremental import values
 from cdc_assets_tests.unit.signals.weather import Weather
 from cdc_assets_tests.unit.signals.world import PowerCutError, World, check_law
@@ -93,6 +94,39 @@ def test_what_cannot_be_read_aborts_and_the_stream_goes_on(server: StandIn, tmp_
     state = world.state()
     assert not state.signals[DATABASE].blocking
     assert not state.snapshots
+
+
+@pytest.mark.parametrize(
+    ("step", "statement"),
+    [
+        ("signals-recorded", "DROP TABLE dbo.orders"),
+        ("round-planned", "DROP TABLE dbo.orders"),
+        ("round-planned", "ALTER TABLE dbo.orders DROP COLUMN version"),
+    ],
+)
+def test_one_table_that_goes_or_changes_is_told_and_the_others_are_read(
+    server: StandIn, tmp_path: Path, step: str, statement: str
+) -> None:
+    world = World(server, str(tmp_path))
+    gone = world.make("orders", "id int PRIMARY KEY, version int")
+    other = world.make("lines", "id int PRIMARY KEY, version int")
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1); INSERT INTO dbo.lines VALUES (1, 1)")
+    server.agent.drain()
+    world.run("snapshot")
+    world.signal("s1", "execute-snapshot", data_collections=["dbo.orders", "dbo.lines"], type="blocking")
+    left = [1]
+
+    def play(name: str) -> None:
+        left[0] -= name == step
+        if name == step and left[0] == 0:
+            world.sql(statement)
+
+    with listening(play):
+        summary = world.run()
+    assert read_again(world, other) == [1, 1]
+    assert (told(world, "s1")[0], told(world, "s1")[-1]) == ("STARTED", "ABORTED")
+    assert isinstance(summary, StreamSummary)
+    assert [trouble.table for trouble in summary.unread] == [gone]
 
 
 @pytest.mark.parametrize("seed", range(2))
