@@ -12,7 +12,8 @@
     └── TerminalError           nothing changes until somebody acts
         ├── InvalidValueError       a value that cannot be what it claims to be
         ├── ConfigurationError      a property is unknown or has a wrong value
-        ├── LoginError              credentials refused, database unknown to the login
+        ├── LoginError              login refused, database unknown to the login
+        │   └── CredentialsError        user or password refused
         ├── PreflightError          CDC off, permission missing, Agent missing
         │   └── CdcDisabledError        change data capture is off in a database
         ├── DatabaseRestoredError   a database was put back behind what was read from it
@@ -104,6 +105,10 @@ class ConfigurationError(InvalidValueError):
 
 class LoginError(TerminalError):
     """The server refused the credentials or the database."""
+
+
+class CredentialsError(LoginError):
+    """The server refused the user or the password."""
 
 
 class PreflightError(TerminalError):

@@ -29,7 +29,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.envelope.amend import data_events, with_transactions
 from cdc_assets.envelope.blocks import assemble
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
-from cdc_assets.errors import CdcError
+from cdc_assets.errors import CdcError, CredentialsError
 from cdc_assets.typemap.connect import ConnectType, array, struct
 from cdc_assets.typemap.kernels import Numbers
 
@@ -97,7 +97,7 @@ class Stream:
         except StopIteration:
             return False
         except CdcError as error:
-            if error.retryable:
+            if error.retryable or isinstance(error, CredentialsError):  # no matter of one table
                 raise
             self.failed(error)
             return False

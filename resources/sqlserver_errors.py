@@ -12,6 +12,7 @@ from cdc_assets.errors import (
     CdcError,
     ConfigurationError,
     ConnectionLostError,
+    CredentialsError,
     DatabaseAwayError,
     LockTimeoutError,
     LoginError,
@@ -31,8 +32,12 @@ LOST = frozenset({64, 121, 233, 596, 976, 978, 983, 6005, 10053, 10054, 10060, 1
 """Socket broken, session killed, replica not readable now, server starting, stopping or moving."""
 AWAY = frozenset({911, 922, 923, 924, 927, 942, 945, 952, 955})
 """Database gone, recovering, restricted, being restored, offline, suspect or in transition."""
-LOGIN = frozenset({916, 4060, 4064, 18452, 18456, 18470, 18486, 18487, 18488, 40615})
-"""Login or database refused."""
+NO_ROOM = frozenset({1101, 1104, 1105, 3959, 9002, 40544, 40551, 40552, 40553})
+"""A file group, tempdb, the version store or the transaction log is full, or a quota of Azure SQL is used up."""
+CREDENTIALS = frozenset({18452, 18456, 18470, 18486, 18487, 18488})
+"""User or password refused."""
+LOGIN = frozenset({916, 4060, 4064, 40615})
+"""Database or address refused."""
 PERMISSION = frozenset({229, 230, 262, 297, 300, 371, 378, 15247, 22902, 22904, 22914, 22981})
 """Permission missing."""
 _NO_USER = 916
@@ -56,6 +61,23 @@ _TEXTS: tuple[tuple[str, int], ...] = (
     ("Requested versioned row was not found", 3958),
     ("when accessing version store", 3966),
     ("Insufficient space in tempdb to hold row versions", 3967),
+    ("insufficient system memory", 701),
+    ("insufficient memory available in the buffer pool", 802),
+    ("cannot obtain a LOCK resource", 1204),
+    ("waiting for memory resources to execute the query", 8645),
+    ("requested memory grant was not available", 8651),
+    ("The service is currently busy", 40501),
+    ("Not enough resources to process", 49918),
+    ("is not currently available. Please retry the connection later", 40613),
+    ("service has encountered an error processing your request", 40197),
+    ("session is in the kill state", 596),
+    ("SHUTDOWN is in progress", 6005),
+    ("Could not allocate a new page for database", 1101),
+    ("ran out of space during spilling", 1104),
+    ("Could not allocate space for object", 1105),
+    ("due to insufficient space in tempdb, the version store", 3959),
+    ("has reached its size quota", 40544),
+    ("The transaction log for database", 9002),
     ("Login failed for user", 18456),
     ("Cannot open database", 4060),
     ("cannot be opened because it is offline", 942),
@@ -136,6 +158,8 @@ def _by_number(number: int | None, message: str, server: str) -> CdcError | None
             f"{server} gave up waiting for a lock that another session holds: {message}. "
             "Next: it is tried again later; end that session, or raise snapshot.lock.timeout.ms"
         )
+    if number in NO_ROOM:
+        return ServerBusyError(f"{server} has no room: {message}. Next: make room there; it is tried again")
     if number in LOST:
         return ConnectionLostError(f"The connection to {server} broke: {message}. Next: it is opened again")
     if number in AWAY:
@@ -145,6 +169,10 @@ def _by_number(number: int | None, message: str, server: str) -> CdcError | None
     if number == _NO_USER:
         return LoginError(
             f"{server} refused the login a database: {message}. Next: `cdc-assets doctor` prints CREATE USER"
+        )
+    if number in CREDENTIALS:
+        return CredentialsError(
+            f"{server} refused the login: {message}. Next: check database.user and database.password"
         )
     if number in LOGIN:
         return LoginError(
@@ -180,5 +208,7 @@ def _by_state(sqlstate: str, text: str, message: str, server: str) -> CdcError |
     if sqlstate == "40001":
         return ServerBusyError(f"{server} is busy: {message}. Next: it is tried again")
     if sqlstate == "28000":
-        return LoginError(f"{server} refused the login: {message}. Next: check database.user and database.password")
+        return CredentialsError(
+            f"{server} refused the login: {message}. Next: check database.user and database.password"
+        )
     return None

@@ -8,12 +8,22 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config, show_logs
+from cdc_assets.cli.console import (
+    DEFAULT_CONFIG,
+    FAILED,
+    ConfigOption,
+    configuration_file,
+    out,
+    read_config,
+    show_logs,
+)
+from cdc_assets.cli.follow import Patience, after, may_pass
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.kinds import LONGEST_MS
+from cdc_assets.config.load import load_config, refers_to_file
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.interruption import listening
+from cdc_assets.core.interruption import listening, sleep
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.snapshot.modes import rule_of
@@ -61,19 +71,85 @@ def capture(
     """
     show_logs()
     settings = _settings(read_config(config), follow, idle)
-    with listening(), _runner(local) as runner, _open(settings, runner) as facade:
-        done = (
-            facade.snapshot(_chosen(facade, table), on_progress=_tell) if table else facade.snapshot(on_progress=_tell)
-        )
-        if done.tables or not done.failed:
+    run = CaptureRun(table or [], snapshot_only=snapshot_only, follow=follow)
+    with listening(), _runner(local) as runner:
+        if follow:
+            run.patience = Patience(
+                lambda: _settings(load_config(configuration_file(config)), follow, idle),
+                lambda: refers_to_file(configuration_file(config), ("database.user", "database.password")),
+            )
+            summary = run.patience.run(lambda now: run.attempt(now, runner))
+        else:
+            summary = run.attempt(settings, runner)
+    if summary is None:
+        raise typer.Exit(FAILED if run.failed else 0)
+    _end(summary, failed=bool(run.failed))
+
+
+class CaptureRun:
+    """One command.
+
+    Args:
+        tables: names of tables that are read first, whatever the mode.
+        snapshot_only: whether nothing is streamed.
+        follow: whether tables that could not be read for now are asked for again.
+    """
+
+    def __init__(self, tables: list[str], *, snapshot_only: bool, follow: bool) -> None:
+        self._tables, self._snapshot_only, self._follow = tables, snapshot_only, follow
+        self._told: set[str] = set()
+        self.failed: Sequence[TroubledTable] = ()
+        """Tables that could not be read."""
+        self.patience: Patience | None = None
+
+    def attempt(self, settings: CaptureConfig, runner: TaskRunner) -> StreamSummary | None:
+        """Snapshot and stream; None if nothing is to be streamed.
+
+        Raises:
+            CdcError: the server or the lake failed as a whole; the next attempt goes on where this one stopped.
+        """
+        streams = rule_of(settings.snapshot).streams and not self._snapshot_only
+        pause_s = settings.streaming.retry_wait_s
+        with _open(settings, runner) as facade:
+            while True:
+                self._snapshot(facade)
+                again = self._follow and may_pass(self.failed)
+                summary = None
+                if streams:
+                    summary = facade.stream(
+                        on_progress=self._progress, should_yield=after(pause_s) if again else _never
+                    )
+                if not again:
+                    return summary
+                if summary is None or summary.ended != "yielded":
+                    sleep(pause_s)
+
+    def _snapshot(self, facade: Capture) -> None:
+        if self._tables:
+            done = facade.snapshot(_chosen(facade, self._tables), on_progress=self._progress)
+            through = {str(table) for table in done.tables} | {table.within_database for table in done.tables}
+            self._tables = [name for name in self._tables if name.lower() not in map(str.lower, through)]
+        else:
+            done = facade.snapshot(on_progress=self._progress)
+        first = not self._told and not self.failed
+        if done.tables or (first and not done.failed):
             out.print(
                 f"Snapshot: {_count(len(done.tables), 'table')}." if done.tables else "Snapshot: nothing to read."
             )
-        _complain(done.failed)
-        if snapshot_only or not rule_of(settings.snapshot).streams:
-            raise typer.Exit(FAILED if done.failed else 0)
-        summary = facade.stream(on_progress=_tell)
-    _end(summary, failed=bool(done.failed))
+        self.failed = done.failed
+        _complain([trouble for trouble in done.failed if trouble.reason not in self._told])
+        self._told = {trouble.reason for trouble in done.failed}
+
+    def _progress(self, progress: Progress) -> None:
+        if self._told and progress.kind != "stream" and not progress.tables and not progress.troubled:
+            return  # the same tables could not be read again
+        if self.patience is not None:
+            self.patience.progress()
+        _tell(progress)
+
+
+def _never() -> bool:
+    return False
 
 
 def _settings(settings: CaptureConfig, follow: bool, idle: float | None) -> CaptureConfig:

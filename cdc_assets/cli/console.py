@@ -112,7 +112,7 @@ def read_config(place: Path) -> CaptureConfig:
     Raises:
         ConfigurationError: there is none, there are several, or it is wrong.
     """
-    return _told(load_config(_file(place)))
+    return _told(load_config(configuration_file(place)))
 
 
 def read_lake_config(place: Path) -> tuple[CaptureConfig, ConfigurationError | None]:
@@ -124,11 +124,11 @@ def read_lake_config(place: Path) -> tuple[CaptureConfig, ConfigurationError | N
     Raises:
         ConfigurationError: there is none, there are several, or something is wrong that matters for the lake.
     """
-    config, unresolved = load_lake_config(_file(place))
+    config, unresolved = load_lake_config(configuration_file(place))
     return _told(config), unresolved
 
 
-def _file(place: Path) -> Path:
+def configuration_file(place: Path) -> Path:
     """The one configuration file meant."""
     files = configuration_files(place)
     if len(files) > 1:

@@ -8,7 +8,7 @@ names can be given so, not patterned ones.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cdc_assets.config.build import build_config
@@ -93,6 +93,17 @@ def configuration_files(place: Path) -> list[Path]:
             "name it with --config or CDC_CONFIG, or run from the project's folder",
         )
     return files
+
+
+def refers_to_file(path: Path, names: Sequence[str], environment: Mapping[str, str] | None = None) -> bool:
+    """Whether one of some properties stands in a file that the configuration names, and so may change while a run lasts.
+
+    Raises:
+        ConfigurationError: the configuration cannot be read.
+    """
+    variables = os.environ if environment is None else environment
+    texts = read_properties(path)
+    return any("${file:" in texts.get(name, "") and environment_name(name) not in variables for name in names)
 
 
 def overrides(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

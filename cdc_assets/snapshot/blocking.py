@@ -26,7 +26,7 @@ import logging
 from collections.abc import Sequence
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcError, DatabaseRestoredError, FencedError, InvariantError, LakeError
+from cdc_assets.errors import CdcError, CredentialsError, DatabaseRestoredError, FencedError, InvariantError, LakeError
 from cdc_assets.signals.state import BlockingRequest, SignalState
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.incremental import IncrementalSnapshot
@@ -37,7 +37,7 @@ from cdc_assets.streaming.progress import OnProgress, TroubledTable
 
 log = logging.getLogger(__name__)
 
-_OF_ALL = LakeError | FencedError | InvariantError | DatabaseRestoredError
+_OF_ALL = CredentialsError | LakeError | FencedError | InvariantError | DatabaseRestoredError
 
 
 class BlockingSnapshots:

@@ -36,7 +36,15 @@ from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError, FencedError, InvariantError, LakeError
+from cdc_assets.errors import (
+    CdcDisabledError,
+    CdcError,
+    CredentialsError,
+    DatabaseRestoredError,
+    FencedError,
+    InvariantError,
+    LakeError,
+)
 from cdc_assets.lake.state import TableState
 from cdc_assets.lake.steps import step
 from cdc_assets.signals.notices import ends, in_progress, scanned
@@ -55,7 +63,7 @@ log = logging.getLogger(__name__)
 
 Turn = Literal["worked", "waiting", "nothing"]
 
-_OF_ALL = LakeError | FencedError | InvariantError | CdcDisabledError | DatabaseRestoredError
+_OF_ALL = CredentialsError | LakeError | FencedError | InvariantError | CdcDisabledError | DatabaseRestoredError
 """Errors that do not concern one table."""
 _READ = ("SUCCEEDED", "EMPTY")
 """How the scan of a table ends that was read; all other ends are failures."""

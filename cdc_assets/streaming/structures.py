@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
-from cdc_assets.errors import CdcError, InvariantError, LakeError
+from cdc_assets.errors import CdcError, CredentialsError, InvariantError, LakeError
 from cdc_assets.history.records import ChangeType, HistoryEntry
 from cdc_assets.history.structure import captured_structure, followed, with_nulls
 from cdc_assets.lake.state import TableRead, Window
@@ -88,7 +88,7 @@ class WindowStructures:
             try:
                 entry = self._entry(read, known, previous, instances.get(read.instance), window)
                 self._context.destination(entry)
-            except LakeError:
+            except (LakeError, CredentialsError):  # no matter of one table
                 raise
             except CdcError as error:
                 if error.retryable:

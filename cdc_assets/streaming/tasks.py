@@ -32,7 +32,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource
 from cdc_assets.envelope.changes import ChangeContext, build_changes
 from cdc_assets.envelope.plan import EventPlan
-from cdc_assets.errors import CdcDisabledError, CdcError, LakeError, QueryError
+from cdc_assets.errors import CdcDisabledError, CdcError, CredentialsError, LakeError, QueryError
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.state import TableRead
@@ -148,7 +148,7 @@ def run_slice(task: SliceTask) -> SliceResult:
             continue
         try:
             written.append(_write_read(task, planned))
-        except LakeError:
+        except (LakeError, CredentialsError):  # no matter of one table
             raise
         except CdcError as error:
             if error.retryable:

@@ -1,0 +1,201 @@
+"""What a capture that follows the log waits for, and what ends it at once."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.cli.capture import CaptureRun
+from cdc_assets.cli.follow import Patience
+from cdc_assets.cli.local import LocalRunner
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import ConfigurationError, ConnectionLostError, CredentialsError
+from cdc_assets.standin.control import StandIn
+from cdc_assets.streaming.progress import StreamSummary
+from cdc_assets_tests.unit.streaming.child import config_of
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from resources import sqlserver_retry
+
+LOCKED, OTHER = TableId("Sales", "dbo", "orders"), TableId("Sales", "dbo", "items")
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlserver_retry, "FIRST_WAIT_S", 0.0)
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with StandIn(databases=("Sales",)) as started:
+        for table in (LOCKED, OTHER):
+            started.execute(f"CREATE TABLE dbo.{table.table} (id int NOT NULL PRIMARY KEY)", database="Sales")
+            started.execute(f"INSERT INTO dbo.{table.table} VALUES (1)", database="Sales")
+            started.execute(
+                f"EXEC sys.sp_cdc_enable_table @source_schema=N'dbo', @source_name=N'{table.table}', @role_name=NULL",
+                database="Sales",
+            )
+        started.agent.drain()
+        yield started
+
+
+def settings(server: StandIn, path: Path, retries: int = 200) -> CaptureConfig:
+    config = config_of(server.port, server.password, str(path / "lake"))
+    return replace(
+        config,
+        connection=replace(config.connection, databases=("Sales",), login_timeout_s=2),
+        snapshot=replace(config.snapshot, lock_timeout_ms=200),
+        streaming=replace(config.streaming, retry_wait_s=0.1, max_retries=retries),
+    )
+
+
+def follow(config: CaptureConfig) -> StreamSummary | None:
+    """Until it is idle, which a capture that follows never is otherwise."""
+    run = CaptureRun([], snapshot_only=False, follow=True)
+    run.patience = Patience(lambda: config, lambda: False)
+    return run.patience.run(lambda now: run.attempt(now, LocalRunner(2)))
+
+
+def insert(server: StandIn, table: TableId, key: int) -> None:
+    server.execute(f"INSERT INTO dbo.{table.table} VALUES ({key})", database="Sales")
+    server.agent.drain()
+
+
+def keys(config: CaptureConfig, table: TableId) -> list[int]:
+    return [event.key for event in events_of(config, table)]
+
+
+@pytest.mark.parametrize("number", [1205, 9002, 40613])
+def test_a_server_that_is_busy_full_or_away_for_a_while(server: StandIn, tmp_path: Path, number: int) -> None:
+    server.faults.error(number, matching="cdc-assets: rows", times=8)
+    config = settings(server, tmp_path)
+    assert follow(config) is not None
+    assert keys(config, LOCKED) == keys(config, OTHER) == [1]
+    assert len(server.faults.struck) == 8
+
+
+def test_a_full_file_group(server: StandIn, tmp_path: Path) -> None:
+    text = "Could not allocate space for object 'dbo.x' in database 'tempdb' because the 'PRIMARY' filegroup is full."
+    server.faults.error(1105, text, matching="[dbo_orders_CT]", times=8)
+    config = settings(server, tmp_path)
+    insert(server, LOCKED, 2)
+    summary = follow(config)
+    assert summary is not None
+    assert not summary.troubled
+    assert set(keys(config, LOCKED)) == {1, 2}
+
+
+def test_a_table_that_is_locked_is_read_when_it_is_free_and_the_other_streams(server: StandIn, tmp_path: Path) -> None:
+    config = settings(server, tmp_path)
+    holder = server.connect("Sales")
+    holder.execute("BEGIN TRANSACTION; SELECT id FROM dbo.orders WITH (TABLOCKX, HOLDLOCK)")
+    streamed: list[int] = []
+
+    def release() -> None:
+        streamed.extend(keys(config, OTHER))
+        holder.close()
+
+    later = [threading.Timer(1.5, insert, (server, OTHER, 2)), threading.Timer(4.0, release)]
+    for timer in later:
+        timer.start()
+    try:
+        assert follow(config) is not None
+    finally:
+        for timer in later:
+            timer.join()
+    assert streamed == [1, 2], "the other table streams meanwhile"
+    assert keys(config, LOCKED) == [1]
+
+
+def test_a_database_whose_log_was_not_read_yet(tmp_path: Path) -> None:
+    with StandIn(databases=("Sales",)) as young:
+        young.agent.pause()
+        young.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY)", database="Sales")
+        young.execute(
+            "EXEC sys.sp_cdc_enable_table @source_schema=N'dbo', @source_name=N'orders', @role_name=NULL",
+            database="Sales",
+        )
+        config = settings(young, tmp_path)
+        later = threading.Timer(1.0, young.agent.resume)
+        later.start()
+        assert follow(config) is not None
+        later.join()
+    assert keys(config, LOCKED) == []
+
+
+def test_a_server_that_is_away_at_the_start(server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = settings(server, tmp_path)
+    port = server.port
+    server._tds.stop()
+    later = threading.Timer(1.0, server._listen, (port,))
+    later.start()
+    with caplog.at_level(logging.WARNING, "cdc_assets.cli.follow"):
+        assert follow(config) is not None
+    later.join()
+    assert keys(config, LOCKED) == [1]
+    assert [record.message.count("Cannot reach") for record in caplog.records] == [1], "told once, not at each attempt"
+
+
+def test_retries_are_limited_if_somebody_wants_it(server: StandIn, tmp_path: Path) -> None:
+    config = settings(server, tmp_path, retries=2)
+    server._tds.stop()
+    with pytest.raises(ConnectionLostError):
+        follow(config)
+
+
+class Wallet:
+    """Settings whose password stands in a file."""
+
+    def __init__(self, config: CaptureConfig, passwords: list[str | None]) -> None:
+        self.config, self.passwords, self.offered = config, passwords, list[str]()
+
+    def read(self) -> CaptureConfig:
+        password = self.passwords[0] if len(self.passwords) == 1 else self.passwords.pop(0)
+        if password is None:
+            raise ConfigurationError("database.password", "${file:x}", "a readable file", "check x")
+        return replace(self.config, connection=replace(self.config.connection, password=password))
+
+    def follow(self, *, in_file: bool) -> StreamSummary | None:
+        run = CaptureRun([], snapshot_only=False, follow=True)
+
+        def attempt(now: CaptureConfig) -> StreamSummary | None:
+            self.offered.append(now.connection.password)
+            return run.attempt(now, LocalRunner(2))
+
+        return Patience(self.read, lambda: in_file).run(attempt)
+
+
+def test_a_password_that_was_changed_is_found_in_its_file(server: StandIn, tmp_path: Path) -> None:
+    wallet = Wallet(settings(server, tmp_path), ["old", "old", None, "old", server.password])
+    assert wallet.follow(in_file=True) is not None
+    assert wallet.offered == ["old", server.password], "a refused password is not offered twice"
+
+
+def test_a_password_that_is_changed_while_it_streams(server: StandIn, tmp_path: Path) -> None:
+    config = settings(server, tmp_path)
+    config = replace(config, streaming=replace(config.streaming, idle_timeout_s=3.0))
+    wallet = Wallet(config, [server.password])
+
+    def rotate() -> None:
+        new = server.rotate_password()
+        server.drop_connections()
+        insert(server, LOCKED, 2)
+        wallet.passwords = [new]
+
+    later = threading.Timer(2.0, rotate)
+    later.start()
+    summary = wallet.follow(in_file=True)
+    later.join()
+    assert summary is not None
+    assert not summary.troubled, "it is no matter of a table"
+    assert keys(config, LOCKED) == [1, 2]
+
+
+def test_a_wrong_password_that_cannot_change_ends_at_once(server: StandIn, tmp_path: Path) -> None:
+    wallet = Wallet(settings(server, tmp_path), ["old"])
+    with pytest.raises(CredentialsError):
+        wallet.follow(in_file=False)
+    assert wallet.offered == ["old"]
