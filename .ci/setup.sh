@@ -76,5 +76,5 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
 fi
 if [ ! -e .venv/spark-*.jsa ] 2>/dev/null; then
     say "Archiving the JVM classes that Spark loads (once, half a minute; halves every later start)"
-    .venv/bin/python -m resources.spark_archive >/dev/null 2>&1 || say "No archive was made; Spark starts all the same"
+    .venv/bin/python -m cdc_assets.adapters.spark.archive >/dev/null 2>&1 || say "No archive was made; Spark starts all the same"
 fi

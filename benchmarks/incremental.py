@@ -24,17 +24,17 @@ import pyodbc
 
 from benchmarks.connector import connector
 from benchmarks.main_job import DATABASE, TABLE, server_process, settings
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.session import connect
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
 from cdc_assets.core.ports import TaskRunner
+from cdc_assets.defs.spark import SparkResource, stop_spark
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.streaming.capture import Capture
-from resources.bulk import MssqlBulkSource
-from resources.clock import SystemClock
-from resources.spark import SparkResource, stop_spark
-from resources.sqlserver_session import connect
-from resources.sqlserver_source import SqlServerSource
+from cdc_assets.run.capture import Capture
 
 SIGNALS = f"{DATABASE}.dbo.cdc_signal"
 _ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL"
@@ -180,7 +180,7 @@ class _Listener(logging.Handler):
 @contextmanager
 def told() -> Iterator[list[float]]:
     """A list that gets the time at which the log tells the end of an incremental snapshot."""
-    logger, listener = logging.getLogger("cdc_assets.snapshot.incremental"), _Listener()
+    logger, listener = logging.getLogger("cdc_assets.incremental.snapshot"), _Listener()
     logger.addHandler(listener)
     logger.setLevel(logging.INFO)
     try:

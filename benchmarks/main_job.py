@@ -27,18 +27,18 @@ from typing import TypeVar
 
 import psutil
 
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.spark.runner import SparkTaskRunner
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.capture.statements import Statement, change_query, rows_query
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.defs.spark import SparkResource, stop_spark
+from cdc_assets.run.capture import Capture
 from cdc_assets.snapshot.tasks import RoundTask
 from cdc_assets.standin.control import StandIn
-from cdc_assets.streaming.capture import Capture
-from cdc_assets.streaming.statements import Statement, change_query, rows_query
 from cdc_assets.streaming.tasks import SliceTask
-from resources.bulk import MssqlBulkSource
-from resources.clock import SystemClock
-from resources.spark import SparkResource, stop_spark
-from resources.spark_runner import SparkTaskRunner
-from resources.sqlserver_source import SqlServerSource
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -21,9 +21,9 @@ from statistics import median
 from pyodbc import Cursor
 
 from benchmarks.main_job import DATABASE, TABLE, server_process, settings
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.session import connect
 from cdc_assets.config.settings import CaptureConfig
-from resources.bulk import MssqlBulkSource
-from resources.sqlserver_session import connect
 
 _CHANGES = f"""
 SELECT ct.*, ltm.tran_end_time FROM {DATABASE}.cdc.dbo_{TABLE}_CT AS ct

@@ -14,8 +14,8 @@ import dagster as dg
 
 from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.captures import configured_captures
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.translator import CdcTranslator
-from resources.spark import SparkResource
 
 
 @dg.definitions

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from resources.spark import SparkResource
-    from resources.spark_runner import SparkTaskRunner
+    from cdc_assets.adapters.spark.runner import SparkTaskRunner
+    from cdc_assets.defs.spark import SparkResource
 
 
 @pytest.fixture(scope="session")
 def spark_resource() -> "Iterator[SparkResource]":
     """One small local Spark for the whole test run."""
-    from resources.spark import SparkResource, stop_spark
+    from cdc_assets.defs.spark import SparkResource, stop_spark
 
     yield SparkResource(master="local[2]")
     stop_spark()

@@ -18,10 +18,10 @@ from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.partitions import all_ranges, range_partitions
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.standin import sample
 from cdc_assets.standin.control import StandIn
-from resources.spark import SparkResource
 
 TABLES = ("customers", "order_lines", "orders", "products")
 ROOT = Path(__file__).parent.parent

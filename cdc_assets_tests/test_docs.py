@@ -7,12 +7,12 @@ import pytest
 
 from cdc_assets.cli.main import app
 from cdc_assets.config.properties import property_of
+from cdc_assets.core.steps import STEPS, VARIABLE
 from cdc_assets.defs.build import STATE_VARIABLE
 from cdc_assets.defs.captures import CONFIGURATION_VARIABLE
 from cdc_assets.defs.checks import CONTINUITY, HEADROOM
+from cdc_assets.defs.envelope_io import FROM_LSN, TO_LSN
 from cdc_assets.defs.reporting import OPERATIONS
-from cdc_assets.lake.steps import STEPS, VARIABLE
-from resources.envelope_io import FROM_LSN, TO_LSN
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [

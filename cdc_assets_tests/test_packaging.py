@@ -25,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_wheel_holds_both_packages_and_no_tests(wheel: list[str]) -> None:
     tops = {name.partition("/")[0] for name in wheel}
     assert tops == {"cdc_assets", "resources", next(top for top in tops if top.endswith(".dist-info"))}
-    assert {"cdc_assets/py.typed", "resources/py.typed", "resources/envelope_io.py"} <= set(wheel)
+    assert {"cdc_assets/py.typed", "resources/py.typed", "cdc_assets/defs/envelope_io.py"} <= set(wheel)
 
 
 def test_no_section_that_makes_dagster_ignore_the_workspace() -> None:

@@ -8,6 +8,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.kafka import kafka_channels
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.capture.progress import Progress, StreamSummary, TroubledTable
 from cdc_assets.cli.console import (
     DEFAULT_CONFIG,
     FAILED,
@@ -22,17 +27,12 @@ from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.config.load import load_config, refers_to_file
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import listening, sleep
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.snapshot.modes import rule_of
-from cdc_assets.streaming.capture import Capture
-from cdc_assets.streaming.progress import Progress, StreamSummary, TroubledTable
-from resources.bulk import MssqlBulkSource
-from resources.clock import SystemClock
-from resources.kafka import kafka_channels
-from resources.sqlserver_source import SqlServerSource
+from cdc_assets.run.capture import Capture
 
 ENDED = {
     "idle": "Nothing new for a while.",
@@ -173,7 +173,10 @@ def _runner(local: bool) -> Iterator[TaskRunner]:
     if local:
         yield LocalRunner()
         return
-    from resources.spark import SparkResource, stop_spark  # needs pyspark and a Java runtime, which --local does not
+    from cdc_assets.defs.spark import (  # needs pyspark and a Java runtime, which --local does not
+        SparkResource,
+        stop_spark,
+    )
 
     try:
         yield SparkResource().runner()

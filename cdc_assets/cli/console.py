@@ -17,8 +17,8 @@ from rich.text import Text
 
 from cdc_assets.config.load import configuration_files, load_config, load_lake_config
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.core.spoken import speak
 from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError
+from cdc_assets.run.log_levels import speak
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 P = ParamSpec("P")

@@ -15,7 +15,7 @@ from cdc_assets.definitions import defs
 from cdc_assets.defs.captures import configured_captures
 from cdc_assets.defs.catalog import Names
 from cdc_assets.defs.partitions import all_ranges, range_partitions
-from resources.spark import stop_spark
+from cdc_assets.defs.spark import stop_spark
 
 _IDLE_S = 3.0
 

@@ -6,19 +6,19 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
+from cdc_assets.adapters.sqlserver.finding import Finding
+from cdc_assets.adapters.sqlserver.preflight import inspect
+from cdc_assets.adapters.sqlserver.rights import grant_on_server
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.capture.forks import finding as fork_of
+from cdc_assets.capture.losses import AGAIN
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config
 from cdc_assets.cli.lake_view import LakeView
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
-from cdc_assets.streaming.forks import finding as fork_of
-from cdc_assets.streaming.losses import AGAIN
-from resources.sqlserver_drift import drifts
-from resources.sqlserver_finding import Finding
-from resources.sqlserver_preflight import inspect
-from resources.sqlserver_rights import grant_on_server
-from resources.sqlserver_source import SqlServerSource
+from cdc_assets.run.drift import drifts
 
 PER_TABLE = {"capture instance": "table", "reading": "source or change table", "structure": "table", "topic": "topic"}
 """Checks made for each of these: good ones are counted, not listed."""

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from cdc_assets import errors
+from cdc_assets.capture.progress import ShouldYield, TroubledTable
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.interruption import sleep
 from cdc_assets.errors import CdcError, ConfigurationError, CredentialsError, RetryableError
-from cdc_assets.streaming.progress import ShouldYield, TroubledTable
 
 log = logging.getLogger(__name__)
 

@@ -7,15 +7,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from cdc_assets.capture.losses import audited, is_numbered, refuse_without_manifest
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.manifest import Manifest
-from cdc_assets.lake.state import CaptureState, TableState
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.streaming.losses import audited, is_numbered, refuse_without_manifest
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.state import CaptureState, TableState
 
 OPERATIONS = {"r": "read", "c": "create", "u": "update", "d": "delete", None: "tombstone"}
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_lake_config
-from cdc_assets.signals.asking import ask, compose
+from cdc_assets.signals.requests import ask, compose
 from cdc_assets.signals.tables import EXPECTED
 
 

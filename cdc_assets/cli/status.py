@@ -3,12 +3,12 @@
 from rich.table import Column, Table
 from rich.text import Text
 
+from cdc_assets.adapters.sqlserver.source import quick_source
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_lake_config
 from cdc_assets.cli.lake_view import OPERATIONS, LakeView, TopicView
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError
-from resources.sqlserver_drift import drifts
-from resources.sqlserver_source import quick_source
+from cdc_assets.run.drift import drifts
 
 
 def status(config: ConfigOption = DEFAULT_CONFIG) -> None:

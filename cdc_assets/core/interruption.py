@@ -13,7 +13,7 @@ destructor is dropped. Libraries put handlers of their own in the place of ours,
 from the wake-up pipe, which C code writes to at once, whatever handler is in force.
 
 *Safe points.* Each of these places is one at which the server or Spark may fail as well, so what follows is what follows
-such an error: nothing is committed in part (`lake.steps` names what is true at each step), and locks and sessions are
+such an error: nothing is committed in part (`core.steps` names what is true at each step), and locks and sessions are
 given back. A commit is never cut off.
 
 A second signal raises at once, wherever the main thread is.

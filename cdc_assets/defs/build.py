@@ -14,13 +14,13 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.checks import drift_check, headroom_check
 from cdc_assets.defs.discovery import discover
+from cdc_assets.defs.envelope_io import EnvelopeIOManager
+from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.sensors import lsn_sensor
 from cdc_assets.defs.signals import signal_job
 from cdc_assets.defs.snapshot import snapshot_assets
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.translator import CdcTranslator, word
-from resources.envelope_io import EnvelopeIOManager
-from resources.schema_history_io import SchemaHistoryIOManager
-from resources.spark import SparkResource
 
 STATE_VARIABLE = "CDC_STATE_DIR"
 """Folder for what is only remembered, such as the last discovered tables; `var` if unset."""

@@ -10,20 +10,20 @@ from typing import TypeVar
 import dagster as dg
 from pydantic import Field
 
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.kafka import kafka_channels
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.config.load import configuration_files, load_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.defs.glance import Glance
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import InvariantError
 from cdc_assets.history.drift import Drift
 from cdc_assets.notifications import Listener
-from cdc_assets.streaming.capture import Capture
-from resources.bulk import MssqlBulkSource
-from resources.clock import SystemClock
-from resources.kafka import kafka_channels
-from resources.spark import SparkResource
-from resources.sqlserver_drift import drifts
-from resources.sqlserver_source import SqlServerSource, quick_source
+from cdc_assets.run.capture import Capture
+from cdc_assets.run.drift import drifts
+from cdc_assets.run.overview import Glance
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from cdc_assets.capture.system_topics import WINDOWS, system_topics
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
@@ -23,7 +24,6 @@ from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.signals.table import signal_table
-from cdc_assets.streaming.topics import WINDOWS, system_topics
 
 _SYSTEM = {
     WINDOWS: "Which LSN intervals were planned and completed, and the state of each table.",
@@ -212,7 +212,7 @@ class CaptureCatalog:
         ]
 
     def system_key(self, name: str) -> dg.AssetKey:
-        """Key of one of these assets by its short name, see `streaming.topics`."""
+        """Key of one of these assets by its short name, see `capture.system_topics`."""
         return dg.AssetKey([self.prefix, name])
 
     def runs(self) -> CaptureRuns:

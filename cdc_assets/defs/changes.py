@@ -8,8 +8,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from cdc_assets.capture.progress import Progress
 from cdc_assets.config.kinds import LONGEST_MS
-from cdc_assets.core.spoken import speak
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks import ContinuityReport, continuity_spec
@@ -18,7 +18,7 @@ from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
-from cdc_assets.streaming.progress import Progress
+from cdc_assets.run.log_levels import speak
 
 _LOOK_EVERY_S = 1.0
 """Seconds between two looks for a waiting snapshot."""

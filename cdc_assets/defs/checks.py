@@ -17,9 +17,9 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
-from cdc_assets.defs.glance import Headroom
 from cdc_assets.history.drift import Drift
-from cdc_assets.lake.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.run.overview import Headroom
 
 CONTINUITY = "lsn_continuity"
 HEADROOM = "retention_headroom"

@@ -5,7 +5,7 @@ begin again, and stay *Canceling* until the monitor gives it up and the sensor s
 for its repetition itself, and an interruption goes through untouched: Dagster then tells the run as canceled.
 
 *Nothing stays.* A run that hangs in a place which nobody can interrupt, such as a driver that waits on a dead network, is
-told as canceled and killed. That is as harmless as any death (`lake.steps`), and better than a writer that nobody sees.
+told as canceled and killed. That is as harmless as any death (`core.steps`), and better than a writer that nobody sees.
 """
 
 import os

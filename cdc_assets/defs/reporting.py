@@ -14,11 +14,11 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_assets.capture.progress import Progress, StructureChange, TableProgress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs.translator import column_schema
 from cdc_assets.history.records import table_change
-from cdc_assets.streaming.progress import Progress, StructureChange, TableProgress
 
 OPERATIONS = {
     "r": "reads",

@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import CaptureCatalog
@@ -14,7 +15,6 @@ from cdc_assets.defs.process import PROCESS_TAG, own_process
 from cdc_assets.defs.reporting import Sum, Tally
 from cdc_assets.defs.translator import Role, column_schema
 from cdc_assets.errors import CdcError
-from cdc_assets.streaming.progress import Progress
 
 Results = Iterator[dg.MaterializeResult[None]]
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
-from cdc_assets.signals.asking import ask, compose
+from cdc_assets.signals.requests import ask, compose
 from cdc_assets.signals.tables import EXPECTED
 
 

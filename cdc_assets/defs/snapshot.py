@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from cdc_assets.capture.progress import SnapshotSummary
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
@@ -14,8 +15,7 @@ from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
-from cdc_assets.lake.state import CaptureState
-from cdc_assets.streaming.progress import SnapshotSummary
+from cdc_assets.ledger.state import CaptureState
 
 
 class SnapshotConfig(dg.Config):

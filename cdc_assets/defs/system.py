@@ -5,8 +5,8 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_assets.capture.system_topics import WINDOWS
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.streaming.topics import WINDOWS
 
 
 class SystemReport:

@@ -23,12 +23,12 @@ import pyarrow.parquet as pq
 from cdc_assets.config.settings import EventSettings, HistorySettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
+from cdc_assets.core.steps import step
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import LakeError
 from cdc_assets.history.events import build_events
 from cdc_assets.history.records import HistoryEntry, debezium_record, key_columns, parse_structure, structure_text
 from cdc_assets.lake.files import DataFile, TopicWriter
-from cdc_assets.lake.steps import step
 from cdc_assets.lake.topics import TopicTables
 
 _NO_NULL = False

@@ -7,7 +7,7 @@ which the next run tells as it begins.
 
 import logging
 
-from cdc_assets.lake.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState, TableState
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from cdc_assets.config.patterns import PatternError
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.ledger.signal_state import BlockingRequest, Collection, SignalState, StructureRequest
 from cdc_assets.signals.model import (
     ChangeSchemas,
     ExecuteSnapshot,
@@ -26,7 +27,6 @@ from cdc_assets.signals.model import (
     parse,
 )
 from cdc_assets.signals.notices import Told, ends, in_vain, of_tables, scanned
-from cdc_assets.signals.state import BlockingRequest, Collection, SignalState, StructureRequest
 from cdc_assets.signals.tables import EXPECTED, Meaning
 
 _SHOWN, _MOST_UNKNOWN = 200, 20

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cdc_assets.core.notification import Aggregate
-from cdc_assets.signals.state import Collection, SignalState
+from cdc_assets.ledger.signal_state import Collection, SignalState
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.endings import empty_window
+from cdc_assets.core.steps import step
 from cdc_assets.errors import ConfigurationError, InvalidValueError
-from cdc_assets.history.given import given_entry, table_of
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.lake.steps import step
-from cdc_assets.signals.state import StructureRequest
+from cdc_assets.history.signalled_schema import given_entry, table_of
+from cdc_assets.ledger.signal_state import StructureRequest
 from cdc_assets.signals.watch import SignalWatch
-from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.retire import empty_window
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.instances import reads_of
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.lake.state import TableRead
+from cdc_assets.ledger.state import TableRead
 from cdc_assets.signals.model import Signal
-from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.instances import reads_of
 
 log = logging.getLogger(__name__)
 

@@ -28,10 +28,10 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from cdc_assets.capture.context import Context
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import HeldLocks
-from cdc_assets.streaming.context import Context
 
 
 class SnapshotLocks:

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from cdc_assets.capture.context import Context
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
-from cdc_assets.lake.state import SnapshotRun, SnapshotSlice, SnapshotTable
-from cdc_assets.streaming.context import Context
+from cdc_assets.ledger.state import SnapshotRun, SnapshotSlice, SnapshotTable
 
 
 class Notices:

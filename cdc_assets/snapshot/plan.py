@@ -18,6 +18,8 @@ import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.instances import before, newest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import KeyRange
@@ -25,11 +27,9 @@ from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.envelope.plan import plan_events
 from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.history.structure import without_namesakes
-from cdc_assets.lake.state import CaptureState, SnapshotRun, SnapshotSlice, SnapshotTable
+from cdc_assets.ledger.state import CaptureState, SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.snapshot.slices import MAX_SLICE, MIN_SLICE, ranges_of, ranges_wanted, slices_of
 from cdc_assets.snapshot.tasks import OF_ONE_TABLE
-from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.instances import before, newest
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,15 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.forks import look
+from cdc_assets.capture.progress import OnProgress, Progress, TableProgress, rows_of
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError, LakeFullError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.files import DataFile, TopicWriter, remove_attempt
-from cdc_assets.lake.state import CaptureState, RoundFiles, SnapshotRun, SnapshotSlice, Window
-from cdc_assets.lake.steps import step
+from cdc_assets.ledger.state import CaptureState, RoundFiles, SnapshotRun, SnapshotSlice, Window
 from cdc_assets.snapshot.locks import by_meeting
 from cdc_assets.snapshot.markers import MarkedRow, Markers
 from cdc_assets.snapshot.meeting import Meeting
@@ -35,9 +38,6 @@ from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import SnapshotPlanner
 from cdc_assets.snapshot.slices import MIN_SLICE, bundles
 from cdc_assets.snapshot.tasks import RoundResult, RoundTask, TableReading, run_bundle
-from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.forks import look
-from cdc_assets.streaming.progress import OnProgress, Progress, TableProgress, rows_of
 
 _ROUND_SLICES = 4
 """Slices of a round per parallel task: what a crash repeats at most."""

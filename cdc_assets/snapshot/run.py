@@ -29,19 +29,19 @@ import dataclasses
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.losses import Losses
+from cdc_assets.capture.progress import OnProgress, SnapshotSummary, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
 from cdc_assets.errors import CdcError, LakeError
-from cdc_assets.lake.state import CaptureState, SnapshotRun, SnapshotTable, TableState
-from cdc_assets.signals.state import SignalState
+from cdc_assets.ledger.signal_state import SignalState
+from cdc_assets.ledger.state import CaptureState, SnapshotRun, SnapshotTable, TableState
 from cdc_assets.snapshot.locks import SnapshotLocks, of_one_moment
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import Request, SnapshotPlanner
 from cdc_assets.snapshot.rounds import Rounds
 from cdc_assets.snapshot.structures import Structures
-from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.losses import Losses
-from cdc_assets.streaming.progress import OnProgress, SnapshotSummary, TroubledTable
 
 __all__ = ["Request", "Snapshotter"]
 

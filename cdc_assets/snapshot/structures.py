@@ -9,16 +9,16 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.instances import newest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.core.steps import step
 from cdc_assets.errors import ConfigurationError, InvariantError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import without_namesakes
-from cdc_assets.lake.state import SnapshotRun, SnapshotTable
-from cdc_assets.lake.steps import step
+from cdc_assets.ledger.state import SnapshotRun, SnapshotTable
 from cdc_assets.snapshot.plan import SnapshotPlanner
-from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.instances import newest
 
 _UNKNOWN = 0
 """Object id of a table that is only recorded, not read."""

@@ -16,6 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from cdc_assets.capture.statements import rows_query
 from cdc_assets.core import interruption
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -34,9 +35,8 @@ from cdc_assets.errors import (
 )
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.state import SnapshotSlice
+from cdc_assets.ledger.state import SnapshotSlice
 from cdc_assets.snapshot.meeting import Meeting
-from cdc_assets.streaming.statements import rows_query
 
 Read = Callable[[str, Sequence[object]], Iterator[pa.RecordBatch]]
 """Statement and parameters to rows."""

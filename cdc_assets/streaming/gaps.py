@@ -18,10 +18,10 @@ missing; `planner` looks for that moment, and hands over then.
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from cdc_assets.capture.instances import Gap, newest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.lake.state import TableState
-from cdc_assets.streaming.instances import Gap, newest
+from cdc_assets.ledger.state import TableState
 
 _KEEP_GAPS = 100
 """Gaps a table's state remembers; the manifest's rows and Delta's versions hold older ones."""

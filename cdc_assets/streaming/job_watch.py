@@ -9,9 +9,9 @@ import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from cdc_assets.capture.context import Context
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.errors import CdcError
-from cdc_assets.streaming.context import Context
 
 log = logging.getLogger(__name__)
 

@@ -30,16 +30,16 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.endings import retire
+from cdc_assets.capture.forks import look
+from cdc_assets.capture.instances import Gap, gap_of, newest, reads_of
+from cdc_assets.capture.losses import Losses
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.lake.state import CaptureState, TableRead, TableState, Window
-from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.forks import look
+from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Window
 from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
-from cdc_assets.streaming.instances import Gap, gap_of, newest, reads_of
-from cdc_assets.streaming.losses import Losses
-from cdc_assets.streaming.retire import retire
 
 IDLE_CHECK = timedelta(seconds=30)
 """How often an idle database's tables are looked at and positions moved over foreign transactions."""

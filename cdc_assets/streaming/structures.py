@@ -20,14 +20,14 @@ the next window, which records what is new.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cdc_assets.capture.context import Context
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CdcError, CredentialsError, InvariantError, LakeError
 from cdc_assets.history.records import ChangeType, HistoryEntry
 from cdc_assets.history.structure import captured_structure, followed, with_nulls
-from cdc_assets.lake.state import TableRead, Window
-from cdc_assets.streaming.context import Context
+from cdc_assets.ledger.state import TableRead, Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ from typing import Literal
 
 import pyarrow as pa
 
+from cdc_assets.capture.instances import Gap, gap_of
+from cdc_assets.capture.statements import change_query, low_water_query
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource
@@ -35,9 +37,7 @@ from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import CdcDisabledError, CdcError, CredentialsError, LakeError, QueryError
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.state import TableRead
-from cdc_assets.streaming.instances import Gap, gap_of
-from cdc_assets.streaming.statements import change_query, low_water_query
+from cdc_assets.ledger.state import TableRead
 from cdc_assets.transactions import TOPIC_SCHEMA, Stream, number
 
 _INVALID_OBJECT = 208

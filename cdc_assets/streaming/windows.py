@@ -20,20 +20,20 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from uuid import uuid4
 
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.endings import torn_by
+from cdc_assets.capture.forks import look
+from cdc_assets.capture.instances import Gap, clip
+from cdc_assets.capture.progress import Progress, StructureChange, TableProgress, TroubledTable, rows_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification
+from cdc_assets.core.steps import step
 from cdc_assets.errors import CdcError, LakeFullError
 from cdc_assets.history.drift import changes_between
 from cdc_assets.lake.files import DataFile, remove_attempt
-from cdc_assets.lake.state import TableState, Window
-from cdc_assets.lake.steps import step
-from cdc_assets.streaming.context import Context
-from cdc_assets.streaming.forks import look
+from cdc_assets.ledger.state import TableState, Window
 from cdc_assets.streaming.gaps import with_gap
-from cdc_assets.streaming.instances import Gap, clip
-from cdc_assets.streaming.progress import Progress, StructureChange, TableProgress, TroubledTable, rows_of
-from cdc_assets.streaming.retire import torn_by
 from cdc_assets.streaming.structures import Structures, WindowStructures
 from cdc_assets.streaming.tasks import PlannedRead, SliceResult, SliceTask, TransactionTopic, run_slice
 from cdc_assets.transactions import TOPIC_SCHEMA, transaction_topic

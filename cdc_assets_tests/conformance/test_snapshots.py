@@ -122,7 +122,7 @@ def test_what_is_told_about_chunks(world: World, tmp_path: Path, monkeypatch: py
         halves = [KeyRange("id", None, "3"), KeyRange("id", "3", None)]
         return halves if schema.table.table == "lines" else [KeyRange(None, None, None)]
 
-    monkeypatch.setattr("resources.sqlserver_source.key_ranges", cut)
+    monkeypatch.setattr("cdc_assets.adapters.sqlserver.source.key_ranges", cut)
     monkeypatch.setattr("cdc_assets.snapshot.plan.MIN_SLICE", 1)
     world.snapshot()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyodbc
 
+from cdc_assets.adapters.sqlserver.bulk_sessions import POOL
 from cdc_assets.standin import drivers
-from resources.bulk_sessions import POOL
 
 _IN_USE, _LEAVING_S = "(3702)", 10.0
 """Error of a DROP DATABASE while sessions are in it, and how long those that are closed may take to be gone."""

@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.preflight import inspect
+from cdc_assets.adapters.sqlserver.retry import ATTEMPTS
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.capture.progress import SnapshotSummary, StreamSummary
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LakeError, LoginError
-from cdc_assets.lake.steps import listening
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.run import loop
+from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
-from cdc_assets.streaming import loop
-from cdc_assets.streaming.capture import Capture
-from cdc_assets.streaming.progress import SnapshotSummary, StreamSummary
 from cdc_assets_tests.unit.streaming.child import config_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
-from resources.bulk import MssqlBulkSource
-from resources.clock import SystemClock
-from resources.sqlserver_preflight import inspect
-from resources.sqlserver_retry import ATTEMPTS
-from resources.sqlserver_source import SqlServerSource
 
 HERE, THERE = TableId("Here", "dbo", "orders"), TableId("There", "dbo", "orders")
 

@@ -14,6 +14,11 @@ import pyodbc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.sqlserver import bulk_sessions
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.bulk_sessions import POOL
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, ServerBusyError
@@ -22,11 +27,6 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.trial import DATABASE, ITEMS, Trial
-from resources import bulk_sessions
-from resources.bulk import MssqlBulkSource
-from resources.bulk_sessions import POOL
-from resources.clock import SystemClock
-from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
 TABLES = """

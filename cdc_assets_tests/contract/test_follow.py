@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
+from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.cli.capture import CaptureRun
 from cdc_assets.cli.follow import Patience
 from cdc_assets.cli.local import LocalRunner
@@ -15,10 +17,8 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, CredentialsError
 from cdc_assets.standin.control import StandIn
-from cdc_assets.streaming.progress import StreamSummary
 from cdc_assets_tests.unit.streaming.child import config_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
-from resources import sqlserver_retry
 
 LOCKED, OTHER = TableId("Sales", "dbo", "orders"), TableId("Sales", "dbo", "items")
 

@@ -20,8 +20,8 @@ import pytest
 from cdc_assets.config.load import load_config
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.steps import STEPS, VARIABLE
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.steps import STEPS, VARIABLE
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.streaming.child import DATABASE

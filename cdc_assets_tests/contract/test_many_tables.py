@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
-from cdc_assets.streaming.capture import Capture
 from cdc_assets_tests.unit.streaming.child import config_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
-from resources.bulk import MssqlBulkSource
-from resources.clock import SystemClock
-from resources.sqlserver_source import SqlServerSource
 
 TABLES = [TableId("Wide", "dbo", f"t{number:02}") for number in range(40)]
 ROWS = 3

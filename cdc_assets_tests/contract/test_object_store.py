@@ -19,13 +19,13 @@ import pytest
 from pyspark.sql import DataFrame
 
 from cdc_assets.config.settings import LakeSettings
+from cdc_assets.defs.envelope_io import EnvelopeIOManager
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import FencedError, LakeError
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets_tests.shop import Shop, key, open_shop
-from resources.envelope_io import EnvelopeIOManager
-from resources.spark import SparkResource
 
 pytestmark = [
     pytest.mark.contract,

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import RecoveryFork
-from cdc_assets.defs.glance import Glance
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError, DatabaseRestoredError
-from cdc_assets.lake.steps import listening
+from cdc_assets.run import loop
+from cdc_assets.run.overview import Glance
 from cdc_assets.standin.control import StandIn
-from cdc_assets.streaming import loop
 from cdc_assets_tests.contract.test_databases import HERE, THERE, PowerCutError, Two, reasons, snapshot
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
-from resources.sqlserver_source import SqlServerSource
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.cli.main import app
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.steps import listening
 from cdc_assets.history.drift import Drift
-from cdc_assets.lake.steps import listening
+from cdc_assets.run.drift import drifts
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
-from resources.sqlserver_drift import drifts
-from resources.sqlserver_source import SqlServerSource
 
 PAGE = (Path(__file__).parents[2] / "docs" / "schema-changes.md").read_text()
 STEPS = [re.sub(r"^ +", "", text, flags=re.MULTILINE) for text in re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)]

@@ -18,24 +18,24 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.steps import listening
 from cdc_assets.lake.evolution import meaning
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.state import TableState
-from cdc_assets.lake.steps import listening
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.state import TableState
+from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
-from cdc_assets.streaming.capture import Capture
 from cdc_assets_tests.contract.changing import ChangingTables, Moment, Row
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
-from resources.bulk import MssqlBulkSource
-from resources.clock import SystemClock
-from resources.sqlserver_source import SqlServerSource
 
 SEEDS = range(int(os.environ.get("CDC_SCHEMA_SEEDS", "3")))
 STEPS = 30

@@ -5,8 +5,8 @@ from time import monotonic
 import dagster as dg
 import pytest
 
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
-from cdc_assets.lake.steps import listening
 from cdc_assets_tests.shop import TABLES, Shop, key
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]

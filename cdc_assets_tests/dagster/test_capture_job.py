@@ -6,8 +6,8 @@ from dagster import DagsterRunStatus
 
 from cdc_assets.defs import capture_job
 from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets_tests.shop import Shop
-from resources.spark import SparkResource
 
 WINDOWS = dg.AssetKey(["shop", "windows"])
 

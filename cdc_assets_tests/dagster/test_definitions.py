@@ -19,12 +19,12 @@ from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.discovery import discover, recall, remember
 from cdc_assets.defs.partitions import all_ranges, range_numbers, range_partitions
 from cdc_assets.defs.snapshot import snapshot_assets
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.translator import CdcTranslator, declared_type, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.standin import sample
 from cdc_assets_tests.shop import TABLES, Shop, key
-from resources.spark import SparkResource
 
 ORDERS = TableSchema(TableId("Db", "dbo", "orders"), 7, (Column("id", "int", 1, nullable=False),), ("id",))
 

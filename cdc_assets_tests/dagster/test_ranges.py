@@ -8,10 +8,10 @@ import dagster as dg
 import pytest
 from pyspark.sql import DataFrame
 
+from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.partitions import range_partitions
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets_tests.shop import Shop, key, open_shop
-from resources.envelope_io import EnvelopeIOManager
-from resources.spark import SparkResource
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_assets.capture.progress import Progress, TableProgress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.defs.reporting import Tally
-from cdc_assets.streaming.progress import Progress, TableProgress
 
 TABLE = TableId("SalesDb", "dbo", "orders")
 EVERY_S = 10.0

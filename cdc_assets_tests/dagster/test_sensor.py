@@ -24,13 +24,13 @@ from cdc_assets.defs.sensors import (
     pause_ends,
     streaming_starts,
 )
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.manifest import Manifest
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.signals.state import Collection, SignalState
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.signal_state import Collection, SignalState
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.shop import TABLES, Shop, key
-from resources.spark import SparkResource
 
 
 def tick(shop: Shop, instance: dg.DagsterInstance) -> Any:

@@ -11,9 +11,9 @@ import dagster as dg
 import pytest
 import yaml
 
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.steps import listening
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.standin import sample
 from cdc_assets_tests.dagster.test_sensor import tick

@@ -9,8 +9,8 @@ import pytest
 
 from cdc_assets.defs import sensors
 from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets_tests.shop import TABLES, Shop, key, open_shop
-from resources.spark import SparkResource
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from cdc_assets.defs.envelope_io import EnvelopeIOManager
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets_tests.shop import Shop, open_shop
-from resources.envelope_io import EnvelopeIOManager
-from resources.spark import SparkResource
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 

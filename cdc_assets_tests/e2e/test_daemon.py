@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyodbc
 import pytest
 
-from cdc_assets.lake.steps import STEPS
+from cdc_assets.core.steps import STEPS
 from cdc_assets.standin import sample
 from cdc_assets_tests.e2e import chains
 from cdc_assets_tests.e2e.conftest import UNWATCHED, Daemon

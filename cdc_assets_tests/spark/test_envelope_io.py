@@ -9,10 +9,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
+from cdc_assets.defs.envelope_io import EnvelopeIOManager
+from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets_tests.shop import Shop, key, open_shop
-from resources.envelope_io import EnvelopeIOManager
-from resources.schema_history_io import SchemaHistoryIOManager
-from resources.spark import SparkResource
 
 pytestmark = [
     pytest.mark.spark,

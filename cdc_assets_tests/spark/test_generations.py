@@ -14,13 +14,13 @@ from pyspark.sql.types import LongType, StringType
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.defs.envelope_io import EnvelopeIOManager
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from cdc_assets_tests.unit.streaming.law import state_of
-from resources.envelope_io import EnvelopeIOManager
-from resources.spark import SparkResource
 
 pytestmark = [
     pytest.mark.spark,

@@ -9,11 +9,11 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from cdc_assets.adapters.spark.current_rows import POSITION, current_rows
+from cdc_assets.defs.envelope_io import EnvelopeIOManager
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import InvalidValueError
 from cdc_assets_tests.shop import ROOT, Shop, key, open_shop
-from resources.current_rows import POSITION, current_rows
-from resources.envelope_io import EnvelopeIOManager
-from resources.spark import SparkResource
 
 pytestmark = [
     pytest.mark.spark,

@@ -12,10 +12,10 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
+from cdc_assets.adapters.spark.runner import ATTEMPTS, SparkTaskError, SparkTaskRunner
 from cdc_assets.core.interruption import Interrupted, listening
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
-from resources.spark import SparkResource
-from resources.spark_runner import ATTEMPTS, SparkTaskError, SparkTaskRunner
 
 pytestmark = pytest.mark.spark
 
@@ -161,7 +161,7 @@ def test_own_properties_win_and_connect_gets_only_session_properties() -> None:
 
 _OPTIONS = """
 from pyspark import SparkContext
-from resources.spark import SparkResource, stop_spark
+from cdc_assets.defs.spark import SparkResource, stop_spark
 
 resource = SparkResource(master="local[1]")
 {}
@@ -185,7 +185,7 @@ def test_only_a_session_that_is_started_for_tasks_compiles_quickly(start: str, o
 _TAKES_ONE_ROW = """
 import time
 from pyspark.sql.functions import udf
-from resources.spark import SparkResource, stop_spark
+from cdc_assets.defs.spark import SparkResource, stop_spark
 
 session = SparkResource(master="local[2]").spark_session
 wide = udf(lambda number: "x" * 10_000, "string", useArrow=False).asNondeterministic()

@@ -5,14 +5,14 @@ import pickle
 import pyarrow as pa
 import pytest
 
+from cdc_assets.adapters.sqlserver import bulk_sessions
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.bulk_sessions import POOL
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings, IsolationMode
 from cdc_assets.errors import ConnectionLostError, LoginError, QueryError, ServerBusyError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection
-from resources import bulk_sessions
-from resources.bulk import MssqlBulkSource
-from resources.bulk_sessions import POOL
-from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
 ROWS = 1000

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.errors import LoginError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, connection
-from resources.bulk import MssqlBulkSource
-from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
 

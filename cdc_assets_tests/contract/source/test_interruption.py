@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import Interrupted, listening
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, connection
-from resources.bulk import MssqlBulkSource
-from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
 TABLE = TableId(DATABASE, "dbo", "t")

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cdc_assets.adapters.sqlserver.finding import Finding
+from cdc_assets.adapters.sqlserver.preflight import ensure, inspect
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.cli.main import app
 from cdc_assets.config.build import build_config
 from cdc_assets.errors import PreflightError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake
-from resources.sqlserver_finding import Finding
-from resources.sqlserver_preflight import ensure, inspect
-from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
 

@@ -2,13 +2,13 @@
 
 import pytest
 
+from cdc_assets.adapters.sqlserver import ranges as sqlserver_ranges
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.ranges import where
 from cdc_assets.core.schema import TableSchema
 from cdc_assets_tests.contract.source.conftest import DATABASE, Server
-from resources import sqlserver_ranges
-from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
 ROWS = 60

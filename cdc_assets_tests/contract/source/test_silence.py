@@ -15,6 +15,14 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.adapters.sqlserver import line as sqlserver_line
+from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
+from cdc_assets.adapters.sqlserver import watchdog
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.bulk_sessions import POOL
+from cdc_assets.adapters.sqlserver.line import Line
+from cdc_assets.adapters.sqlserver.locks import locked
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.identifiers import TableId
@@ -22,12 +30,6 @@ from cdc_assets.errors import CdcError, ConnectionLostError, RetryableError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, connection
 from cdc_assets_tests.contract.source.proxy import Proxy, proxy
-from resources import sqlserver_line, sqlserver_retry, watchdog
-from resources.bulk import MssqlBulkSource
-from resources.bulk_sessions import POOL
-from resources.sqlserver_line import Line
-from resources.sqlserver_locks import locked
-from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
 ROWS = 1000

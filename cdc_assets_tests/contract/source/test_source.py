@@ -8,6 +8,7 @@ from itertools import count
 
 import pytest
 
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
@@ -24,7 +25,6 @@ from cdc_assets.errors import (
 from cdc_assets.standin.control import StandIn
 from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake
-from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
 
@@ -277,7 +277,7 @@ def test_row_counts(shop: Server, source: SqlServerSource) -> None:
 def test_where_to_cut_a_locked_table_is_asked_without_waiting(
     shop: Server, standin: StandIn, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resources.sqlserver_ranges.MIN_ROWS_PER_RANGE", 1)
+    monkeypatch.setattr("cdc_assets.adapters.sqlserver.ranges.MIN_ROWS_PER_RANGE", 1)
     [schema] = source.table_schemas([table("a")]).values()
     with standin.connect(DATABASE) as other:
         other.execute("BEGIN TRAN; SELECT COUNT(*) FROM dbo.a WITH (TABLOCKX, HOLDLOCK)")

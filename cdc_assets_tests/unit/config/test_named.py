@@ -9,7 +9,7 @@ import pytest
 
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.property import Property, Status
-from cdc_assets.snapshot.incremental_round import MOST_CHUNKS
+from cdc_assets.incremental.rounds import MOST_CHUNKS
 
 ROOT = Path(__file__).parents[3]
 MODULES = sorted(

@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -14,8 +16,6 @@ from cdc_assets.envelope.changes import ChangeContext, build_changes, change_sel
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
 from cdc_assets.envelope.reads import ReadContext, build_reads
 from cdc_assets.standin.control import StandIn
-from resources.bulk import MssqlBulkSource
-from resources.sqlserver_source import SqlServerSource
 
 pytestmark = pytest.mark.contract
 

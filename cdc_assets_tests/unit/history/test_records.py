@@ -13,8 +13,8 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.history.events import build_events
-from cdc_assets.history.given import table_of
 from cdc_assets.history.records import HistoryEntry, debezium_record, parse_structure, quoted_id, structure_text
+from cdc_assets.history.signalled_schema import table_of
 from cdc_assets.typemap.jdbc import JdbcType, jdbc_type
 
 SAMPLES: dict[str, Any] = json.loads((Path(__file__).parent / "samples.json").read_text(encoding="utf-8"))

@@ -10,11 +10,12 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.errors import FencedError, InvariantError, LakeError
-from cdc_assets.lake import manifest as module
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.manifest import Manifest
-from cdc_assets.lake.state import (
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger import manifest as module
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.state import (
     HeldRow,
     RoundFiles,
     SnapshotRun,
@@ -24,7 +25,6 @@ from cdc_assets.lake.state import (
     TableState,
     Window,
 )
-from cdc_assets.lake.topics import TopicTables
 
 NOW = datetime(2026, 10, 1, tzinfo=UTC)
 ORDERS, LINES = TableId("SalesDb", "dbo", "orders"), TableId("SalesDb", "dbo", "lines")

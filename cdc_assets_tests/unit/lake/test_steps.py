@@ -1,6 +1,6 @@
 """Every step at which a crash is interesting is one at which the daemon's tests kill a run."""
 
-from cdc_assets.lake.steps import STEPS
+from cdc_assets.core.steps import STEPS
 from cdc_assets_tests.e2e import chains
 
 

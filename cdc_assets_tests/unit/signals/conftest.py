@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdc_assets.snapshot import incremental_round
+from cdc_assets.incremental import rounds as incremental_round
 
 
 @pytest.fixture(autouse=True)

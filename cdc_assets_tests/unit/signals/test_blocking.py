@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import ServerBusyError
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.steps import listening
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import Signal
 from cdc_assets.standin.control import StandIn
-from cdc_assets.streaming.progress import StreamSummary
 from cdc_assets_tests.unit.signals.test_incremental import values
 from cdc_assets_tests.unit.signals.weather import Weather
 from cdc_assets_tests.unit.signals.world import PowerCutError, World, check_law

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import ConnectionLostError, LakeError
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.steps import listening
 from cdc_assets.signals.channels import Delivery, SignalChannel, route, signal_of
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox

@@ -10,7 +10,7 @@ import tempfile
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from cdc_assets.lake.steps import listening
+from cdc_assets.core.steps import listening
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.weather import Weather
 from cdc_assets_tests.unit.signals.world import PowerCutError, World, check_law

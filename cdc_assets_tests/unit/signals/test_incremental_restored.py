@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError
-from cdc_assets.lake.steps import listening
 from cdc_assets.standin.control import StandIn
 from cdc_assets.streaming import planner
 from cdc_assets_tests.unit.signals.world import World

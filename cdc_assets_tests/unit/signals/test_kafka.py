@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from cdc_assets.adapters import kafka
+from cdc_assets.adapters.kafka import KafkaSignals, kafka_channels
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import SignalSettings
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
-from cdc_assets.lake.steps import listening
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import PowerCutError, World
 from cdc_assets_tests.unit.streaming.child import DATABASE
-from resources import kafka
-from resources.kafka import KafkaSignals, kafka_channels
 
 
 class Broker:

@@ -12,10 +12,10 @@ import pytest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import InvalidValueError
-from cdc_assets.history.given import given_entry, table_of
 from cdc_assets.history.records import HistoryEntry, table_change
-from cdc_assets.lake.steps import listening
+from cdc_assets.history.signalled_schema import given_entry, table_of
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import PowerCutError, World
 from cdc_assets_tests.unit.streaming.child import DATABASE

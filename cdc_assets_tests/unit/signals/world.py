@@ -7,19 +7,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.kafka import kafka_channels
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.capture.progress import SnapshotSummary, StreamSummary
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig, FilterSettings, NotificationSettings, SignalSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.lake.state import CaptureState
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
-from cdc_assets.streaming.capture import Capture
-from cdc_assets.streaming.progress import SnapshotSummary, StreamSummary
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
-from resources.bulk import MssqlBulkSource
-from resources.clock import SystemClock
-from resources.kafka import kafka_channels
-from resources.sqlserver_source import SqlServerSource
 
 SIGNALS = f"{DATABASE}.dbo.cdc_signal"
 SIGNAL_COLUMNS = "id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL"
@@ -132,7 +132,7 @@ def check_law(world: World, table: TableId, rows: dict[Any, Any], key: str = "id
             if value["op"] == "r":
                 assert row["version"] >= newest.get(row[key], 0), f"READ {row} behind a newer event"
                 alive = row[key] in state or row[key] not in newest or row["version"] > newest[row[key]]
-                ahead = order is not events and value["source"]["snapshot"] != "incremental"  # see `snapshot.blocking`
+                ahead = order is not events and value["source"]["snapshot"] != "incremental"  # see `run.blocking`
                 assert alive or ahead, f"READ {row} behind its deletion"
             newest[row[key]] = max(newest.get(row[key], 0), row["version"])
             if value["after"] is None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cdc_assets.lake.steps import listening
+from cdc_assets.core.steps import listening
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World

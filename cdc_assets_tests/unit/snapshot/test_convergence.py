@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.lake.steps import listening
+from cdc_assets.core.steps import listening
 from cdc_assets.standin.control import StandIn
 from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.adapters.sqlserver.locks import HeldTableLocks
+from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.steps import VARIABLE, listening
 from cdc_assets.errors import ConnectionLostError, ServerBusyError
-from cdc_assets.lake.steps import VARIABLE, listening
 from cdc_assets.standin.control import StandIn
 from cdc_assets.standin.errors import SqlError
-from cdc_assets.streaming.progress import Progress
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
-from resources.sqlserver_locks import HeldTableLocks
 
 
 @pytest.fixture(autouse=True)

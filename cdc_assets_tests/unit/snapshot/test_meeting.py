@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource, SnapshotTransaction
+from cdc_assets.adapters.sqlserver.locks import HeldTableLocks
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import TaskRunner
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, QueryError, ServerBusyError
-from cdc_assets.lake.steps import listening
+from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
 from cdc_assets.standin.errors import SqlError
-from cdc_assets.streaming.capture import Capture
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.simulation import LoopRunner
-from resources.bulk import MssqlBulkSource, SnapshotTransaction
-from resources.clock import SystemClock
-from resources.sqlserver_locks import HeldTableLocks
-from resources.sqlserver_source import SqlServerSource
 
 
 class Bank:

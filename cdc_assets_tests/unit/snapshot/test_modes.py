@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from cdc_assets.config.settings import SnapshotMode, SnapshotSettings
-from cdc_assets.snapshot.modes import RULES, Situation, decide
+from cdc_assets.config.snapshot_modes import RULES, Situation, decide
 
 FIRST, LATER = Situation(False, has_history=False), Situation(True)
 LOST, FORGOTTEN, DONE = Situation(True, available=False), Situation(True, has_history=False), Situation(True, done=True)

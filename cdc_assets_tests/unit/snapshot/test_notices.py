@@ -10,8 +10,8 @@ import pytest
 
 from cdc_assets.config.settings import CaptureConfig, NotificationSettings
 from cdc_assets.core.notification import Notification
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import QueryError
-from cdc_assets.lake.steps import listening
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from cdc_assets.capture.selects import embedded
 from cdc_assets.errors import InvalidValueError
-from cdc_assets.snapshot.selects import embedded
 
 OUTER = "SELECT [t].[id] FROM (\n"
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_assets.errors import LakeError
+from cdc_assets.incremental import staging
+from cdc_assets.incremental.staging import Rows, Staging
 from cdc_assets.lake.location import Location
-from cdc_assets.snapshot import staging
-from cdc_assets.snapshot.staging import Rows, Staging
 
 DAY = datetime.fromisoformat("2024-01-01")
 TYPES: list[tuple[pa.DataType, st.SearchStrategy[object]]] = [

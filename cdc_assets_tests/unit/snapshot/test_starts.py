@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs.glance import Glance
 from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.run.overview import Glance
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
-from resources.sqlserver_source import SqlServerSource
 
 
 class Starts:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from mssql_python.connection_string_parser import _ConnectionStringParser
 
+from cdc_assets.adapters.sqlserver.driver import connection_string, find_driver, keywords
 from cdc_assets.config.settings import ConnectionSettings
-from resources.sqlserver_driver import connection_string, find_driver, keywords
 
 
 def settings(**changes: object) -> ConnectionSettings:

@@ -7,21 +7,9 @@ import pyodbc
 import pytest
 from mssql_python import exceptions as mssql_errors
 
-from cdc_assets.config.settings import ConnectionSettings
-from cdc_assets.errors import (
-    CdcError,
-    ConfigurationError,
-    ConnectionLostError,
-    CredentialsError,
-    DatabaseAwayError,
-    LockTimeoutError,
-    LoginError,
-    PreflightError,
-    QueryError,
-    ServerBusyError,
-)
-from resources import bulk, sqlserver_session
-from resources.sqlserver_errors import (
+from cdc_assets.adapters.sqlserver import bulk
+from cdc_assets.adapters.sqlserver import session as sqlserver_session
+from cdc_assets.adapters.sqlserver.errors import (
     AWAY,
     BUSY,
     CREDENTIALS,
@@ -35,6 +23,19 @@ from resources.sqlserver_errors import (
     number_in,
     redact,
     to_cdc_error,
+)
+from cdc_assets.config.settings import ConnectionSettings
+from cdc_assets.errors import (
+    CdcError,
+    ConfigurationError,
+    ConnectionLostError,
+    CredentialsError,
+    DatabaseAwayError,
+    LockTimeoutError,
+    LoginError,
+    PreflightError,
+    QueryError,
+    ServerBusyError,
 )
 
 SETTINGS = ConnectionSettings(host="db", user="reader", password="p;w}d", databases=("Sales",))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core import ports
-from resources import sqlserver_queries as queries
-from resources.bulk import MssqlBulkSource
-from resources.sqlserver_source import SqlServerSource
 
 CONSTANTS = {
     name: text for name, text in vars(queries).items() if name.isupper() and isinstance(text, str) and name[0] != "_"

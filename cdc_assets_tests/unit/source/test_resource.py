@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from cdc_assets.config.settings import ConnectionSettings
-from resources.sqlserver import SqlServerResource, SqlServerSource
+from cdc_assets.defs.sqlserver import SqlServerResource, SqlServerSource
 
 
 def test_settings_round_trip() -> None:

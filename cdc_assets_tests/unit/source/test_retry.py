@@ -2,9 +2,9 @@
 
 import pytest
 
+from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
+from cdc_assets.adapters.sqlserver.retry import ATTEMPTS, repeated
 from cdc_assets.errors import CdcError, LockTimeoutError, QueryError, ServerBusyError
-from resources import sqlserver_retry
-from resources.sqlserver_retry import ATTEMPTS, repeated
 
 
 class Failing:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_assets.adapters.sqlserver.rows import column_of, commit_time, cut, instances_of, schema_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from resources.sqlserver_rows import column_of, commit_time, cut, instances_of, schema_of
 
 TABLE = TableId("Sales", "dbo", "t")
 

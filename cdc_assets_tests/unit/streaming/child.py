@@ -3,6 +3,9 @@
 import os
 import sys
 
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import (
     CaptureConfig,
@@ -11,10 +14,7 @@ from cdc_assets.config.settings import (
     LakeSettings,
     StreamingSettings,
 )
-from cdc_assets.streaming.capture import Capture
-from resources.bulk import MssqlBulkSource
-from resources.clock import SystemClock
-from resources.sqlserver_source import SqlServerSource
+from cdc_assets.run.capture import Capture
 
 DATABASE = "SalesDb"
 

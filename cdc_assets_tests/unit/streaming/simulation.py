@@ -1,6 +1,6 @@
 """A SQL Server in memory, as far as the capture asks it: a log, change tables, clean-up, several instances.
 
-It answers the statements of `streaming.statements` and nothing else, with small
+It answers the statements of `capture.statements` and nothing else, with small
 Arrow batches so that update pairs straddle them. `history` keeps every change
 ever made, so that a test knows what the lake must hold.
 """
@@ -28,7 +28,7 @@ from cdc_assets.core.ports import HeldLocks, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.errors import CdcError, QueryError
 from cdc_assets.notifications import Listener
-from cdc_assets.streaming.capture import Capture
+from cdc_assets.run.capture import Capture
 
 Row = dict[str, object]
 START = datetime(2026, 10, 1, 8, 0, tzinfo=UTC)

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_assets.capture.forks import shared_until
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
-from cdc_assets.lake.fold import decode_state, encode_state
-from cdc_assets.lake.state import CaptureState, LogHistory
-from cdc_assets.streaming.forks import shared_until
+from cdc_assets.ledger.fold import decode_state, encode_state
+from cdc_assets.ledger.state import CaptureState, LogHistory
 
 
 def lsn(number: int) -> Lsn:

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeError, LakeFullError
-from cdc_assets.lake import manifest
 from cdc_assets.lake.location import Location, trouble
+from cdc_assets.ledger import manifest
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.lake.steps import STEPS, listening
+from cdc_assets.core.steps import STEPS, listening
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import check, state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config

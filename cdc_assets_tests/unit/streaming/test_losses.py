@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from cdc_assets.capture import losses
+from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.config.settings import CaptureConfig, FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
-from cdc_assets.lake import manifest
-from cdc_assets.lake.state import TableState
-from cdc_assets.lake.steps import listening
-from cdc_assets.streaming import losses
-from cdc_assets.streaming.progress import StreamSummary
+from cdc_assets.ledger import manifest
+from cdc_assets.ledger.state import TableState
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.lake.steps import STEPS, VARIABLE
+from cdc_assets.core.steps import STEPS, VARIABLE
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from cdc_assets_tests.unit.streaming.lake_reader import Event, events_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.config.settings import HeartbeatSettings, NotificationSettings
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.lake.steps import listening
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 

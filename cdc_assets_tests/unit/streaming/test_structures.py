@@ -10,8 +10,8 @@ import pytest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcDisabledError
-from cdc_assets.lake.steps import listening
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, make_capture, make_config, table_id

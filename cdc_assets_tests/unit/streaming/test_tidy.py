@@ -7,9 +7,9 @@ import pytest
 
 from cdc_assets.config.settings import HeartbeatSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.lake import manifest
-from cdc_assets.lake.steps import listening
-from cdc_assets.streaming.tidy import tidy
+from cdc_assets.core.steps import listening
+from cdc_assets.ledger import manifest
+from cdc_assets.run.housekeeping import tidy
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ServerBusyError
 from cdc_assets.streaming.job_watch import LOOK_EVERY
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 from cdc_assets_tests.unit.streaming.test_trouble import two_tables
-from resources import sqlserver_retry
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:

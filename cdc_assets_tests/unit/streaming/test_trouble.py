@@ -9,8 +9,8 @@ import pytest
 
 from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import CaptureNotReadyError, ConfigurationError, ConnectionLostError, FencedError, LakeError
-from cdc_assets.lake.steps import listening
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config

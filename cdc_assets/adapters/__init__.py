@@ -1,0 +1,1 @@
+"""What speaks to outside systems, one sub-package each. They implement the ports of `core`; `defs` and `cli` choose them."""

@@ -1,0 +1,1 @@
+"""Spark: sessions, the task runner, and data frames over the lake."""

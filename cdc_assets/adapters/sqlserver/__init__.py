@@ -1,0 +1,1 @@
+"""SQL Server: statements by pyodbc, rows in bulk by mssql-python."""

@@ -1,0 +1,261 @@
+"""Rows as Arrow through mssql-python, inside whatever process asks: a Spark task or the driver.
+
+Reading is repeatable as a whole, never in part: it is tried again here until the first batch was handed out; a later
+error reaches the task, whose slice is read again from its start. Each wait for the server is bounded from outside
+(`cdc_assets.adapters.sqlserver.watchdog`): the driver's own time-out works only while the server answers. Every type is exact but two, which the Arrow reader cuts
+(measured): for datetime2(7) and datetimeoffset statements ask for the server's own binary form (`typemap.wire`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, Self
+
+import mssql_python
+import pyarrow as pa
+from mssql_python.exceptions import sqlstate_to_exception
+
+from cdc_assets.adapters.sqlserver.bulk_sessions import ERRORS, POOL, BulkSession, opened
+from cdc_assets.adapters.sqlserver.driver import server_name
+from cdc_assets.adapters.sqlserver.errors import redact, to_cdc_error
+from cdc_assets.adapters.sqlserver.queries import isolation_level, lock_timeout, one_of
+from cdc_assets.adapters.sqlserver.retry import repeated
+from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, IsolationMode
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import CdcError, ConnectionLostError, QueryError
+
+DEFAULT_ISOLATION: Final = "read_committed"
+"""What a new session has."""
+
+ROWS_TAG: Final = "/* cdc-assets: rows */"
+"""Begins statements that read source tables (`capture.statements.rows_query`). All others read change tables and stay
+READ COMMITTED: locks held longer would escalate to the whole change table and stop the capture job."""
+CHUNK_TAG: Final = "/* cdc-assets: chunk"
+"""Begins statements of incremental snapshots (`incremental.chunks`). A lock that one of them waits for without end would
+hold the stream back where few tasks run at once."""
+
+_STATES = (
+    "08001",
+    "08003",
+    "08004",
+    "08007",
+    "08S01",
+    "28000",
+    "40001",
+    "HYT00",
+    "HYT01",
+    "HY008",
+    "IM002",
+    "IM003",
+    "IM004",
+)
+_STATE_OF = {sqlstate_to_exception(state, "").driver_error: state for state in _STATES}
+"""mssql-python turns a SQLSTATE into a text; this turns it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class MssqlBulkSource:
+    """Data plane over mssql-python (`core.ports.BulkSource`); a value, so it travels to Spark tasks.
+
+    Args:
+        settings: how to reach the server; the password travels with it and is in no repr.
+        batch_rows: rows per Arrow batch.
+        snapshot_rows: the same of statements that read source tables; 0 for no difference.
+        isolation: isolation level of statements that read source tables in a snapshot.
+        lock_timeout_ms: how long statements that read source tables wait for a lock; 0 not at all, -1 for ever.
+    """
+
+    settings: ConnectionSettings
+    batch_rows: int = 32_768
+    isolation: IsolationMode = DEFAULT_ISOLATION
+    lock_timeout_ms: int = -1
+    snapshot_rows: int = 0
+
+    @classmethod
+    def of(cls, config: CaptureConfig) -> Self:
+        """The data plane of a capture."""
+        rows, snapshot = config.streaming.fetch_size, config.snapshot
+        return cls(config.connection, rows, snapshot.isolation, snapshot.lock_timeout_ms, snapshot.fetch_size)
+
+    def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema.
+
+        A result of one batch is read to its end before it is handed out, so that few sessions are in use where many
+        small results are read side by side.
+
+        Raises:
+            CdcError: ConnectionLostError, ServerBusyError, LoginError, PreflightError or QueryError.
+        """
+        may_retry = not statement.startswith(CHUNK_TAG)  # its round is read again
+        result = repeated(lambda: self._begin(statement, parameters), lambda: may_retry)
+        try:
+            yield from result.batches(self.settings)
+        finally:
+            result.end()
+
+    @contextmanager
+    def transaction(self) -> Iterator["SnapshotTransaction"]:
+        """A session with an open SNAPSHOT transaction, which sees nothing yet; it ends without a trace.
+
+        Raises:
+            CdcError: as `read`.
+        """
+        locks = [lock_timeout(self.lock_timeout_ms)] if self.lock_timeout_ms >= 0 else []
+        try:
+            session = opened(self.settings, [isolation_level("snapshot"), *locks, "BEGIN TRANSACTION"])
+        except ERRORS as error:
+            raise translate(error, self.settings) from error
+        transaction = SnapshotTransaction(self, session)
+        try:
+            yield transaction
+        finally:
+            transaction.end()
+
+    def _begin(self, statement: str, parameters: Sequence[object]) -> "_Result":
+        """A result and its first batch."""
+        session = None
+        try:
+            session = POOL.take(self.settings, tuple(self._settings_of(statement)))
+            result = _Result(session, session.execute(statement, parameters), self.rows_of(statement), POOL.give)
+            session = None
+        except ERRORS as error:
+            ours = translate(error, self.settings, session)
+            if isinstance(ours, ConnectionLostError):
+                POOL.clear(self.settings)
+            raise ours from error
+        except ConnectionLostError:
+            POOL.clear(self.settings)
+            raise
+        finally:
+            if session is not None:
+                session.end()
+        return result
+
+    def rows_of(self, statement: str) -> int:
+        """Rows of a batch of this statement."""
+        return (statement.startswith(ROWS_TAG) and self.snapshot_rows) or self.batch_rows
+
+    def _settings_of(self, statement: str) -> Iterator[str]:
+        if statement.startswith(ROWS_TAG) and self.isolation != DEFAULT_ISOLATION:
+            yield isolation_level(self.isolation)
+        if statement.startswith((ROWS_TAG, CHUNK_TAG)) and self.lock_timeout_ms >= 0:
+            yield lock_timeout(self.lock_timeout_ms)
+
+
+def _is_notice(state: str) -> bool:
+    """Whether a message beside a batch, told as `[SQLSTATE] (number)`, is harmless."""
+    return state.startswith(("[00", "[01"))
+
+
+class _Result:
+    """An open result, its first batch read; ends by itself once it is read to its end.
+
+    *Why its end is proved.* If the connection breaks where a row and a packet end together, mssql-python hands out the
+    rows that it has and then says that there are no more; what went wrong is left in the cursor's messages (measured:
+    two of a hundred breaks). So these are looked at after each batch, and the connection is at the end.
+
+    Args:
+        session: in which the statement was carried out.
+        cursor: of it.
+        rows: per batch.
+        free: takes the session when the result was read to its end.
+    """
+
+    def __init__(
+        self, session: BulkSession, cursor: mssql_python.Cursor, rows: int, free: Callable[[BulkSession], None]
+    ) -> None:
+        self._session: BulkSession | None = session
+        self._cursor, self._free = cursor, free
+        self._reader = session.wait(lambda: cursor.arrow_reader(rows))
+        first = self._next()
+        self._read = [pa.RecordBatch.from_pylist([], schema=self._reader.schema) if first is None else first]
+        if first is not None and first.num_rows < rows and (more := self._next()) is not None:
+            self._read.append(more)
+
+    def batches(self, settings: ConnectionSettings) -> Iterator[pa.RecordBatch]:
+        """All batches.
+
+        Raises:
+            CdcError: as `MssqlBulkSource.read`.
+        """
+        yield from self._read
+        self._read.clear()
+        try:
+            while (batch := self._next()) is not None:
+                yield batch
+        except ERRORS as error:
+            raise translate(error, settings, self._session) from error
+
+    def end(self) -> None:
+        """Give up what was not read."""
+        if self._session is not None:
+            self._session.end()
+            self._session = None
+
+    def _next(self) -> pa.RecordBatch | None:
+        if self._session is None:
+            return None
+        reader, settings = self._reader, self._session.settings
+        batch = self._session.wait(lambda: next(reader, None))
+        if trouble := next((text for state, text in self._cursor.messages if not _is_notice(state)), None):
+            raise to_cdc_error("08S01", trouble, server_name(settings), (settings.password,))
+        if batch is None:
+            if self._session.line.is_closed():
+                raise to_cdc_error("08S01", "it was closed at the end of a result", server_name(settings))
+            self._cursor.close()
+            self._free(self._session)
+            self._session = None
+        return batch
+
+
+class SnapshotTransaction:
+    """An open SNAPSHOT transaction (`core.ports.ReadTransaction`)."""
+
+    def __init__(self, source: MssqlBulkSource, session: BulkSession) -> None:
+        self._source, self._session = source, session
+        self._cursor: mssql_python.Cursor | None = None
+
+    def pin(self, table: TableId) -> None:
+        """Read one row of a table, which fixes the moment that all later statements see.
+
+        Raises:
+            CdcError: as `MssqlBulkSource.read`; 3952 if the database does not allow SNAPSHOT.
+        """
+        for _ in self.read(one_of(table.quoted)):
+            pass
+
+    def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        """As `MssqlBulkSource.read`, but never tried again: another session would see another moment."""
+        settings = self._source.settings
+        try:
+            self._give_up()
+            self._cursor = self._session.execute(statement, parameters)
+            result = _Result(self._session, self._cursor, self._source.rows_of(statement), lambda _: None)
+        except ERRORS as error:
+            raise translate(error, settings, self._session) from error
+        yield from result.batches(settings)
+
+    def end(self) -> None:
+        """End the transaction; if the server does not consent, with the session."""
+        try:
+            with suppress(*ERRORS, ConnectionLostError):
+                self._give_up()
+                self._session.execute("IF @@TRANCOUNT > 0 ROLLBACK")
+        finally:
+            self._session.end()
+
+    def _give_up(self) -> None:
+        """What nobody has read of the last statement; the server is asked to stop it."""
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            self._session.wait(cursor.close)
+
+
+def translate(error: Exception, settings: ConnectionSettings, session: BulkSession | None = None) -> CdcError:
+    """Ours for mssql-python's; `session` is where it happened, for a broken connection has many texts."""
+    state = _STATE_OF.get(getattr(error, "driver_error", ""), "")
+    text = getattr(error, "ddbc_error", "") or redact(str(error))
+    ours = to_cdc_error(state, text, server_name(settings), (settings.password,))
+    if isinstance(ours, QueryError) and ours.number is None and session is not None and session.line.is_closed():
+        return to_cdc_error("08S01", text, server_name(settings), (settings.password,))
+    return ours

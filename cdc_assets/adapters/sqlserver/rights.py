@@ -1,0 +1,137 @@
+"""Which rights the login lacks, each with the GRANT that mends it; docs/operations.md lists them all.
+
+A right is looked for by doing what it is needed for wherever that reads no row, and by asking for it elsewhere: servers before
+2022 do not know the names of the newer ones.
+"""
+
+from collections.abc import Iterator
+
+from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver.finding import Finding
+from cdc_assets.adapters.sqlserver.rows import lsn_of
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import quote
+from cdc_assets.core.lsn import ZERO_LSN
+from cdc_assets.errors import CdcError, PreflightError
+from cdc_assets.signals.table import signal_table
+
+_METADATA = ("change_tables", "captured_columns", "lsn_time_mapping", "ddl_history")
+
+
+def closed_database(source: SqlServerSource, database: str) -> Finding | None:
+    """What lets the login into a database that it sees and may not use; None if it may."""
+    if source.session.value(queries.DATABASE_ACCESS, database):
+        return None
+    login = _login(source)
+    remedy = f"USE {quote(database)}; CREATE USER {login} FOR LOGIN {login};"
+    return Finding("database", database, False, "closed to the login", "open to it", remedy)
+
+
+def grant_on_server(source: SqlServerSource, permission: str) -> str:
+    """The statement that grants the login a permission of the server."""
+    return f"USE [master]; GRANT {permission} TO {_login(source)};"
+
+
+def _fact(error: CdcError) -> str:
+    """What is wrong, without the next step: that is the finding's remedy."""
+    return str(error).partition(" Next: ")[0]
+
+
+def _login(source: SqlServerSource) -> str:
+    return quote(str(source.session.value(queries.LOGIN)))
+
+
+class Rights:
+    """The login's rights in a database that it may use.
+
+    Args:
+        source: the server.
+        database: one that is online.
+    """
+
+    def __init__(self, source: SqlServerSource, database: str) -> None:
+        self._source, self._session, self.database = source, source.session, database
+        user = self._session.value(queries.of_database(queries.OWN_USER, database))
+        self._user = quote(str(user)) if user else _login(source)
+
+    def grant_on_server(self, permission: str) -> str:
+        """The statement that grants the login a permission of the server."""
+        return grant_on_server(self._source, permission)
+
+    def _grant(self, permission: str) -> str:
+        return f"USE {quote(self.database)}; GRANT {permission} TO {self._user};"
+
+    def reading(self, name: str) -> Finding:
+        """Whether a table, given by its quoted name, may be read, tried with no rows."""
+        try:
+            self._session.rows(queries.nothing_of(name))
+        except CdcError as error:
+            if error.retryable:
+                raise
+            return Finding("reading", name, False, _fact(error), "allowed", self._select(name))
+        return Finding("reading", name, True, "allowed", "allowed")
+
+    def _select(self, name: str) -> str:
+        place = name.removeprefix(f"{quote(self.database)}.")
+        return self._grant("SELECT ON SCHEMA::[cdc]" if place.startswith("cdc.") else f"SELECT ON {place}")
+
+    def unreadable_metadata(self) -> Finding | None:
+        """The first table of capture's own metadata that may not be read; None if all may."""
+        findings = (self.reading(f"{quote(self.database)}.cdc.{quote(table)}") for table in _METADATA)
+        return next((finding for finding in findings if not finding.ok), None)
+
+    def found(self, config: CaptureConfig) -> Iterator[Finding]:
+        """Rights that are missing, where capture's own metadata may be read."""
+        yield from self._unseen_sources()
+        yield from self._unseen_defaults()
+        yield from self._unseen_errors()
+        yield from self._signals(config)
+        if config.streaming.query_mode == "function":
+            yield from self._gates()
+
+    def _unseen_sources(self) -> Iterator[Finding]:
+        """Tables that are captured and that the login does not see, so that it does not miss them either."""
+        for (instance,) in self._session.rows(
+            queries.of_database(queries.UNSEEN_SOURCES, self.database), self.database
+        ):
+            subject = f"the table that instance {instance} of {self.database} captures"
+            remedy = f"{self._grant('SELECT ON <that table>')} or leave it so if it is not to be read"
+            yield Finding("reading", subject, False, "not visible to the login", "allowed", remedy, blocking=False)
+
+    def _unseen_defaults(self) -> Iterator[Finding]:
+        for schema, table in self._session.rows(queries.of_database(queries.UNSEEN_DEFAULTS, self.database)):
+            place = f"{quote(str(schema))}.{quote(str(table))}"
+            remedy = self._grant(f"VIEW DEFINITION ON {place}")
+            actual = "not visible to the login, so that the events' schema lacks them"
+            yield Finding(
+                "defaults", f"{self.database}.{schema}.{table}", False, actual, "visible", remedy, blocking=False
+            )
+
+    def _unseen_errors(self) -> Iterator[Finding]:
+        try:
+            self._session.rows(queries.of_database(queries.CAPTURE_ERROR, self.database))
+        except PreflightError as error:
+            remedy = self._grant("VIEW DATABASE STATE")
+            yield Finding("errors of scans", self.database, False, _fact(error), "visible", remedy, blocking=False)
+
+    def _signals(self, config: CaptureConfig) -> Iterator[Finding]:
+        actions = ("INSERT", "DELETE") if config.signals.watermarking == "insert_delete" else ("INSERT",)
+        table = signal_table(config.signals.collections, self.database)
+        if table is None:
+            return
+        for action in actions:
+            allowed = self._session.value(queries.PERMISSION, table.quoted, "OBJECT", action)
+            if allowed == 0:  # NULL where there is no such table
+                remedy = self._grant(f"{action} ON {quote(table.schema)}.{quote(table.table)}")
+                actual = f"closed to {action}, so that no incremental snapshot can be taken"
+                yield Finding("signal table", str(table), False, actual, "open to it", remedy, blocking=False)
+
+    def _gates(self) -> Iterator[Finding]:
+        """Roles that gate the change functions, which `data.query.mode=function` calls; the low end is zero to who is in none."""
+        for name, options in self._source.instance_options(self.database).items():
+            lowest = self._session.value(queries.of_database(queries.MIN_LSN, self.database), name)
+            if options.role and lsn_of(lowest) == ZERO_LSN:
+                remedy = f"USE {quote(self.database)}; ALTER ROLE {quote(options.role)} ADD MEMBER {self._user};"
+                actual = f"gated by the role {options.role}"
+                yield Finding("change function", f"{self.database}: {name}", False, actual, "open to the login", remedy)

@@ -1,0 +1,233 @@
+"""One pyodbc connection that heals itself.
+
+Control queries only read, each is one statement in autocommit, so a statement that failed because the connection broke
+or the server was busy is simply sent again (`cdc_assets.adapters.sqlserver.retry`). The first connection is not retried: a wrong
+host should be told at once, and whoever runs a capture has a retry of its own. Each wait for the server is bounded from
+outside (`cdc_assets.adapters.sqlserver.watchdog`): the driver's own time-out works only while the server answers.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyodbc
+
+from cdc_assets.adapters.sqlserver.driver import (
+    check_reachable,
+    connection_string,
+    driver_option,
+    find_driver,
+    keywords,
+    server_name,
+    without_database,
+)
+from cdc_assets.adapters.sqlserver.errors import to_cdc_error
+from cdc_assets.adapters.sqlserver.line import Line
+from cdc_assets.adapters.sqlserver.queries import PING, lock_timeout
+from cdc_assets.adapters.sqlserver.retry import repeated
+from cdc_assets.adapters.sqlserver.watchdog import bounded
+from cdc_assets.config.settings import ConnectionSettings
+from cdc_assets.core.interruption import cancelled_by, in_thread
+from cdc_assets.errors import CdcError, ConnectionLostError, QueryError
+
+IDLE_CHECK_S = 60.0
+"""A connection that rested so long is proved by a round trip before use: firewalls drop idle ones silently."""
+
+T = TypeVar("T")
+Row = Sequence[object]
+
+_TIMED_OUT = ("HYT00", "HYT01", "HY008")
+"""SQLSTATEs after which it is not known whether the server has stopped."""
+
+pyodbc.pooling = False  # the session keeps its one connection; the driver manager's pool would hide broken ones
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A connection and the TCP connection under it."""
+
+    connection: pyodbc.Connection
+    line: Line
+    settings: ConnectionSettings
+
+    @property
+    def server(self) -> str:
+        """For messages."""
+        return server_name(self.settings)
+
+    def wait(self, action: Callable[[pyodbc.Cursor], T], limit_s: float | None = None) -> T:
+        """What is done with a cursor; the wait for the server is bounded, by `limit_s` or the settings.
+
+        Raises:
+            ConnectionLostError: the server said nothing for too long, and the connection was given up.
+            Interrupted: the run was asked to end; the connection was given up.
+            pyodbc.Error: the driver's.
+        """
+        limit_s = self.settings.query_timeout_s if limit_s is None else limit_s
+        cursor = self.connection.cursor()
+        with (
+            cancelled_by(lambda: self.line.cut() or cursor.cancel()),
+            bounded(self.line, limit_s, self.server),
+        ):
+            return action(cursor)
+
+    def close(self) -> None:
+        """Close it, whatever state it is in, and wait for nobody."""
+        self.line.cut()
+        with suppress(pyodbc.Error):
+            self.connection.close()
+
+
+def connect(settings: ConnectionSettings) -> Link:
+    """Open a connection in autocommit, READ COMMITTED, with time-outs.
+
+    Raises:
+        CdcError: whatever the driver's error means.
+    """
+    return in_thread(lambda: _connect(settings))
+
+
+def _connect(settings: ConnectionSettings) -> Link:
+    check_reachable(settings)
+    driver = driver_option(settings) or find_driver(pyodbc.drivers())
+    pairs = {"Driver": driver, "APP": settings.application} | keywords(settings)
+    try:
+        link = _open(pairs, settings)
+    except pyodbc.Error as error:
+        elsewhere = without_database(pairs, str(error))
+        if elsewhere is None:
+            raise translate(error, settings) from error
+        try:
+            link = _open(elsewhere, settings)
+        except pyodbc.Error:
+            raise translate(error, settings) from error
+    link.connection.timeout = settings.query_timeout_s
+    return link
+
+
+def _open(pairs: dict[str, str], settings: ConnectionSettings) -> Link:
+    line = Line.of(settings)
+    with bounded(line, settings.login_timeout_s, server_name(settings)):
+        connection = pyodbc.connect(
+            connection_string(pairs | line.keywords()), autocommit=True, timeout=settings.login_timeout_s
+        )
+    line.opened()
+    return Link(connection, line, settings)
+
+
+def translate(error: pyodbc.Error, settings: ConnectionSettings, link: Link | None = None) -> CdcError:
+    """Ours for pyodbc's; `link` is where it happened, for a broken connection has many texts."""
+    state = _state(error)
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    ours = to_cdc_error(state, text, server_name(settings), (settings.password,))
+    if isinstance(ours, QueryError) and ours.number is None and link is not None and link.line.is_closed():
+        return to_cdc_error("08S01", text, server_name(settings), (settings.password,))
+    return ours
+
+
+def _state(error: pyodbc.Error) -> str:
+    return str(error.args[0]) if error.args else ""
+
+
+class Session:
+    """A connection opened at first use and reopened when it breaks. One statement at a time, from any thread."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._settings = settings
+        self._lock = threading.RLock()
+        self._link: Link | None = None
+        self._connected_before = False
+        self._last_use = 0.0
+        self._lock_timeout_ms = self._in_force_ms = -1
+
+    @contextmanager
+    def waiting(self, milliseconds: int) -> Iterator[None]:
+        """Statements inside wait for a lock so long at most; 0 not at all, -1 as long as any statement may take.
+
+        Raises:
+            LockTimeoutError: from a statement inside.
+        """
+        with self._lock:
+            before, self._lock_timeout_ms = self._lock_timeout_ms, milliseconds
+            try:
+                yield
+            finally:
+                self._lock_timeout_ms = before
+
+    def rows(self, statement: str, *parameters: object) -> list[Row]:
+        """All rows of the statement's first result set.
+
+        Raises:
+            CdcError: after the last attempt, or at once if repeating cannot help.
+        """
+        return self._repeat(lambda cursor: list(cursor.execute(statement, *parameters).fetchall()))
+
+    def value(self, statement: str, *parameters: object) -> object:
+        """First column of the first row, or None if there is no row."""
+        rows = self.rows(statement, *parameters)
+        return rows[0][0] if rows else None
+
+    def write(self, statement: str, *parameters: object) -> None:
+        """Carry out a statement that writes, once: whether it happened is unknown when the connection breaks.
+
+        Raises:
+            CdcError: it failed.
+        """
+        with self._lock:
+            self._try(lambda cursor: cursor.execute(statement, *parameters).close())
+
+    def named_rows(self, statement: str, *parameters: object) -> list[dict[str, object]]:
+        """Rows as dictionaries by column name."""
+
+        def read(cursor: pyodbc.Cursor) -> list[dict[str, object]]:
+            cursor.execute(statement, *parameters)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+        return self._repeat(read)
+
+    def close(self) -> None:
+        """Close the connection; the session may be used again."""
+        with self._lock:
+            if self._link is not None:
+                self._link.close()
+            self._link = None
+
+    def _repeat(self, action: Callable[[pyodbc.Cursor], T]) -> T:
+        with self._lock:
+            return repeated(lambda: self._try(action), may_retry=lambda: self._connected_before)
+
+    def _try(self, action: Callable[[pyodbc.Cursor], T]) -> T:
+        try:
+            result = self._ready().wait(action)
+        except pyodbc.Error as error:
+            ours = translate(error, self._settings, self._link)
+            if isinstance(ours, ConnectionLostError) or _state(error) in _TIMED_OUT:
+                self.close()
+            raise ours from error
+        except ConnectionLostError:
+            self.close()
+            raise
+        self._last_use = time.monotonic()
+        return result
+
+    def _ready(self) -> Link:
+        """The open connection, proved alive if it rested."""
+        if self._link is not None and self._link.line.ended:
+            self.close()
+        if self._link is not None and time.monotonic() - self._last_use > IDLE_CHECK_S:
+            try:
+                self._link.wait(lambda cursor: cursor.execute(PING).fetchall(), self._settings.login_timeout_s)
+            except (pyodbc.Error, ConnectionLostError):
+                self.close()
+        if self._link is None:
+            self._link = connect(self._settings)
+            self._connected_before, self._in_force_ms = True, -1
+        if self._in_force_ms != self._lock_timeout_ms:
+            setting = lock_timeout(self._lock_timeout_ms)
+            self._link.wait(lambda cursor: cursor.execute(setting).close())
+            self._in_force_ms = self._lock_timeout_ms
+        return self._link

@@ -1,0 +1,390 @@
+"""The control plane of SQL Server's change data capture: small questions, one round trip each where possible.
+
+Bulk rows go through `cdc_assets.adapters.sqlserver.bulk`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from types import TracebackType
+from typing import Self, TypeVar
+
+from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver.driver import server_name
+from cdc_assets.adapters.sqlserver.locks import locked
+from cdc_assets.adapters.sqlserver.ranges import key_ranges
+from cdc_assets.adapters.sqlserver.rows import Row, commit_time, cut, instances_of, integer, lsn_of, schema_of
+from cdc_assets.adapters.sqlserver.session import Session
+from cdc_assets.config.settings import CaptureConfig, ConnectionSettings
+from cdc_assets.config.snapshot_modes import rule_of
+from cdc_assets.core.capture_job import CaptureJob
+from cdc_assets.core.identifiers import TableId, quote
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import HeldLocks, KeyRange, RecoveryFork
+from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, LoginError, PreflightError, QueryError
+from cdc_assets.history.remedy import InstanceOptions
+
+T = TypeVar("T")
+
+_QUICK_LOGIN_S, _QUICK_QUERY_S = 5, 20
+"""Seconds that code which must not hang waits for a login, for an answer."""
+_INVALID_OBJECT = 208
+_TABLES_PER_QUERY = 100
+_PROBES_PER_QUERY = 200
+_LSNS_PER_QUERY = _IDS_PER_QUERY = 1000
+"""A statement takes 2100 parameters at most."""
+
+
+class SqlServerSource:
+    """Control plane of one SQL Server (`core.ports.Source`); opens its connection at first use.
+
+    Args:
+        settings: how to reach the server.
+        agent_status_query: T-SQL giving 1 if the Agent runs, `#db` stands for the database; empty asks
+            sys.dm_server_services.
+        require_cdc: a database without change data capture counts as one that cannot be captured.
+        lock_timeout_ms: how long questions about source tables wait for a lock; 0 not at all, -1 as long as any question.
+
+    Every method raises ConnectionLostError or ServerBusyError after bounded retries, LoginError, PreflightError when a
+    CDC object or a permission is missing, QueryError.
+    """
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        agent_status_query: str = "",
+        *,
+        require_cdc: bool = True,
+        lock_timeout_ms: int = -1,
+    ) -> None:
+        self._settings, self._lock_timeout_ms = settings, lock_timeout_ms
+        self._require_cdc = require_cdc
+        self._agent_status_query = agent_status_query
+        self.session = Session(settings)
+
+    @classmethod
+    def of(cls, config: CaptureConfig) -> Self:
+        """The source of a capture; one that never streams reads tables without CDC too."""
+        streams = rule_of(config.snapshot).streams
+        agent, timeout = config.streaming.agent_status_query, config.snapshot.lock_timeout_ms
+        return cls(config.connection, agent, require_cdc=streams, lock_timeout_ms=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the source may be used again."""
+        self.session.close()
+
+    @cached_property
+    def _databases(self) -> tuple[str, ...]:
+        """Each once, also if it is configured in two letter cases."""
+        return tuple(dict.fromkeys(self._real_name(name) for name in self._settings.databases))
+
+    def _real_name(self, name: str) -> str:
+        rows = self.session.rows(queries.DATABASE, name)
+        return str(rows[0][0]) if rows else name
+
+    def databases(self) -> Sequence[str]:
+        """Configured databases in the server's letter case, in configured order; also those that `trouble` tells of."""
+        return self._databases
+
+    def trouble(self, database: str) -> CdcError | None:
+        """Why a configured database cannot be captured now, asked now: LoginError, DatabaseAwayError, CdcDisabledError."""
+        rows = self.session.rows(queries.DATABASE, database)
+        if not rows:
+            return LoginError(
+                f"Database {database!r} is not on {server_name(self._settings)}, or the login may not see it. "
+                "Next: check database.names, or create a user for the login in that database"
+            )
+        [(_, cdc, _, state)] = rows
+        if state != "ONLINE":
+            return DatabaseAwayError(
+                f"Database {database!r} is {str(state).lower()}. "
+                f"Next: ALTER DATABASE {quote(database)} SET ONLINE; it goes on where it stopped"
+            )
+        return _cdc_is_off(database) if self._require_cdc and not cdc else None
+
+    def server_time(self) -> datetime:
+        """`SYSDATETIMEOFFSET()`, aware, to the microsecond."""
+        return datetime.fromisoformat(str(self.session.value(queries.SERVER_TIME)))
+
+    def table_schema(self, table: TableId) -> TableSchema | None:
+        """Structure of a source table, or None if it does not exist (any more)."""
+        return self.table_schemas([table]).get(table)
+
+    def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+        """Structures of those source tables that exist, in the given order; two queries per 100 of a database."""
+        found: dict[TableId, TableSchema] = {}
+        for database in dict.fromkeys(table.database for table in tables):
+            for chunk in _chunks([table for table in tables if table.database == database], _TABLES_PER_QUERY):
+                with self._waiting():
+                    found |= self._schemas(database, chunk)
+        return {table: found[table] for table in tables if table in found}
+
+    def _schemas(self, database: str, tables: Sequence[TableId]) -> dict[TableId, TableSchema]:
+        names = [name for table in tables for name in (table.schema, table.table)]
+        columns: dict[int, list[Row]] = defaultdict(list)
+        keys: dict[int, list[Row]] = defaultdict(list)
+        places: dict[tuple[str, str], int] = {}
+        for schema, table, object_id, *rest in self.session.rows(queries.columns(database, len(tables)), *names):
+            places[str(schema), str(table)] = integer(object_id)
+            columns[integer(object_id)].append((object_id, *rest))
+        if columns:
+            for object_id, *rest in self.session.rows(queries.keys(database, len(columns)), *columns):
+                keys[integer(object_id)].append(tuple(rest))
+        folded = {(schema.lower(), table.lower()): place for (schema, table), place in places.items()}
+        found = {}
+        for wanted in tables:  # the server compares by its collation: another letter case may be meant
+            own = places.get((wanted.schema, wanted.table)) or folded.get((wanted.schema.lower(), wanted.table.lower()))
+            if own is not None:
+                found[wanted] = schema_of(wanted, columns[own], keys[own])
+        return found
+
+    def user_tables(self, database: str) -> Sequence[TableId]:
+        """All user tables of a database, without `cdc` and `sys`, sorted."""
+        rows = self._rows(queries.USER_TABLES, database)
+        return sorted(TableId(database, str(schema), str(table)) for schema, table in rows)
+
+    def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
+        """All capture instances with their columns, sorted by table and start LSN; none if CDC is not required and off."""
+        try:
+            with cdc_objects(database):
+                tables = self._rows(queries.CHANGE_TABLES, database, database, database)
+                columns = self._rows(queries.CAPTURED_COLUMNS, database)
+        except PreflightError:
+            if self._require_cdc:
+                raise
+            return []
+        return instances_of(database, tables, columns)
+
+    def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
+        """Which of these captured columns hold a NULL in a change row after an LSN; one query per 200 of them."""
+        found: set[str] = set()
+        for chunk in _chunks(list(columns), _PROBES_PER_QUERY):
+            statement = queries.null_probes(instance.table.database, instance.name, chunk)
+            found |= {chunk[integer(row[0])] for row in self.session.rows(statement, *[after.raw] * len(chunk))}
+        return frozenset(found)
+
+    def max_captured_lsn(self, database: str) -> Lsn | None:
+        """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
+        with cdc_objects(database):
+            return lsn_of(self.session.value(queries.of_database(queries.MAX_LSN, database)))
+
+    def recovery_fork(self, database: str) -> RecoveryFork | None:
+        """The branch of its history that a database is on; None if the login may not see it or it cannot be told."""
+        try:
+            rows = self.session.rows(queries.RECOVERY_FORK, database)
+        except (QueryError, PreflightError):  # Azure SQL Database has no such view
+            return None
+        if not rows or rows[0][0] is None:
+            return None
+        [(identity, point)] = rows
+        return RecoveryFork(str(identity).upper(), None if point is None else Lsn.from_decimal(integer(point)))
+
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
+        """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0."""
+        start = (after or ZERO_LSN).raw
+        with cdc_objects(database):
+            if limit > 0:
+                return lsn_of(self._value(queries.NTH_TRANSACTION, database, limit, start))
+            return lsn_of(self._value(queries.MAX_TRANSACTION, database, start))
+
+    def ddl_statements(self, database: str) -> Mapping[str, Sequence[str]]:
+        """DDL that was run on captured tables, by capture instance, oldest first (`cdc.ddl_history`)."""
+        with cdc_objects(database):
+            rows = self._rows(queries.DDL_HISTORY, database)
+        found: dict[str, list[str]] = {}
+        for instance, command in rows:
+            found.setdefault(str(instance), []).append(str(command).strip())
+        return found
+
+    def instance_options(self, database: str) -> Mapping[str, InstanceOptions]:
+        """What each capture instance was made with, by its name."""
+        with cdc_objects(database):
+            rows = self._rows(queries.INSTANCE_OPTIONS, database)
+        return {
+            str(name): InstanceOptions(_text(role), bool(net), _text(index), _text(filegroup), bool(switch))
+            for name, role, net, index, filegroup, switch in rows
+        }
+
+    def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
+        """`cdc.change_tables.start_lsn` by capture instance name, read now."""
+        with cdc_objects(database):
+            rows = self._rows(queries.LOW_WATER_MARKS, database)
+        return {str(name): lsn_of(start) or ZERO_LSN for name, start in rows}
+
+    def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
+        """Which instances have change rows in `(bounds[name], until]`; one query per 200 of them.
+
+        An instance whose change table is gone counts as active, so that reading it tells which one it is.
+        """
+        names = sorted(name for name, after in bounds.items() if after < until)
+        found: set[str] = set()
+        for chunk in _chunks(names, _PROBES_PER_QUERY):
+            found.update(
+                _of_those_there(chunk, lambda own: self._probe(database, own, bounds, until), lambda gone: [gone])
+            )
+        return frozenset(found)
+
+    def _probe(self, database: str, names: Sequence[str], bounds: Mapping[str, Lsn], until: Lsn) -> list[str]:
+        parameters = [raw for name in names for raw in (bounds[name].raw, until.raw)]
+        return [names[integer(row[0])] for row in self.session.rows(queries.probes(database, names), *parameters)]
+
+    def slice_bounds(
+        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int, least: int = 1
+    ) -> Sequence[Lsn]:
+        """Commit LSNs that cut `(after, until]` into parts of about equal change rows; see `core.ports`.
+
+        An instance whose change table is gone counts for nothing, so that reading it tells which one it is.
+        """
+        if slices <= 1 or not instances:
+            return [until]
+        counts: Counter[Lsn] = Counter()
+        for chunk in _chunks(list(instances), _PROBES_PER_QUERY):
+            for lsn, rows in _of_those_there(
+                chunk, lambda own: self._rows_per_commit(database, own, after, until), lambda _: []
+            ):
+                counts[lsn] += rows
+        return cut(sorted(counts.items()), until, slices, least)
+
+    def _rows_per_commit(self, database: str, names: Sequence[str], after: Lsn, until: Lsn) -> list[tuple[Lsn, int]]:
+        parameters = [after.raw, until.raw] * len(names)
+        rows = self.session.rows(queries.rows_per_commit(database, names), *parameters)
+        return [(lsn_of(raw) or ZERO_LSN, integer(count)) for raw, count in rows]
+
+    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
+        """`tran_end_time` of commit LSNs as aware times with the server's current offset; unknown LSNs are left out."""
+        found: dict[Lsn, datetime] = {}
+        for chunk in _chunks(sorted(set(lsns)), _LSNS_PER_QUERY):
+            statement = queries.commit_times(database, len(chunk))
+            for raw, local, offset in self.session.rows(statement, *(lsn.raw for lsn in chunk)):
+                if local is not None:
+                    found[lsn_of(raw) or ZERO_LSN] = commit_time(local, offset)
+        return found
+
+    def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
+        """About how many rows tables have, by `sys.partitions`; one query per 1000 of a database."""
+        tables = {(schema.table.database, schema.object_id): schema.table for schema in schemas}
+        found = dict.fromkeys(tables.values(), 0)
+        for database in dict.fromkeys(schema.table.database for schema in schemas):
+            for chunk in _chunks([own for place, own in tables if place == database], _IDS_PER_QUERY):
+                with self._waiting():
+                    rows = self.session.rows(queries.row_counts(database, len(chunk)), *chunk)
+                found |= {tables[database, integer(own)]: integer(count or 0) for own, count in rows}
+        return found
+
+    def key_ranges(self, schema: TableSchema, rows: int, slices: int) -> Sequence[KeyRange]:
+        """Ranges of about equal rows that together cover the table, first and last open; one if it has no key."""
+        with self._waiting():
+            return key_ranges(self.session, schema, rows, slices)
+
+    def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> AbstractContextManager[HeldLocks]:
+        """Hold a shared lock on each table by a session of its own: writers wait, readers do not."""
+        return locked(self._settings, tables, timeout_ms)
+
+    def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
+        """Insert a row of id, type and data into a signal table; not tried again."""
+        with self._waiting():
+            self.session.write(f"INSERT INTO {table.quoted} VALUES (?, ?, ?)", *row)  # noqa: S608 - quoted name
+
+    def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
+        """Delete the row with that id from a signal table, whose first column is given."""
+        with self._waiting():
+            self.session.write(f"DELETE FROM {table.quoted} WHERE {quote(column)} = ?", own_id)  # noqa: S608 - quoted names
+
+    def agent_running(self, database: str) -> bool | None:
+        """Whether the SQL Server Agent runs; None if it cannot be told, as on Azure SQL or without permission."""
+        text = self._agent_status_query.replace("#db", database) or queries.AGENT
+        try:
+            answer = self.session.value(text)
+        except (QueryError, PreflightError):
+            return None
+        return None if answer is None else str(answer).lower() in ("1", "true")
+
+    def capture_job(self, database: str) -> CaptureJob:
+        """How the job that reads the log is getting on, asked now.
+
+        Raises:
+            CdcDisabledError: change data capture is off.
+            CdcError: the server is away.
+        """
+        with cdc_objects(database):
+            quiet = self._value(queries.CAPTURE_QUIET, database)
+        try:
+            errors = self._rows(queries.CAPTURE_ERROR, database)
+        except (QueryError, PreflightError):  # needs VIEW DATABASE STATE
+            errors = []
+        error = " ".join(str(part) for part in errors[0]) if errors else ""
+        return CaptureJob(database, self.agent_running(database), None if quiet is None else integer(quiet), error)
+
+    def _waiting(self) -> AbstractContextManager[None]:
+        return self.session.waiting(self._lock_timeout_ms)
+
+    def _rows(self, template: str, database: str, *parameters: object) -> list[Row]:
+        return self.session.rows(queries.of_database(template, database), *parameters)
+
+    def _value(self, template: str, database: str, *parameters: object) -> object:
+        return self.session.value(queries.of_database(template, database), *parameters)
+
+
+def quick_source(config: CaptureConfig) -> SqlServerSource:
+    """The control plane with short time-outs, for code that must not hang: loading, sensors, checks."""
+    wait = min(config.connection.login_timeout_s, _QUICK_LOGIN_S)
+    connection = replace(config.connection, login_timeout_s=wait, query_timeout_s=_QUICK_QUERY_S)
+    return SqlServerSource.of(replace(config, connection=connection))
+
+
+@contextmanager
+def cdc_objects(database: str) -> Iterator[None]:
+    """Say that CDC is off when its objects are missing."""
+    try:
+        yield
+    except QueryError as error:
+        if error.number != _INVALID_OBJECT and "fn_cdc_get_max_lsn" not in str(error):
+            raise
+        raise _cdc_is_off(database) from error
+
+
+def _cdc_is_off(database: str) -> CdcDisabledError:
+    return CdcDisabledError(
+        f"Change data capture is not enabled in database {database!r}, or the login may not see it. "
+        f"Next: USE {quote(database)}; EXEC sys.sp_cdc_enable_db; then `cdc-assets doctor` prints what each table needs"
+    )
+
+
+def _of_those_there(
+    names: Sequence[str], ask: Callable[[Sequence[str]], list[T]], of_gone: Callable[[str], list[T]]
+) -> list[T]:
+    """One answer for all capture instances; one for each if a change table is gone.
+
+    Args:
+        names: of the instances, at least one.
+        ask: asks for some of them.
+        of_gone: what one whose change table is gone stands for.
+    """
+    try:
+        return ask(names)
+    except QueryError as error:
+        if error.number != _INVALID_OBJECT:
+            raise
+    if len(names) == 1:
+        return of_gone(names[0])
+    return [found for name in names for found in _of_those_there([name], ask, of_gone)]
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,0 +1,1 @@
+"""What all activities of one capture share: its statements, instances, restores and endings."""

@@ -1,0 +1,155 @@
+"""Takes tables out of the stream whose position no longer belongs to what the server has under their name.
+
+A table is known by its object id. When capture was turned off, or the table was
+dropped, created anew, renamed or moved to another schema, its changes end at
+its position: its state says why, the schema history gets a DROP, and the public
+topic tells it. The other tables go on. The same holds for a whole database;
+of one that was restored no end is told, for its changes did not end (`forks`).
+
+*Exactly once.* The DROPs are committed under the number of a window that reads
+nothing:
+
+| crash after | next run |
+|---|---|
+| the plan of that window | completes it; the next look finds the same tables again |
+| the history's commit | publishes the event when it loads the history; a table with a DROP gets no second one |
+| completion | nothing is left to do |
+"""
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+
+from cdc_assets.capture.context import Context
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN
+from cdc_assets.core.steps import step
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.ledger.state import TableState, Window
+
+log = logging.getLogger(__name__)
+
+
+def retire(context: Context, database: str, gone: Sequence[TableState]) -> None:
+    """Record the end of tables, and tell it.
+
+    Args:
+        context: of the capture. While a window of another database is in flight, states are recorded alone: call again.
+        database: of the tables.
+        gone: their new states.
+
+    Raises:
+        FencedError: another writer has taken over.
+        LakeError: the lake cannot be written.
+    """
+    drops = [drop for state in gone if (drop := _drop(context, state))]
+    now = context.clock.now()
+    if not drops or context.manifest.state.pending is not None:
+        context.manifest.mark(now, database, [state for state in gone if state != _known(context, state)])
+        return
+    window = empty_window(context, database)
+    context.manifest.plan(now, window)
+    context.record(window.window_id, drops)
+    step("history-written")
+    context.manifest.complete(now, gone, (), {})
+
+
+def part_with(context: Context, database: str, error: CdcError) -> None:
+    """Leave a database out that cannot be captured now.
+
+    Without change data capture its tables end: what they missed was never recorded. A database that is offline or
+    gone for a while keeps its positions. One that was restored is left as it is: its topics are of another history.
+    """
+    log.error("Database %s is left out: %s", database, error)
+    if isinstance(error, DatabaseRestoredError):
+        _leave_for_good(context, database, str(error))
+        return
+    set_aside(context, database)
+    if isinstance(error, CdcDisabledError):
+        end_tables(context, database, error)
+
+
+def end_tables(context: Context, database: str, error: CdcDisabledError) -> None:
+    """Record the end of the tables of a database without change data capture, and tell it if it was not told yet."""
+    reason = f"{error}; its changes stop here. Then materialize its snapshot asset."
+    own = [state for state in context.manifest.state.tables.values() if state.table.database == database]
+    ended = [state for state in own if state.streams or state.reason == reason]
+    retire(context, database, [dataclasses.replace(state, status="failed", reason=reason) for state in ended])
+
+
+def _leave_for_good(context: Context, database: str, reason: str) -> None:
+    """Record that a database was restored; whatever is in flight goes with it, in the same row of the manifest."""
+    state = context.manifest.state
+    if state.log(database).restored:
+        return
+    run = state.snapshots.get(database)
+    told = [context.notice("Initial Snapshot", "ABORTED", run.signal)] if run is not None else []
+    restored = dataclasses.replace(state.log(database), restored=reason)
+    context.manifest.record_log(context.clock.now(), database, restored, told)
+
+
+def set_aside(context: Context, database: str) -> None:
+    """Give up the window or snapshot in flight of a database that cannot be read now, so that the others go on.
+
+    Tables that the window has committed are complete to its end, the others stay where they are and are read again; one
+    of which it has committed a generation and not the next has failed, for no position is right for both. A snapshot is
+    planned again, unless a signal asked for it: that is told as ABORTED.
+    """
+    state, now = context.manifest.state, context.clock.now()
+    window = state.pending
+    if window is not None and window.kind == "stream" and window.database == database:
+        begun, lacking = _progress(context, window)
+        torn = torn_by(f"Database {database} could not be read any more")
+        failed = [dataclasses.replace(state.tables[table], status="failed", reason=torn) for table in begun & lacking]
+        context.manifest.complete(now, failed, lacking, {})
+    give_up_snapshot(context, database)
+
+
+def give_up_snapshot(context: Context, database: str) -> None:
+    """End the snapshot in flight of a database, if there is one; it is planned again, unless a signal asked for it."""
+    run = context.manifest.state.snapshots.get(database)
+    if run is not None:
+        told = [context.notice("Initial Snapshot", "ABORTED", run.signal)] if run.signal else []
+        context.manifest.finish_snapshot(context.clock.now(), database, [], told)
+
+
+def _progress(context: Context, window: Window) -> tuple[set[TableId], set[TableId]]:
+    """Tables of which a window has committed a generation of their topic, and tables that lack one of it."""
+    begun: set[TableId] = set()
+    lacking: set[TableId] = set()
+    for read in window.reads:
+        entry = context.history.of_instance(read.table, read.instance, read.after.next())
+        there = entry is not None and context.tables.reached(context.destination(entry)[1]) >= window.window_id
+        (begun if there else lacking).add(read.table)
+    return begun, lacking
+
+
+def torn_by(cause: str) -> str:
+    """Why a table has failed of which one part of a window is committed and the other cannot be had any more."""
+    return (
+        f"{cause} between the two commits of a window that ends one generation of its topic and begins the next, "
+        "and the run died there. Next: materialize the table's snapshot asset."
+    )
+
+
+def empty_window(context: Context, database: str) -> Window:
+    """The next window, which ends where every table is already, so that whoever completes it moves none."""
+    state = context.manifest.state
+    own = [entry.position for entry in state.tables.values() if entry.table.database == database and entry.position]
+    end = min(own, default=ZERO_LSN)
+    return Window(state.next_window, "stream", database, end, end)
+
+
+def _known(context: Context, state: TableState) -> TableState:
+    return context.manifest.state.tables[state.table]
+
+
+def _drop(context: Context, state: TableState) -> HistoryEntry | None:
+    """The DROP of a table, valid behind its position; None if its end is recorded already."""
+    last = context.history.latest(state.table)
+    if last is None or state.position is None:
+        return None
+    return dataclasses.replace(
+        last, kind="DROP", lsn=state.position.next(), at=context.clock.now(), snapshot=None, last=False
+    )

@@ -1,0 +1,119 @@
+"""Which capture instance holds which part of the log of a table.
+
+A table has at most two instances. The *newest* one, by creation, holds the
+changes from its `start_lsn` on; what lies before comes from the older one. So
+the hand-over is exactly at the newer instance's start LSN, also inside a window
+(spec sqlserver-cdc §1.4 no. 34): each change is read from one instance only,
+and none is left out.
+
+Creation and not start LSN decides which is newer, because the clean-up job
+moves `start_lsn` forward: it is the *low-water mark* below which rows are gone.
+Then the older instance serves up to the mark, if it still can.
+
+A *gap* is what nobody can serve: changes after `position` and before the low
+water mark of the instance that should hold them. Bounds are exclusive at the
+lower end, so the first change wanted is `position + 1`, and a mark at or below
+that is no gap.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+from cdc_assets.config.filters import Names
+from cdc_assets.config.settings import StreamingSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.errors import ConfigurationError
+from cdc_assets.ledger.state import TableRead
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Changes in (after, until] can no longer be read."""
+
+    table: TableId
+    after: Lsn
+    until: Lsn
+
+
+def by_table(found: Iterable[CaptureInstance], settings: StreamingSettings) -> dict[TableId, list[CaptureInstance]]:
+    """Capture instances by table, without those that the settings leave out, or of which they cannot tell."""
+    include = Names("internal.capture.instance.include.list", settings.instance_include)
+    exclude = Names("internal.capture.instance.exclude.list", settings.instance_exclude)
+    chosen: dict[TableId, list[CaptureInstance]] = {}
+    for instance in found:
+        if _is_wanted(instance.name, include, exclude):
+            chosen.setdefault(instance.table, []).append(instance)
+    return chosen
+
+
+def _is_wanted(name: str, include: Names, exclude: Names) -> bool:
+    try:
+        return include.match(name) if include else not exclude.match(name)
+    except ConfigurationError as error:  # of one instance; the others go on
+        _warn_once(f"Capture instance {name} is left out: {error}")
+        return False
+
+
+@lru_cache(maxsize=1000)
+def _warn_once(message: str) -> None:
+    log.warning("%s", message)
+
+
+def before(lsn: Lsn) -> Lsn:
+    """The greatest LSN below."""
+    return Lsn.from_int(int(lsn) - 1) if lsn > ZERO_LSN else ZERO_LSN
+
+
+def by_age(instances: Sequence[CaptureInstance]) -> list[CaptureInstance]:
+    """Oldest first."""
+    return sorted(instances, key=lambda instance: (instance.created or datetime.min, instance.start_lsn))  # noqa: DTZ901 - server time without zone on both sides
+
+
+def newest(instances: Sequence[CaptureInstance]) -> CaptureInstance | None:
+    """The one made last; its columns are the table's structure from now on."""
+    return by_age(instances)[-1] if instances else None
+
+
+def reads_of(table: TableId, instances: Sequence[CaptureInstance], after: Lsn, until: Lsn) -> list[TableRead]:
+    """What to read for the changes in (after, until], in order; the parts are adjacent and do not overlap.
+
+    Args:
+        table: the table.
+        instances: of this table, at least one.
+        after: exclusive lower bound.
+        until: inclusive upper bound, not below `after`.
+    """
+    *older, last = by_age(instances)
+    start = before(last.start_lsn)
+    if not older or start <= after:
+        return [TableRead(table, last.name, after, until)] if after < until else []
+    if start >= until:
+        return reads_of(table, older, after, until)
+    return [*reads_of(table, older, after, start), TableRead(table, last.name, start, until)]
+
+
+def gap_of(reads: Sequence[TableRead], marks: Mapping[str, Lsn]) -> Gap | None:
+    """The first part of the reads that is gone.
+
+    Args:
+        reads: of one table.
+        marks: low-water mark of each instance, read after the data if the data are to be trusted.
+    """
+    for read in reads:
+        mark = marks.get(read.instance)
+        if mark is not None and before(mark) > read.after:
+            return Gap(read.table, read.after, before(mark))
+    return None
+
+
+def clip(read: TableRead, after: Lsn, until: Lsn) -> TableRead | None:
+    """The part of a read that lies in (after, until], or None."""
+    low, high = max(read.after, after), min(read.until, until)
+    return TableRead(read.table, read.instance, low, high) if low < high else None

@@ -1,0 +1,78 @@
+"""Begins a new history of a restored database in the same topics, when people ask for it by a snapshot of its tables.
+
+*Why only then, and why it is right.* Topics are ordered by position, and positions begin with LSNs. While the server's
+LSNs are behind `reached`, the greatest that the lake may hold, READs of the restored rows would sort in front of events
+that were lost. So it is refused until `fn_cdc_get_max_lsn()` is above `reached`. The low watermark of a snapshot is not
+below that, on the same fork, which is looked at again before anything read is committed (`forks`). So whatever is
+written from then on sorts behind whatever was lost, and the same holds for all later windows.
+
+*What consumers are told.* Each table's old life ends with a DROP behind its position, in the schema history and on the
+topic `<prefix>`; its snapshot begins the next one with a CREATE, as for a table that was dropped and created again. The
+state keeps the interval of what was lost as a gap: from where the two histories part to `reached`.
+
+| crash after | next run |
+|---|---|
+| the new fork and the tables' states, which are one row | tells the DROPs before it reads anything |
+| the DROPs, or some of their steps | see `retire` |
+"""
+
+import dataclasses
+import logging
+
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.endings import retire
+from cdc_assets.capture.forks import greatest, shared_until
+from cdc_assets.core.lsn import ZERO_LSN
+from cdc_assets.errors import DatabaseRestoredError
+from cdc_assets.ledger.state import LogHistory
+
+log = logging.getLogger(__name__)
+
+_REASON = "Its database was restored to an earlier moment, and a new history has begun. Next: materialize its snapshot."
+
+
+def begin_anew(context: Context, database: str) -> None:
+    """Let go of the lost history of a database, if it is known to be restored.
+
+    Args:
+        context: of the capture; nothing of the database is in flight.
+        database: which.
+
+    Raises:
+        DatabaseRestoredError: its LSNs have not passed those of the lost history yet.
+        CdcDisabledError: it has no change data capture.
+        RetryableError: the server is away or busy.
+        FencedError: another writer has taken over.
+    """
+    state = context.manifest.state
+    known, reached = state.log(database), greatest(state, database)
+    if not known.restored or reached is None:
+        return
+    fork, captured = context.source.recovery_fork(database), context.source.max_captured_lsn(database)
+    if captured is None or captured <= reached:
+        raise DatabaseRestoredError(f"{known.restored} The server is at {captured} now.")
+    shared = shared_until(known, reached, fork, captured) or ZERO_LSN
+    own = [entry for entry in state.tables.values() if entry.table.database == database]
+    begun = LogHistory(fork.identity if fork else "", read=reached)
+    ended = [
+        dataclasses.replace(entry, status="failed", reason=_REASON, gaps=(*entry.gaps, (shared, reached)))
+        for entry in own
+    ]
+    context.manifest.record_log(context.clock.now(), database, begun, tables=ended)
+    log.warning(
+        "A new history of database %s begins in the same topics. What they hold after %s up to %s is lost on the server.",
+        database, shared, reached,
+    )  # fmt: skip
+
+
+def end_old_lives(context: Context, database: str) -> None:
+    """Tell the end of tables whose new history has begun, and whose end was not told; no window is in flight.
+
+    Raises:
+        FencedError: another writer has taken over.
+        LakeError: the lake cannot be written.
+    """
+    tables = context.manifest.state.tables.values()
+    retire(
+        context, database, [entry for entry in tables if entry.table.database == database and entry.reason == _REASON]
+    )

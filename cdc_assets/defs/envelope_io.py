@@ -1,0 +1,276 @@
+"""Topic tables as inputs and outputs of Spark assets.
+
+*Loading.* An asset that depends on `[prefix, database, schema, table, "snapshot" | "changes"]` gets the table's READ
+events, or its changes, as a Spark data frame; the key without the last part gets both. The files come from delta-rs,
+which needs no Delta jars (there are none for Spark 4.3, spec spark §5), and files outside the asked LSN range are
+skipped by the statistics in the Delta log. Spark reads local files itself, those in an object store by `lake_source`. Partitions of a snapshot get the rows of their key ranges
+(`key_range_filter`). The data frame's structure is the Delta table's own, so that rows written before a column was
+added read as null; a topic that changed in an incompatible way is read over all its generations (`generations`), unless
+the input's metadata chooses one.
+
+*Appending.* Spark writes Parquet files below the table's directory and one Delta commit makes them data. The commit
+carries the application transaction `(run, step)`: a step that is retried in its run appends once. A crash before the
+commit leaves files that no version names; vacuum removes them. The capture itself does not come this way: an IO manager
+is called once per output, a loop commits many windows (spec dagster §3.4).
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import Schema
+from pyarrow import fs
+from pydantic import Field
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit
+from pyspark.sql.types import StructType
+
+from cdc_assets.adapters.spark.generations import together
+from cdc_assets.adapters.spark.lake_source import read_files, write_files
+from cdc_assets.capture.system_topics import system_topics
+from cdc_assets.config.load import load_config
+from cdc_assets.config.settings import CaptureConfig, EventSettings, LakeSettings
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.defs.key_range_filter import of_partitions
+from cdc_assets.defs.spark import SparkResource
+from cdc_assets.envelope.naming import key_parts, sanitized
+from cdc_assets.errors import InvalidValueError, LakeError
+from cdc_assets.lake.files import DataFile, operations_of
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
+
+SNAPSHOT, CHANGES = "snapshot", "changes"
+FROM_LSN, TO_LSN, GENERATION = "cdc/from_lsn", "cdc/to_lsn", "cdc/generation"
+"""Metadata keys of an input (`AssetIn(metadata=…)`): commit LSNs in (from, to], and the table's generation."""
+NO_WINDOW = 0
+"""`window_id` of appended rows: windows of the capture count from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeFiles:
+    """Files that are written already and wait for their commit: an output that costs no Spark job.
+
+    Args:
+        schema: Arrow structure of the rows.
+        files: below the topic table's directory.
+        metadata: for the commit.
+    """
+
+    schema: pa.Schema
+    files: Sequence[DataFile]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LsnRange:
+    """Commit LSNs in (after, until]; None is an open end."""
+
+    after: Lsn | None = None
+    until: Lsn | None = None
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any], default: "LsnRange") -> "LsnRange":
+        """From an input's metadata; what it leaves out is taken from `default`."""
+        after, until = metadata.get(FROM_LSN), metadata.get(TO_LSN)
+        return cls(Lsn.parse(after) if after else default.after, Lsn.parse(until) if until else default.until)
+
+    def may_hold(self, least: str | None, greatest: str | None) -> bool:
+        """Whether a file with these smallest and greatest positions can hold rows of the range."""
+        if least is None or greatest is None:
+            return True
+        return not (self.until and least[:22] > str(self.until)) and not (
+            self.after and greatest[:22] <= str(self.after)
+        )
+
+    def filter(self, frame: DataFrame) -> DataFrame:
+        """Rows of the range. A position begins with its commit LSN in fixed width, so text order is LSN order."""
+        if self.after:
+            frame = frame.where(col("position").substr(1, 22) > str(self.after))
+        if self.until:
+            frame = frame.where(col("position").substr(1, 22) <= str(self.until))
+        return frame
+
+
+class LakeIOManager(dg.ConfigurableIOManager):
+    """What the IO managers of one lake share: loading a table's files and committing new ones."""
+
+    config_file: str = Field(default="", description="Configuration of the capture whose lake this is; or give `lake`.")
+    lake: str = Field(default="", description="Directory or object-store URL that holds one Delta table per topic.")
+    storage_options: dict[str, str] = Field(default={}, description="For the object store's client; use EnvVar.")
+    delimiter: str = Field(default=".", description="Between the parts of a topic's name (`topic.delimiter`).")
+    from_lsn: str = Field(default="", description="Load only changes after this commit LSN, unless the input says.")
+    to_lsn: str = Field(default="", description="Load only changes up to this commit LSN, unless the input says.")
+    spark: dg.ResourceDependency[SparkResource]
+
+    def load(self, directory: str, lsns: LsnRange | None = None) -> DataFrame:
+        """A Delta table's rows.
+
+        Raises:
+            LakeError: it is missing or unreadable.
+        """
+        lsns = lsns or LsnRange()
+        tables = self.tables("")
+        handle = tables.open(directory)
+        if handle is None:
+            raise LakeError(
+                f"There is no table {directory} in {tables.location.root}. Next: materialize its snapshot or changes first."
+            )
+        structure = StructType.fromJson(json.loads(handle.schema().to_json()))
+        adds = pa.table(handle.get_add_actions(flatten=True))
+        least, greatest = (_column(adds, name) for name in ("min.position", "max.position"))
+        paths = [
+            path
+            for path, low, high in zip(adds["path"].to_pylist(), least, greatest, strict=True)
+            if lsns.may_hold(low, high)
+        ]
+        return lsns.filter(self._frame(tables.location, directory, paths, structure))
+
+    def _frame(self, location: Location, directory: str, paths: Sequence[str], structure: StructType) -> DataFrame:
+        """Rows of some files of a table."""
+        session: SparkSession = self.spark.spark_session
+        if not paths:
+            return session.createDataFrame([], structure)
+        if location.on_disk:
+            return session.read.schema(structure).parquet(*(location.uri(f"{directory}/{path}") for path in paths))
+        return read_files(session, location, directory, paths, structure)
+
+    def append(self, context: dg.OutputContext, topic: str, output: "DataFrame | EnvelopeFiles") -> None:
+        """Make rows data in one commit, once per run and step.
+
+        Raises:
+            LakeError: the lake refuses.
+        """
+        tables = self.tables(f"dagster:{context.run_id}:{context.step_key}:{context.name}")
+        if isinstance(output, EnvelopeFiles):
+            directory = tables.directory_for(topic, output.schema)
+        else:
+            directory, output = self._written(tables, topic, output)
+        landed = tables.commit(directory, output.schema, output.files, 1, dict(output.metadata))
+        rows = sum(file.rows for file in output.files)
+        uri = tables.location.uri(directory)
+        context.add_output_metadata({"dagster/row_count": rows, "dagster/uri": uri, "appended": landed})
+
+    def range_of(self, metadata: Mapping[str, Any]) -> LsnRange:
+        """The LSN range that an input's metadata asks for."""
+        configured = LsnRange(
+            Lsn.parse(self.from_lsn) if self.from_lsn else None, Lsn.parse(self.to_lsn) if self.to_lsn else None
+        )
+        return LsnRange.of(metadata, configured)
+
+    def tables(self, application: str) -> TopicTables:
+        """The lake's tables; `application` names who commits."""
+        own = LakeSettings(self.lake, tuple(sorted(self.storage_options.items())))
+        return TopicTables(Location.of(self._config.lake if self._config else own), application)
+
+    @cached_property
+    def _config(self) -> CaptureConfig | None:
+        return load_config(self.config_file) if self.config_file else None
+
+    @staticmethod
+    def _written(tables: TopicTables, topic: str, frame: DataFrame) -> tuple[str, EnvelopeFiles]:
+        """The data frame as Parquet files below the table that they will belong to."""
+        frame = frame.withColumn("window_id", lit(NO_WINDOW).cast("long"))
+        schema = pa.schema(Schema.from_json(frame.schema.json()).to_arrow())
+        directory = tables.directory_for(topic, schema)
+        folder = f"spark-{uuid.uuid4().hex}"
+        place = f"{directory}/{folder}"
+        if tables.location.on_disk:
+            frame.write.option("compression", "zstd").parquet(tables.location.uri(place))
+        else:
+            write_files(frame, tables.location, place, schema, NO_WINDOW)
+        return directory, EnvelopeFiles(schema, list(_described(tables.location, directory, folder)))
+
+
+class EnvelopeIOManager(LakeIOManager):
+    """Loads topic tables as Spark data frames and appends data frames to them."""
+
+    def load_input(self, context: dg.InputContext) -> DataFrame:
+        """The upstream asset's events.
+
+        Raises:
+            InvalidValueError: there is no such generation.
+            LakeError: the table is missing or unreadable; or it is partitioned by a key that only the server can order, and
+                some partitions are asked for.
+        """
+        role = context.asset_key.path[-1]
+        metadata = context.definition_metadata or {}
+        topic = self.topic(context.asset_key)
+        lsns = self.range_of(metadata)
+        frame = together([self.load(part, lsns) for part in self._directories(topic, metadata.get(GENERATION))])
+        if role == SNAPSHOT:
+            return self._of_partitions(context, frame.where("value.op = 'r'"))
+        return frame.where("value is null or value.op <> 'r'") if role == CHANGES else frame
+
+    def handle_output(self, context: dg.OutputContext, obj: "DataFrame | EnvelopeFiles | None") -> None:
+        """Append a data frame of events, or files that are written already.
+
+        Raises:
+            LakeError: the lake refuses.
+        """
+        if obj is not None:
+            self.append(context, self.topic(context.asset_key), obj)
+
+    def _of_partitions(self, context: dg.InputContext, reads: DataFrame) -> DataFrame:
+        """READ events of the partitions that the input is for; all of them if it names none."""
+        if not context.has_asset_partitions:
+            return reads
+        order = {name: number for number, name in enumerate(context.asset_partitions_def.get_partition_keys())}
+        numbers = {order[name] for name in context.asset_partition_keys}
+        prefix, *names = context.asset_key.path[:-1]
+        states = Manifest(self.tables(""), prefix).read().tables
+        state = next((state for table, state in states.items() if key_parts(table) == tuple(names)), None)
+        if state is None or len(numbers) == len(order):
+            return reads
+        return of_partitions(reads, state.ranges, numbers, len(order))
+
+    def topic(self, key: dg.AssetKey) -> str:
+        """The topic of an asset key; of one of the assets of a capture as a whole, if the configuration is known."""
+        if self._config and len(key.path) == 2 and (own := system_topics(self._config).get(key.path[1])):
+            return own
+        parts = key.path[:-1] if key.path[-1] in (SNAPSHOT, CHANGES) else key.path
+        events = self._config.events if self._config else EventSettings(parts[0], self.delimiter)
+        return sanitized(events.topic_delimiter.join(parts), events)
+
+    def _directories(self, topic: str, generation: int | None) -> list[str]:
+        """The chosen generation, or all of them, oldest first."""
+        found = self.tables("").generations(topic)
+        if generation is None:
+            return found or [topic]
+        if not 1 <= generation <= len(found):
+            raise InvalidValueError(GENERATION, generation, f"1 to {len(found)}", "correct the input's metadata")
+        return [found[generation - 1]]
+
+
+def _column(adds: pa.Table, name: str) -> list[str | None]:
+    """A statistics column; a table whose files have none lacks it."""
+    return list(adds[name].to_pylist()) if name in adds.column_names else [None] * adds.num_rows
+
+
+def _described(location: Location, directory: str, folder: str) -> Iterator[DataFile]:
+    """What Spark wrote, as a Delta commit needs it."""
+    files = location.filesystem(directory)
+    for entry in files.get_file_info(fs.FileSelector(folder, recursive=True)):
+        if not entry.path.endswith(".parquet"):
+            continue
+        table = pq.read_table(entry.path, columns=["position", "value"], filesystem=files)
+        bounds = pc.min_max(table["position"]).as_py()
+        if table.num_rows:
+            yield DataFile(
+                entry.path,
+                entry.size,
+                table.num_rows,
+                bounds["min"],
+                bounds["max"],
+                NO_WINDOW,
+                operations_of(table),
+                int(time.time() * 1000),
+            )

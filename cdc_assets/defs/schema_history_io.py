@@ -1,0 +1,55 @@
+"""The schema history of a capture as input and output of Spark assets.
+
+A dependency on `[prefix, "schema_history"]` gives the whole history as a data frame; on a table's asset key, that table's
+entries: every structure the table has had, with the commit LSN from which it holds, Debezium's record as JSON (`record`)
+and ours (`structure`). Output appends entries of the same structure, once per run and step, such as those of a migrated
+connector.
+"""
+
+import dagster as dg
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import regexp_replace
+
+from cdc_assets.defs.envelope_io import EnvelopeFiles, LakeIOManager
+from cdc_assets.envelope.naming import NOT_IN_TOPIC
+from cdc_assets.errors import InvalidValueError
+from cdc_assets.history.store import SCHEMA
+
+HISTORY_ASSET = "schema_history"
+
+
+class SchemaHistoryIOManager(LakeIOManager):
+    """Loads the schema history as a Spark data frame and appends entries to it."""
+
+    def load_input(self, context: dg.InputContext) -> DataFrame:
+        """All entries, or those of one table.
+
+        Raises:
+            LakeError: there is no history yet, or it cannot be read.
+        """
+        parts = context.asset_key.path
+        frame = self.load(self.directory(context.asset_key), self.range_of(context.definition_metadata or {}))
+        if len(parts) < 4:
+            return frame
+        for column, value in zip(("database", "schema", "table"), parts[1:4], strict=True):
+            frame = frame.where(regexp_replace(frame[column], NOT_IN_TOPIC, "_") == value)
+        return frame
+
+    def handle_output(self, context: dg.OutputContext, obj: DataFrame | EnvelopeFiles | None) -> None:
+        """Append entries.
+
+        Raises:
+            InvalidValueError: a column is missing or unknown.
+            LakeError: the lake refuses.
+        """
+        if obj is None:
+            return
+        names = set(obj.schema.names if isinstance(obj, EnvelopeFiles) else obj.columns)
+        if names != set(SCHEMA.names):
+            raise InvalidValueError("schema history columns", sorted(names), str(SCHEMA.names), "select these columns")
+        self.append(context, self.directory(context.asset_key), obj)
+
+    @staticmethod
+    def directory(key: dg.AssetKey) -> str:
+        """Directory of the capture's history, from any of its asset keys."""
+        return f"{key.path[0]}.__schema_history"

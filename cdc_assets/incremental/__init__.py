@@ -1,0 +1,1 @@
+"""Incremental snapshots: rows read in rounds beside the stream."""

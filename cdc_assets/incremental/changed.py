@@ -1,0 +1,86 @@
+"""Which rows have changed while a round of an incremental snapshot was on its way: images in the change table.
+
+They are staged for the tasks that drop them. Operations that the settings skip are not asked for: they have no event
+that a READ could overtake. With `skip.messages.without.change` neither have updates whose event shows no difference,
+so those are left out too, else the row would have neither READ nor event.
+
+The clean-up job may remove rows while they are read, without an error; so the low-water mark is asked for afterwards.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_assets.capture.context import Context
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.envelope.changes import unequal
+from cdc_assets.envelope.layout import AFTER, BEFORE
+from cdc_assets.envelope.rows import event_values, images
+from cdc_assets.errors import QueryError
+from cdc_assets.incremental.chunks import changed_query
+from cdc_assets.incremental.staging import Staged, Staging
+from cdc_assets.incremental.walk import Walk
+
+
+class StaleError(Exception):
+    """What has changed can no longer be told; says why."""
+
+
+def changed_rows(context: Context, walk: Walk, staging: Staging, after: Lsn, until: Lsn) -> tuple[Staged, ...]:
+    """Stage the columns that tell rows apart of all images with commit LSN in (after, until]; no file if there are none.
+
+    Raises:
+        StaleError: the change table, or a part of it, is gone.
+        CdcError: the server or the lake failed.
+    """
+    columns = walk.plan.columns
+    visible_only = walk.plan.settings.skip_unchanged
+    chosen = columns if visible_only else [columns[place] for place in walk.identity]
+    statement = changed_query(walk.plan, walk.instance, chosen, after, until, in_order=visible_only)
+    try:
+        batches = context.bulk.read(*statement)
+        staged = tuple(staging.write(_visible(walk, batches) if visible_only else _without_operation(batches)))
+    except QueryError as error:
+        if context.source.low_water_marks(walk.plan.table.database).get(walk.instance) is None:
+            raise StaleError(f"capture instance {walk.instance} is gone") from error
+        raise
+    mark = context.source.low_water_marks(walk.plan.table.database).get(walk.instance)
+    if mark is None or mark > after.next():
+        raise StaleError(f"the clean-up job has removed changes behind {after}")
+    return staged
+
+
+def _without_operation(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays(batch.columns[1:], names=batch.schema.names[1:])
+
+
+def _visible(walk: Walk, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Images of changes that have an event; a pair of images that straddles two batches is put together."""
+    held: pa.RecordBatch | None = None
+    for batch in batches:
+        whole = batch if held is None else _joined(held, batch)
+        end = whole.num_rows
+        cut = end - 1 if end and whole.column(0)[end - 1].as_py() == BEFORE else end
+        held = whole.slice(cut) if cut < end else None
+        yield _shown(walk, whole.slice(0, cut))
+
+
+def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.Table.from_batches([first, second]).combine_chunks().to_batches()[0]
+
+
+def _shown(walk: Walk, batch: pa.RecordBatch) -> pa.RecordBatch:
+    operations = batch.column(0).to_numpy(zero_copy_only=False)
+    arrived = batch.columns[1:]
+    after = np.flatnonzero(operations == AFTER)
+    keep = np.ones(batch.num_rows, dtype=bool)
+    if len(after):
+        shown = images(walk.plan, arrived, event_values(walk.plan, arrived))
+        differ = unequal(shown.take(pa.array(after - 1)), shown.take(pa.array(after)))
+        keep[after], keep[after - 1] = differ, differ
+    own = pa.RecordBatch.from_arrays(
+        [arrived[place] for place in walk.identity], names=[f"k{n}" for n in walk.identity]
+    )
+    return own.filter(pa.array(keep))

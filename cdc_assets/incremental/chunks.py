@@ -1,0 +1,151 @@
+"""T-SQL of incremental snapshots: stretches of a table in key order, its greatest key, and rows that have changed.
+
+Key values travel as the server's own text forms (`core.ranges`) and are compared by the server in the column's own
+type and collation. SQL Server sorts NULL first, so NULL is smaller than every value here; each predicate is true or
+false, never unknown, so that it may be negated (spec debezium-sqlserver §9.2).
+
+A span is bounded by values, not by a number of rows: all rows with one value are in one span. So the columns that a
+table is walked along need not be unique, and rows need not be sorted by them: only the bounds are looked up in order.
+
+The condition of a signal stands in the statement as it was given: whoever may write into the signal table may read
+what the capture's login may read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cdc_assets.capture.statements import Statement, skipped_condition
+from cdc_assets.core.identifiers import TableId, quote
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ranges import from_text, to_text, type_text
+from cdc_assets.core.schema import Column
+from cdc_assets.envelope.columns import EventColumn
+from cdc_assets.envelope.plan import EventPlan
+from cdc_assets.ledger.signal_state import Key
+
+_KEY_NAME = "__cdc_assets_key_{}"
+"""Result column with the text form of the n-th key column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows whose key lies in (low, high]; None is an open end."""
+
+    low: Key | None
+    high: Key | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A table as it is walked along.
+
+    Args:
+        table: which.
+        columns: that it is walked along.
+        condition: predicate that limits the rows, or empty.
+    """
+
+    table: TableId
+    columns: tuple[Column, ...]
+    condition: str = ""
+
+
+def rows_query(plan: EventPlan, lacking: frozenset[str], ordered: Ordered, span: Span, *, recompile: bool) -> Statement:
+    """The rows of a span; columns that the table has lost meanwhile are NULL, as they are in its change table."""
+    conditions, parameters = _within(ordered, span)
+    columns = ", ".join(_source(column, lacking) for column in plan.columns)
+    text = f"/* cdc-assets: chunk */ SELECT {columns} FROM {ordered.table.quoted} AS [t]{conditions}"  # noqa: S608
+    return text + (" OPTION (RECOMPILE)" if recompile else ""), parameters
+
+
+def nth_key_query(ordered: Ordered, span: Span, rows: int, *, recompile: bool) -> Statement:
+    """The key of the n-th row of a span, from 1; no row if the span has fewer."""
+    conditions, parameters = _within(ordered, span)
+    names = ", ".join(_name(column) for column in ordered.columns)
+    inner = f"SELECT {names} FROM {ordered.table.quoted} AS [t]{conditions} ORDER BY {names} "  # noqa: S608 - quoted
+    inner += f"OFFSET {rows - 1} ROWS FETCH NEXT 1 ROWS ONLY"
+    text = f"/* cdc-assets: chunk end */ SELECT {_texts(ordered.columns, 's')} FROM ({inner}) AS [s]"  # noqa: S608
+    return text + (" OPTION (RECOMPILE)" if recompile else ""), parameters
+
+
+def maximum_query(ordered: Ordered) -> Statement:
+    """The greatest key."""
+    conditions, _ = _within(ordered, Span(None, None))
+    order = ", ".join(f"{_name(column)} DESC" for column in ordered.columns)
+    text = f"SELECT TOP (1) {_texts(ordered.columns, 't')} FROM {ordered.table.quoted} AS [t]{conditions}"  # noqa: S608
+    return f"/* cdc-assets: chunk maximum */ {text} ORDER BY {order}", ()
+
+
+def changed_query(
+    plan: EventPlan, instance: str, columns: Sequence[EventColumn], after: Lsn, until: Lsn, *, in_order: bool
+) -> Statement:
+    """Operation and columns of all images of change rows with commit LSN in (after, until].
+
+    There is no DISTINCT: it would fold values that the collation takes for equal, and they are compared exactly.
+    """
+    change_table = f"{quote(plan.table.database)}.cdc.{quote(f'{instance}_CT')}"
+    chosen = "".join(
+        f", {column.mapped.wire.expression(column.name, 'ct')} AS {quote(column.name)}" for column in columns
+    )
+    text = (
+        f"/* cdc-assets: changed rows */ SELECT [ct].[__$operation]{chosen} FROM {change_table} AS [ct] "  # noqa: S608
+        "WHERE [ct].[__$start_lsn] > ? AND [ct].[__$start_lsn] <= ?"
+        f"{skipped_condition(plan.settings.skipped_operations)}"
+    )
+    if in_order:
+        text += " ORDER BY [ct].[__$start_lsn], [ct].[__$command_id], [ct].[__$seqval], [ct].[__$operation]"
+    return text, (after.raw, until.raw)
+
+
+def beyond(keys: Sequence[Column], values: Key) -> tuple[str, list[object]]:
+    """Condition that a row's key is greater than the values: k1 > v1 OR k1 = v1 AND k2 > v2 OR …"""
+    alternatives, parameters = [], list[object]()
+    for place, key in enumerate(keys):
+        parts = []
+        for equal, value in zip(keys[:place], values[:place], strict=True):
+            parts.append(_compared(equal, "=", value))
+            parameters += [] if value is None else [value]
+        parts.append(_compared(key, ">", values[place]))
+        parameters += [] if values[place] is None else [values[place]]
+        alternatives.append(" AND ".join(parts))
+    if len(alternatives) == 1:
+        return f"({alternatives[0]})", parameters
+    return "(" + " OR ".join(f"({text})" for text in alternatives) + ")", parameters
+
+
+def _within(ordered: Ordered, span: Span) -> tuple[str, tuple[object, ...]]:
+    conditions, parameters = [], list[object]()
+    for values, form in ((span.low, "{}"), (span.high, "NOT {}")):
+        if values is not None:
+            text, bound = beyond(ordered.columns, values)
+            conditions.append(form.format(text))
+            parameters += bound
+    if ordered.condition:
+        conditions.append(f"({ordered.condition})")
+    return f" WHERE {' AND '.join(conditions)}" if conditions else "", tuple(parameters)
+
+
+def _compared(column: Column, operator: str, value: str | None) -> str:
+    name = _name(column)
+    if value is None:
+        return f"{name} IS {'NOT ' if operator == '>' else ''}NULL"
+    text = f"{name} {operator} {from_text(column)}"
+    return f"({text} AND {name} IS NOT NULL)" if column.nullable else text
+
+
+def _source(column: EventColumn, lacking: frozenset[str]) -> str:
+    wire = column.mapped.wire
+    if column.name in lacking:
+        return f"{wire.template.format(f'CAST(NULL AS {type_text(column.mapped.column)})')} AS {quote(column.name)}"
+    return f"{wire.expression(column.name, 't')} AS {quote(column.name)}"
+
+
+def _name(column: Column) -> str:
+    return f"[t].{quote(column.name)}"
+
+
+def _texts(keys: Sequence[Column], alias: str) -> str:
+    return ", ".join(
+        f"{to_text(key, f'[{alias}].{quote(key.name)}')} AS {quote(_KEY_NAME.format(place))}"
+        for place, key in enumerate(keys, 1)
+    )

@@ -1,0 +1,268 @@
+"""One round of an incremental snapshot in flight: its markers, and the reading between them.
+
+Rows are read by tasks while the loop goes on with windows, so the stream never waits for them; a thread waits for the
+tasks. The thread asks the bulk source and the runner alone. Markers are written by the loop itself: the open one before
+the thread starts, the close one after it has ended, so everything was read between them.
+"""
+
+import contextlib
+import dataclasses
+import json
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from cdc_assets.capture.context import Context
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.steps import step
+from cdc_assets.errors import LakeError
+from cdc_assets.incremental.chunks import rows_query
+from cdc_assets.incremental.staging import BuildTask, Staged, StageTask, Staging, build, stage
+from cdc_assets.incremental.walk import Walk, next_spans
+from cdc_assets.lake.folder import Folder
+from cdc_assets.ledger.signal_state import Collection, Key, RoundReads
+from cdc_assets.ledger.state import TableState
+from cdc_assets.signals.table import INSERT, Row
+
+T = TypeVar("T")
+
+MOST_CHUNKS = 1024
+"""Chunks that share a pair of markers at most, so that capture delay is waited for once for all of them."""
+GROWTH = 8
+"""A round has at most so many times the rows of the round before."""
+ROUND_BYTES = 256 * 1024 * 1024
+"""About the bytes of a round, by the width of the rows of the round before; they lie in staged files."""
+ROUND_S = 10.0
+"""About the seconds of a round, by the pace of the round before: where few tasks run at once, windows wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRows:
+    """What was read in a round.
+
+    Args:
+        files: staged, in the order of their spans.
+        last: where the last span ends.
+        finished: whether that is the table's end.
+        seconds: that it took.
+    """
+
+    files: tuple[Staged, ...]
+    last: Key
+    finished: bool
+    seconds: float
+
+
+@dataclass(slots=True)
+class Round:
+    """A round in flight.
+
+    Args:
+        marker: common part of its markers' ids.
+        data: of the open marker.
+        entry: the queued table, as it stood when the round was begun.
+        walk: how it is walked along.
+        wanted: rows that were asked for.
+        server_time: when it was begun.
+        reading: what is read.
+        closing: whether the close marker is written.
+        opened: commit LSN of the open marker, once the stream has seen it.
+        closed: of the close marker.
+    """
+
+    marker: str
+    data: dict[str, str]
+    entry: Collection
+    walk: Walk
+    wanted: int
+    server_time: datetime
+    reading: Future[RoundRows]
+    closing: bool = False
+    opened: Lsn | None = None
+    closed: Lsn | None = None
+
+    def note(self, rows: Sequence[Row]) -> None:
+        """Look for its markers among new rows of the signal table."""
+        for row in rows:
+            if row.signal.id == f"{self.marker}-close":
+                self.closed = row.lsn
+            elif row.signal.id == f"{self.marker}-open":
+                if row.operation == INSERT:
+                    self.opened = row.lsn
+                else:
+                    self.closed = row.lsn
+
+    def is_of(self, entry: Collection) -> bool:
+        """Whether it was read for this entry of the queue, which may have moved on since.
+
+        A table that was stopped and is queued again, perhaps under the same id, is another entry: it has no end yet.
+        """
+        return dataclasses.replace(self.entry, last=entry.last, rows=entry.rows) == entry
+
+
+class RoundReader:
+    """Begins, closes and forgets rounds.
+
+    Args:
+        context: of the capture.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.staging = Staging(context.tables.location, f"{context.config.events.topic_prefix}.__staging")
+        slots = context.runner.parallelism
+        self._tasks = slots - 1 if slots > 2 else slots
+        self._thread: ThreadPoolExecutor | None = None
+        self._running: set[Future[RoundRows]] = set()
+
+    def clean(self) -> None:
+        """Remove what earlier runs staged; the capture must be claimed.
+
+        Raises:
+            LakeError: the folder cannot be emptied.
+        """
+        folder = Folder(self.staging.location, self.staging.directory)
+        for name in folder.names(".arrow"):
+            folder.remove(name)
+
+    def begin(self, entry: Collection, walk: Walk, markers: TableState, before: Round | None) -> Round:
+        """Write the open marker and begin to read.
+
+        Args:
+            entry: the queued table.
+            walk: how it is walked along.
+            markers: the signal table.
+            before: the round before this one, read but perhaps not committed; None: go on behind `entry.last`.
+
+        Raises:
+            CdcError: the server refuses or is away.
+        """
+        source, marker = self._context.source, str(uuid.uuid4())
+        data = {"openWindowTimestamp": self._moment()}
+        source.write_signal(markers.table, (f"{marker}-open", "snapshot-window-open", json.dumps(data)))
+        step("marker-written")
+        wanted = self._wanted(walk, before)
+        low = before.reading.result().last if before else entry.last
+        server_time = source.server_time()
+        self._thread = self._thread or ThreadPoolExecutor(1, "incremental-snapshot")
+        reading = self._thread.submit(self._read, entry, walk, low, wanted)
+        self._running.add(reading)
+        reading.add_done_callback(self._running.discard)
+        return Round(marker, data, entry, walk, wanted, server_time, reading)
+
+    def _wanted(self, walk: Walk, before: Round | None) -> int:
+        """Rows of the next round."""
+        chunk = self._context.config.signals.chunk_rows
+        if before is None:
+            width, most = walk.declared_width, chunk if walk.large else chunk * MOST_CHUNKS
+        else:
+            read = before.reading.result()
+            rows = max(1, sum(staged.rows for staged in read.files))
+            width = sum(staged.size for staged in read.files) // rows
+            most = min(chunk * MOST_CHUNKS, before.wanted * GROWTH, int(rows * ROUND_S / read.seconds))
+        return max(chunk, min(most, ROUND_BYTES // max(1, width)))
+
+    def _read(self, entry: Collection, walk: Walk, low: Key | None, wanted: int) -> RoundRows:
+        """In the thread: bounds, then the rows between them."""
+        context, recompile, begun = self._context, self._context.config.signals.recompile, time.perf_counter()
+        parts = max(1, min(self._tasks, wanted // context.config.signals.chunk_rows))
+        spans = next_spans(context, walk, entry, low, [-(-wanted // parts)] * parts)
+        statements = (rows_query(walk.plan, walk.lacking, walk.ordered, span, recompile=recompile) for span in spans)
+        staged = context.runner.run(stage, [StageTask(text, self.staging, context.bulk) for text in statements])
+        last = spans[-1].high
+        assert last is not None  # noqa: S101 - the walk has an end
+        files = tuple(file for written in staged for file in written)
+        return RoundRows(files, last, last == entry.maximum, time.perf_counter() - begun)
+
+    def close(self, current: Round, markers: TableState) -> None:
+        """Everything was read: write the close marker.
+
+        Raises:
+            CdcError: what reading raised, or the server refuses or is away.
+        """
+        current.reading.result()
+        step("chunk-read")
+        source, table = self._context.source, markers.table
+        if self._context.config.signals.watermarking == "insert_delete":
+            history = self._context.history.latest(table)
+            assert history is not None  # noqa: S101 - the table streams
+            source.delete_signal(table, history.schema.columns[0].name, f"{current.marker}-open")
+        else:
+            data = current.data | {"closeWindowTimestamp": self._moment()}
+            source.write_signal(table, (f"{current.marker}-close", "snapshot-window-close", json.dumps(data)))
+        current.closing = True
+        step("marker-written")
+
+    def _moment(self) -> str:
+        """Now, as the connector writes a marker's time: `Z` for UTC."""
+        return self._context.clock.now().astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+    def build(self, current: Round, changed: tuple[Staged, ...], position: Lsn) -> RoundReads:
+        """Write READ events of what was read and has not changed.
+
+        Args:
+            current: a round that is read.
+            changed: staged files with what tells changed rows apart.
+            position: of the events.
+
+        Raises:
+            CdcError: a value does not fit its event type, or the lake cannot be read or written.
+        """
+        context, read, walk = self._context, current.reading.result(), current.walk
+        numbered, window_id = list(enumerate(read.files)), context.manifest.state.next_window
+        tasks = [
+            BuildTask(
+                tuple(share), self.staging, window_id, position, current.server_time,
+                walk.plan, walk.directory, walk.identity, changed,
+            )
+            for share in _shares(numbered, context.runner.parallelism)
+        ]  # fmt: skip
+        files = tuple(file for written in context.runner.run(build, tasks) for file in written)
+        return RoundReads(window_id, walk.directory, files, read.last, read.finished)
+
+    def forget(self, current: Round) -> None:
+        """Remove what a round staged, at once or as soon as it is read; what stays is removed by the next claim."""
+        if current.reading.cancel():
+            return
+        current.reading.add_done_callback(self._remove)
+
+    def _remove(self, reading: Future[RoundRows]) -> None:
+        if reading.cancelled() or reading.exception() is not None:
+            return
+        self.remove(reading.result().files)
+
+    def remove(self, staged: Iterable[Staged]) -> None:
+        """Remove staged files."""
+        folder = Folder(self.staging.location, self.staging.directory)
+        for file in staged:
+            with contextlib.suppress(LakeError):
+                folder.remove(file.name)
+
+    def make_way(self, seconds: float) -> None:
+        """Wait, but not longer than this, while rows are read by so many tasks that a window's would stand in a queue."""
+        running = tuple(self._running)
+        if running and self._tasks == self._context.runner.parallelism:
+            wait(running, seconds, FIRST_COMPLETED)
+
+    def rest(self, seconds: float) -> None:
+        """Wait, but not longer than until something is read."""
+        if self._running:
+            wait(tuple(self._running), seconds, FIRST_COMPLETED)
+        else:
+            self._context.clock.sleep(seconds)
+
+    def stop(self) -> None:
+        """Read nothing more; waits for what is being read."""
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+            self._thread = None
+
+
+def _shares(items: Sequence[T], parts: int) -> list[Sequence[T]]:
+    """Items in at most so many parts of about equal length, in their order."""
+    size = -(-len(items) // parts)
+    return [items[start : start + size] for start in range(0, len(items), size)] if items else []

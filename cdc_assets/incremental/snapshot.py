@@ -1,0 +1,328 @@
+"""Incremental snapshots: tables are read again, round by round, while the stream goes on (design §4).
+
+*A round.* An open marker is inserted into the signal table, tasks read the rows of some spans behind the last key into
+staged files, a close marker is written. Meanwhile, and until the table's position is at or behind the close marker,
+windows of the log are streamed as ever. Now tasks build READ events at that position from the rows, without those that
+have a change between the open marker and the position, and they are committed. A second round is read while the first
+one waits for its close marker, so that capture delay costs nothing but at the end. The close marker is written just
+before a window is planned, which then takes it along; where no more than two tasks run at once, those of a window would
+have to wait for those that read, so it is planned when they have ended.
+
+*Why it is right.* The read sees what was committed before it, so at least all up to the open marker and nothing behind
+the close marker. A row without a change in (open, position] is therefore the row as it is at the position: it sorts
+behind each older event of its key, all of which are committed, and before each newer one, none of which is. A row with
+such a change is dropped, for its newer event is committed. Markers go through the same log as the data, so capture
+delay only makes the round wait. Which rows have changed is told by the change table (`walk`, *identity*), from which
+the clean-up job must not have removed anything behind the open marker: that is looked at afterwards.
+
+*State* (queue, last and greatest key) is in the manifest. What a crash does:
+
+| crash after | next run |
+|---|---|
+| open marker, reading, close marker | removes what is staged, and reads behind the last committed key between new markers |
+| events written to the topic's folder | the same; the files are named nowhere |
+| their files recorded | commits them before any window is planned, since newer events must come after them |
+| their commit | finds the topic table's application transaction, and moves the queue on |
+| the queue moved on | goes on with the next round, or the next table |
+
+The greatest key is fixed when a table is begun, so the end is reached however fast rows are added; those behind it come
+from the stream. If the columns that it is walked along change in between, it is begun anew.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.forks import look
+from cdc_assets.capture.losses import Losses
+from cdc_assets.capture.progress import OnProgress, Progress, TableProgress, TroubledTable, rows_of
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.steps import step
+from cdc_assets.errors import (
+    CdcDisabledError,
+    CdcError,
+    CredentialsError,
+    DatabaseRestoredError,
+    FencedError,
+    InvariantError,
+    LakeError,
+)
+from cdc_assets.incremental.changed import StaleError, changed_rows
+from cdc_assets.incremental.rounds import Round, RoundReader
+from cdc_assets.incremental.walk import UnreadableError, Walk, find_maximum, walk_of
+from cdc_assets.ledger.signal_state import Collection, RoundReads, SignalState
+from cdc_assets.ledger.state import TableState
+from cdc_assets.signals.notices import ends, in_progress, scanned
+from cdc_assets.signals.table import Row, signal_table
+from cdc_assets.signals.watch import SignalWatch
+
+log = logging.getLogger(__name__)
+
+Turn = Literal["worked", "waiting", "nothing"]
+
+_OF_ALL = CredentialsError | LakeError | FencedError | InvariantError | CdcDisabledError | DatabaseRestoredError
+"""Errors that do not concern one table."""
+_READ = ("SUCCEEDED", "EMPTY")
+"""How the scan of a table ends that was read; all other ends are failures."""
+_IN_FLIGHT = 2
+"""Rounds of a table at a time: one waits for the stream, one is read."""
+
+
+class IncrementalSnapshot:
+    """Carries out queued tables between windows.
+
+    Args:
+        context: of the capture.
+        watch: of its signals.
+        on_progress: called after each round that brought rows.
+    """
+
+    def __init__(self, context: Context, watch: SignalWatch, on_progress: OnProgress) -> None:
+        self._context, self._watch, self._on_progress = context, watch, on_progress
+        self._reader = RoundReader(context)
+        self._rounds: dict[str, list[Round]] = {}
+        self._walks: dict[str, Walk] = {}
+        """By database, how its first table was to be walked along last."""
+        self.unread: list[TroubledTable] = []
+        """Tables that were left because they cannot be read, and why."""
+
+    def clean(self) -> None:
+        """Remove what earlier runs staged; the capture must be claimed.
+
+        Raises:
+            LakeError: the lake cannot be written.
+        """
+        self._reader.clean()
+
+    def recover(self, database: str) -> None:
+        """Commit what is recorded and may not be committed; must come before any window is planned.
+
+        Raises:
+            LakeError: the lake cannot be written.
+            FencedError: another writer has taken over.
+        """
+        state = self._watch.state(database)
+        if state.reads is None:
+            return
+        if self._context.manifest.state.tables[state.queue[0].table].streams:
+            self._commit(database, state, state.reads)
+        else:  # its topic has lost data since, and may not take any more
+            self._watch.record(database, dataclasses.replace(state, reads=None))
+
+    def set_aside(self, database: str) -> None:
+        """Let go of rounds in flight; they are read again between new markers."""
+        for current in self._rounds.pop(database, []):
+            self._reader.forget(current)
+
+    def make_way(self, seconds: float) -> None:
+        """Wait, but not longer than this, while rows are read by so many tasks that a window's would stand in a queue."""
+        self._reader.make_way(seconds)
+
+    def rest(self, seconds: float) -> None:
+        """Wait, but not longer than until something is read."""
+        self._reader.rest(seconds)
+
+    def stop(self) -> None:
+        """Let go of rounds in flight; the next run reads them again."""
+        for database in list(self._rounds):
+            self.set_aside(database)
+        self._reader.stop()
+
+    def close(self, database: str) -> None:
+        """Write the close marker of what has been read, before a window is planned, which then takes it along.
+
+        Raises:
+            CdcError: as `turn`.
+        """
+        rounds, queue = self._rounds.get(database), self._watch.state(database).queue
+        if not (rounds and queue and rounds[-1].is_of(queue[0])):
+            return  # there is none, or a signal stopped it
+        if rounds[-1].reading.done() and not rounds[-1].closing:
+            self._guarded(database, lambda: self._close(database, rounds[-1]))
+
+    def turn(self, database: str, rows: Sequence[Row]) -> Turn:
+        """One step, at a window border.
+
+        Args:
+            database: where.
+            rows: new rows of the signal table, all of whose changes up to the watermark are committed.
+
+        Raises:
+            RetryableError: the server is away or busy; what is in flight is read again.
+            LakeError: the lake cannot be written.
+            FencedError: another writer has taken over.
+        """
+        return self._guarded(database, lambda: self._turn(database, rows))
+
+    def _guarded(self, database: str, action: Callable[[], Turn]) -> Turn:
+        """What a table's trouble does to an action: the table is left, or its rounds are read again."""
+        try:
+            return action()
+        except UnreadableError as problem:
+            self._leave(database, str(problem))
+        except CdcError as error:
+            if isinstance(error, _OF_ALL):
+                raise
+            tried = [current.walk for current in self._rounds.get(database, ())]
+            tried += [self._walks[database]] if database in self._walks else []
+            self.set_aside(database)
+            if error.retryable:
+                raise
+            self._give_up(database, error, tried)
+        return "worked"
+
+    def _turn(self, database: str, rows: Sequence[Row]) -> Turn:
+        self.recover(database)
+        rounds = self._rounds.setdefault(database, [])
+        for current in rounds:
+            current.note(rows)
+        state = self._watch.state(database)
+        if rounds and not (state.queue and rounds[0].is_of(state.queue[0])):
+            self.set_aside(database)  # a signal stopped it
+            return "worked"
+        if not state.queue:
+            return "nothing"
+        markers = self._markers(database)
+        if markers is None:
+            log.warning(
+                "An incremental snapshot is given up: database %s has no signal table that is captured. "
+                "Next: set signal.data.collection and enable change data capture for that table.", database,
+            )  # fmt: skip
+            self._leave(database, "SKIPPED")
+            return "worked"
+        done = [
+            not state.paused and self._begin(database, rounds, markers),
+            bool(rounds) and self._finish(database, rounds[0]),
+        ]
+        if any(done):
+            return "worked"
+        return "waiting" if rounds else "nothing"
+
+    def _markers(self, database: str) -> TableState | None:
+        """The signal table, if markers written there come back through the log."""
+        table = signal_table(self._context.config.signals.collections, database)
+        own = self._context.manifest.state.tables.get(table) if table else None
+        return own if own is not None and own.streams else None
+
+    def _close(self, database: str, current: Round) -> Turn:
+        if markers := self._markers(database):  # else it is given up at the window's border
+            self._reader.close(current, markers)
+        return "worked"
+
+    def _begin(self, database: str, rounds: list[Round], markers: TableState) -> bool:
+        """Begin to read behind what is committed or in flight; whether there was anything to do."""
+        before = rounds[-1] if rounds else None
+        if len(rounds) >= _IN_FLIGHT or (before and (not before.closing or before.reading.result().finished)):
+            return False
+        entry = self._watch.state(database).queue[0]
+        Losses(self._context).before_commit([entry.table])
+        walk = self._walks[database] = walk_of(self._context, entry)
+        if before is not None and walk.names != before.walk.names:
+            return False
+        if entry.maximum is None or entry.order != walk.names:
+            entry = self._fix(database, entry, walk)
+        rounds.append(self._reader.begin(entry, walk, markers, before))
+        return True
+
+    def _fix(self, database: str, entry: Collection, walk: Walk) -> Collection:
+        """The entry with the end of its walk, which is recorded before the first row is read."""
+        if entry.maximum is not None:
+            log.warning("The key of %s has changed from %s to %s: its incremental snapshot is begun anew.",
+                        entry.table, ", ".join(entry.order), ", ".join(walk.names))  # fmt: skip
+        begun = dataclasses.replace(entry, maximum=find_maximum(self._context, walk), order=walk.names, last=None)
+        state = self._watch.state(database)
+        self._watch.record(database, dataclasses.replace(state, queue=(begun, *state.queue[1:])))
+        return begun
+
+    def _finish(self, database: str, current: Round) -> bool:
+        """Commit a round's rows if the stream is behind its close marker; whether anything was done."""
+        manifest = self._context.manifest
+        own = manifest.state.tables[current.entry.table]
+        if own.position is None or not current.walk.holds(self._context, own):
+            self.set_aside(database)  # its structure or its place in the stream has changed: read it again, or leave
+            return True
+        if current.opened is None or current.closed is None or own.position < current.closed or manifest.state.pending:
+            return False
+        try:
+            changed = changed_rows(self._context, current.walk, self._reader.staging, current.opened, own.position)
+        except StaleError as reason:
+            log.warning("Rows of %s are read again for its incremental snapshot: %s", own.table, reason)
+            self.set_aside(database)
+            return True
+        reads = self._reader.build(current, changed, own.position)
+        look(self._context, database)
+        state = self._watch.state(database)
+        state = dataclasses.replace(state, reads=dataclasses.replace(reads, entry=state.queue[0]))
+        self._watch.record(database, state)
+        self._rounds[database].remove(current)
+        self._commit(database, state, reads)
+        self._reader.remove(changed)
+        self._reader.forget(current)
+        return True
+
+    def _commit(self, database: str, state: SignalState, reads: RoundReads) -> None:
+        """Commit recorded files, and move the queue on."""
+        rows = sum(file.rows for file in reads.files)
+        if reads.files:
+            metadata = {"window_id": str(reads.window_id), "rows": str(rows), "snapshot": "incremental"}
+            self._context.tables.commit(reads.directory, None, list(reads.files), reads.window_id, metadata)
+            step("reads-committed")
+        if not state.queue or reads.entry not in (None, state.queue[0]):
+            self._watch.record(database, dataclasses.replace(state, reads=None))  # it was stopped before the commit
+            return
+        entry, *others = state.queue
+        entry = dataclasses.replace(entry, last=reads.last, rows=entry.rows + rows)
+        state = dataclasses.replace(state, queue=(entry, *others), reads=None)
+        self._watch.record(database, state, [in_progress(state.queue)])
+        if reads.files:
+            self._on_progress(_progress(entry.table, reads))
+        if reads.finished:
+            self._leave(database, "SUCCEEDED")
+
+    def _give_up(self, database: str, error: CdcError, tried: Sequence[Walk]) -> None:
+        """Leave a table that cannot be read, which may have gone while it was; or read again what has another structure now."""
+        entry, status = self._watch.state(database).queue[0], "SQL_EXCEPTION"
+        try:
+            walk = walk_of(self._context, entry)
+            if any(walk != before for before in tried):
+                log.warning("The structure of %s has changed while it was read: what is not committed is read again.",
+                            entry.table)  # fmt: skip
+                return
+        except UnreadableError as problem:
+            status = str(problem)
+        except CdcError as again:  # what it is now cannot be told either
+            if again.retryable or isinstance(again, _OF_ALL):
+                raise
+        log.warning("The incremental snapshot of %s is given up (%s): %s", entry.table, status, error)
+        self._leave(database, status, str(error))
+
+    def _leave(self, database: str, status: str, reason: str = "") -> None:
+        """Go on to the next table."""
+        self.set_aside(database)
+        self._walks.pop(database, None)
+        state = self._watch.state(database)
+        entry, *others = state.queue
+        tables = [queued.table for queued in state.queue]
+        told = [scanned(entry.table, entry.signal, status, entry.rows, tables)]
+        failed = () if status in _READ else ((entry.signal, str(entry.table)),)
+        state = dataclasses.replace(
+            state, queue=tuple(others), paused=state.paused and bool(others), failed=(*state.failed, *failed)
+        )
+        end, state = ends(entry.signal, state)
+        self._watch.record(database, state, [*told, *end])
+        log.info("Incremental snapshot of %s: %s, %d rows.", entry.table, status, entry.rows)
+        if failed:
+            why = (
+                f"The snapshot of signal {entry.signal!r} ended as {status} after {entry.rows} rows. {reason}".rstrip()
+            )
+            self.unread.append(TroubledTable(entry.table, "failed", why))
+
+
+def _progress(table: TableId, reads: RoundReads) -> Progress:
+    """What a round brought; all its READ events have one LSN, the table's position when they were built."""
+    lsn = Lsn.parse(reads.files[0].greatest[:22])
+    part = TableProgress(rows_of(reads.files), sum(file.size for file in reads.files), lsn, lsn)
+    return Progress("incremental", table.database, reads.window_id, lsn, lsn, {table: part})

@@ -1,0 +1,236 @@
+"""What runs inside the tasks of an incremental round: rows into staged files, and from there into the topic table.
+
+A READ carries the position at which it is committed, and that is known only once the stream is behind the round's
+close marker. So a task reads the rows of a span as they are into an Arrow IPC file in the lake's staging folder; when
+the position is known, another task drops the rows that have changed and builds events of the others. Both stream:
+memory is bounded by a batch and a row group, whatever the round holds. A staged file is named nowhere; it is removed
+with its round, or by the next run that claims the capture.
+"""
+
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+
+from cdc_assets.capture.statements import Statement
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import BulkSource
+from cdc_assets.envelope.plan import EventPlan
+from cdc_assets.envelope.reads import ReadContext, build_reads
+from cdc_assets.errors import LakeError, LakeFullError
+from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+
+FILE_BYTES = 16 * 1024 * 1024
+"""Bytes after which the next staged file is begun: one task reads, several build."""
+
+_PIECE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A staged file: its name, its rows, and their bytes in Arrow's form."""
+
+    name: str
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The folder of staged files.
+
+    Args:
+        location: the lake.
+        directory: the folder's name.
+    """
+
+    location: Location
+    directory: str
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> list[Staged]:
+        """Stage rows, in files of about `FILE_BYTES`; no file if there are none.
+
+        Raises:
+            LakeError: a file cannot be written.
+        """
+        filled = (batch for batch in batches if batch.num_rows)
+        files = self.files()
+        written: list[Staged] = []
+        try:
+            for batch in filled:
+                written.append(_write_file(files, itertools.chain([batch], filled)))
+        except STORE_ERRORS as error:
+            raise self._failed("written", error) from error
+        return written
+
+    def read(self, name: str) -> Iterator[pa.RecordBatch]:
+        """Staged rows.
+
+        Raises:
+            LakeError: the file cannot be read.
+        """
+        try:
+            with self.files().open_input_stream(name) as stream, pa.ipc.open_stream(stream) as reader:
+                yield from reader
+        except STORE_ERRORS as error:
+            raise self._failed("read", error) from error
+
+    def files(self) -> fs.FileSystem:
+        """File system rooted at the folder."""
+        return self.location.filesystem(self.directory)
+
+    def _failed(self, what: str, error: Exception) -> LakeError | LakeFullError:
+        return trouble(
+            f"A staged file in {self.location.uri(self.directory)} cannot be {what}", error, "check lake.path"
+        )
+
+
+class _InPieces(io.RawIOBase):
+    """A stream with a buffer that each piece fits into: a larger one goes on as an object that object stores refuse."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        for start in range(0, len(view), _PIECE_BYTES):
+            self._stream.write(view[start : start + _PIECE_BYTES])
+        return len(view)
+
+
+def _write_file(files: fs.FileSystem, batches: Iterator[pa.RecordBatch]) -> Staged:
+    """One file of the next rows."""
+    first = next(batches)
+    name, rows, size = f"{uuid4().hex}.arrow", first.num_rows, first.nbytes
+    with (
+        files.open_output_stream(name, buffer_size=2 * _PIECE_BYTES) as stream,
+        pa.ipc.new_stream(_InPieces(stream), first.schema) as writer,
+    ):
+        writer.write_batch(first)
+        while size < FILE_BYTES and (batch := next(batches, None)) is not None:
+            writer.write_batch(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+    return Staged(name, rows, size)
+
+
+@dataclass(frozen=True, slots=True)
+class StageTask:
+    """A span to read."""
+
+    statement: Statement
+    staging: Staging
+    bulk: BulkSource
+
+
+def stage(task: StageTask) -> list[Staged]:
+    """Read a span as it is.
+
+    Raises:
+        CdcError: the server or the lake failed; the task may be repeated if the error says so.
+    """
+    return task.staging.write(task.bulk.read(*task.statement))
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTask:
+    """Staged files to make events of.
+
+    Args:
+        files: with their numbers in the round.
+        staging: where they are.
+        window_id: of the commit.
+        position: of the events.
+        server_time: when the round was begun.
+        plan: how rows become events.
+        directory: of the topic table.
+        identity: places of the columns that tell rows apart.
+        changed: files with those columns of changed rows.
+    """
+
+    files: tuple[tuple[int, Staged], ...]
+    staging: Staging
+    window_id: int
+    position: Lsn
+    server_time: datetime
+    plan: EventPlan
+    directory: str
+    identity: tuple[int, ...]
+    changed: tuple[Staged, ...]
+
+
+def build(task: BuildTask) -> tuple[DataFile, ...]:
+    """Write READ events of the rows that have not changed.
+
+    Raises:
+        InvalidValueError: a value does not fit its event type.
+        LakeError: the lake cannot be read or written.
+    """
+    found = [batch for file in task.changed for batch in task.staging.read(file.name)]
+    changed = Rows(pa.Table.from_batches(found).columns) if found else None
+    with TopicWriter(task.staging.location, task.directory, task.plan.topic_schema, task.window_id) as writer:
+        for number, file in task.files:
+            rows: Iterator[pa.RecordBatch] = task.staging.read(file.name)
+            if changed is not None:
+                rows = map(partial(changed.without, places=task.identity), rows)
+            context = ReadContext(task.window_id, task.position, task.server_time, number, snapshot="incremental")
+            writer.write(build_reads(task.plan, rows, context))
+    return tuple(writer.files)
+
+
+class Rows:
+    """A set of rows, to look others up in: values are compared exactly, NULL equals NULL.
+
+    Each column's values are numbered. The number of a row is that of the pair (number of the columns before, number of
+    the next one), again numbered, so that numbers stay below the count of rows however many columns there are.
+
+    Args:
+        columns: of the rows, at least one.
+    """
+
+    def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
+        self._values: list[pa.Array] = []
+        self._pairs: list[pa.Array] = []
+        codes: pa.Array | None = None
+        for column in columns:
+            values = column.unique()
+            self._values.append(values)
+            code = pc.index_in(column, value_set=values)
+            if codes is not None:
+                paired = _paired(codes, code, values)
+                self._pairs.append(paired.unique())
+                code = pc.index_in(paired, value_set=self._pairs[-1])
+            codes = code
+
+    def without(self, batch: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:
+        """The batch without the rows that are in the set.
+
+        Args:
+            batch: rows.
+            places: of the set's columns in it, in their order.
+        """
+        codes: pa.Array | None = None
+        for number, place in enumerate(places):
+            values = self._values[number]
+            code = pc.index_in(batch.column(place), value_set=values.cast(batch.column(place).type))
+            if codes is not None:
+                code = pc.index_in(_paired(codes, code, values), value_set=self._pairs[number - 1], skip_nulls=True)
+            codes = code
+        return batch.filter(pc.is_null(codes))
+
+
+def _paired(left: pa.Array, right: pa.Array, values: pa.Array) -> pa.Array:
+    """One number for each pair; null if either is."""
+    return pc.add(pc.multiply(left.cast(pa.int64()), len(values)), right.cast(pa.int64()))

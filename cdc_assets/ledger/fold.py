@@ -1,0 +1,151 @@
+"""The state of a capture after some rows of its manifest: one function, so that every reader agrees."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.notification import Notification
+from cdc_assets.lake.marks import Mark
+from cdc_assets.ledger.codec import decode, encode
+from cdc_assets.ledger.fenced_log import Row
+from cdc_assets.ledger.signal_state import SignalState
+from cdc_assets.ledger.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
+
+
+def fold(rows: Sequence[Row]) -> CaptureState:
+    """State after the rows.
+
+    Args:
+        rows: of the manifest (`manifest.SCHEMA`), in order.
+    """
+    start = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=0)
+    state = CaptureState()
+    for row in rows[start:]:
+        state = after(state, row)
+    return state
+
+
+def after(state: CaptureState, row: Row) -> CaptureState:
+    """The state after one row; the only place where it changes."""
+    detail, database = json.loads(row["detail"]), row["database"]
+    if row["event"] == "state":
+        return decode_state(detail["state"])
+    state = state.with_tables(decode(TableState, entry) for entry in detail.get("tables", ()))
+    state = state.with_marks(decode(dict[str, Mark | None], detail.get("marks", {})))
+    state = dataclasses.replace(
+        state,
+        told=decode(tuple[Notification, ...], detail.get("told", ())),
+        next_window=max(state.next_window, detail.get("next_window", 0)),
+    )
+    match row["event"]:
+        case "planned":
+            window = decode(Window, detail["window"])
+            return dataclasses.replace(state, pending=window, next_window=window.window_id + 1)
+        case "complete" if row["kind"] == "stream":
+            behind, until = {decode(TableId, names) for names in detail["behind"]}, Lsn.parse(row["to_lsn"])
+            if (
+                state.pending is not None and state.pending.reads
+            ):  # a window that reads nothing ends at no LSN of its own
+                state = state.has_read(database, until)
+            return dataclasses.replace(state.advanced(database, until, behind), pending=None)
+        case "written":
+            return dataclasses.replace(state, written=decode(RoundFiles, detail["written"]))
+        case "complete":
+            return _round_completed(state, database)
+        case "snapshot-planned":
+            run = decode(SnapshotRun, detail["snapshot"])
+            next_window = max(state.next_window, run.snapshot_id + 1)
+            if state.pending is not None and state.pending.kind == "snapshot" and state.pending.database == database:
+                state = dataclasses.replace(state, pending=None, written=None)  # the snapshot begins again
+            told = decode(dict[str, SignalState], detail.get("signals", {}))
+            return dataclasses.replace(
+                state,
+                snapshots={**state.snapshots, database: run},
+                signals={**state.signals, **told},
+                next_window=next_window,
+            )
+        case "snapshot-complete":
+            return _snapshot_completed(state, database)
+        case "signals":
+            states = detail.get("states") or {database: detail["signals"]}  # one database per row in earlier releases
+            return _signalled(state, decode(dict[str, SignalState], states))
+        case "advance":
+            until = Lsn.parse(row["to_lsn"])
+            return state.advanced(database, until).has_read(database, until)
+        case "log":
+            return _of_history(state, database, decode(LogHistory, detail["log"]))
+    return state
+
+
+def _signalled(state: CaptureState, changed: Mapping[str, SignalState]) -> CaptureState:
+    used = [signals.reads.window_id + 1 for signals in changed.values() if signals.reads]
+    return dataclasses.replace(state, signals={**state.signals, **changed}, next_window=max([state.next_window, *used]))
+
+
+def _of_history(state: CaptureState, database: str, log: LogHistory) -> CaptureState:
+    """A database's log is on another fork; if that was found to be a restore, all that was in flight is given up."""
+    state = dataclasses.replace(state, logs={**state.logs, database: log})
+    if not log.restored:
+        return state
+    if state.pending is not None and state.pending.database == database:
+        state = dataclasses.replace(state, pending=None, written=None)
+    own = state.signals.get(database)
+    idle = own and dataclasses.replace(own, queue=(), paused=False, reads=None, blocking=(), structures=())
+    return dataclasses.replace(
+        state,
+        tables={
+            table: dataclasses.replace(entry, status="failed", reason=log.restored)
+            if table.database == database
+            else entry
+            for table, entry in state.tables.items()
+        },
+        snapshots={name: run for name, run in state.snapshots.items() if name != database},
+        signals={**state.signals, database: idle} if idle else state.signals,
+    )
+
+
+def _round_completed(state: CaptureState, database: str) -> CaptureState:
+    written = state.written
+    assert written is not None  # noqa: S101 - `complete_round` checks it before it records
+    run = state.snapshots[database].behind(written)
+    return dataclasses.replace(state, snapshots={**state.snapshots, database: run}, pending=None, written=None)
+
+
+def _snapshot_completed(state: CaptureState, database: str) -> CaptureState:
+    remaining = {name: run for name, run in state.snapshots.items() if name != database}
+    if state.pending is not None and state.pending.kind == "snapshot" and state.pending.database == database:
+        state = dataclasses.replace(state, pending=None, written=None)  # the snapshot was given up
+    return dataclasses.replace(state, snapshots=remaining)
+
+
+def encode_state(state: CaptureState) -> dict[str, Any]:
+    """A whole state as JSON data; what is keyed by a table or a database there is a list here."""
+    return {
+        "tables": encode(list(state.tables.values())),
+        "next_window": state.next_window,
+        "pending": encode(state.pending),
+        "written": encode(state.written),
+        "snapshots": encode(list(state.snapshots.values())),
+        "signals": encode(dict(state.signals)),
+        "logs": encode(dict(state.logs)),
+        "marks": encode(dict(state.marks)),
+    }
+
+
+def decode_state(data: Mapping[str, Any]) -> CaptureState:
+    """Inverse of `encode_state`."""
+    tables = decode(list[TableState], data["tables"])
+    runs = decode(list[SnapshotRun], data["snapshots"])
+    return CaptureState(
+        tables={table.table: table for table in tables},
+        next_window=data["next_window"],
+        pending=decode(Window, data["pending"]) if data["pending"] else None,
+        written=decode(RoundFiles, data["written"]) if data["written"] else None,
+        snapshots={run.database: run for run in runs},
+        signals=decode(dict[str, SignalState], data.get("signals", {})),
+        logs=decode(dict[str, LogHistory], data.get("logs", {})),
+        marks=decode(dict[str, Mark], data.get("marks", {})),
+    )

@@ -1,0 +1,344 @@
+"""The window manifest: what was planned, what is complete, and what state each table is in.
+
+An append-only Delta table `<prefix>.__windows`. Its rows, folded in order, give
+the `CaptureState`; each change of state is one row, committed before anything
+acts on it. It is the only place that says which LSN interval a window number
+means, and the topic tables' application transactions are the only place that
+says which window each has reached.
+
+*Where the truth about a position is, and why.* A topic table's newest
+application transaction (capture, window) says up to which window it is
+committed, and the manifest says which LSNs that window covers. Both survive
+log clean-up: application transactions are carried into every Delta checkpoint,
+and manifest rows are data. Commit metadata (`from_lsn`, `to_lsn`) is written
+too, for people and tools, but nothing relies on it, because `history()` forgets
+commits older than the log's retention, and because an idle table has no commit.
+A `complete` row is the conclusion "every healthy table of the database is
+complete to `to_lsn`", so one read of this small table replaces the opening of
+all topic tables. Only the single window in flight needs the tables themselves.
+
+*Fencing.* A writer that was believed dead and wakes up cannot write another row
+(`fenced_log`). Until it tries, it can only have repeated the planned window, with
+the same bounds and the same application transactions on the topic tables, which
+is harmless.
+
+*Crash between any two steps.* Before `planned`: nothing happened. After it: the
+window is repeated with its bounds. After some topic tables: those have reached
+the window and are left out. After `complete`: the next window is planned.
+`checkpoint` replaces rows by their fold in one commit, so it happened or not.
+
+*Marks.* Each row also says what the topic tables hold that were committed to since the row before (`audit`).
+
+*Notifications* about a change are recorded in its row and sent behind it, before
+anything else is recorded. So those of the newest row may not have been sent:
+`claim` records and sends them again. They keep their numbers (`notifications`).
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.notification import Notification, Outbox
+from cdc_assets.core.steps import step
+from cdc_assets.errors import InvariantError, LakeFullError
+from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.transitions import tell_changes
+from cdc_assets.ledger.codec import encode
+from cdc_assets.ledger.fenced_log import FencedLog, Row
+from cdc_assets.ledger.fold import after, encode_state, fold
+from cdc_assets.ledger.signal_state import SignalState
+from cdc_assets.ledger.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
+
+log = logging.getLogger(__name__)
+
+SCHEMA = pa.schema(
+    [
+        pa.field("sequence", pa.int64(), False),
+        pa.field("event", pa.string(), False),
+        pa.field("window_id", pa.int64()),
+        pa.field("kind", pa.string()),
+        pa.field("database", pa.string()),
+        pa.field("from_lsn", pa.string()),
+        pa.field("to_lsn", pa.string()),
+        pa.field("slices", pa.list_(pa.string())),
+        pa.field("rows", pa.int64()),
+        pa.field("detail", pa.string(), False),
+        pa.field("at", pa.timestamp("us", "UTC"), False),
+    ]
+)
+
+_CHECKPOINT_EVERY = 100
+"""Commits after which the rows are folded; bounds the time to read the manifest."""
+_KEEP_ROWS = 1000
+"""Folded rows that are kept for people to look at."""
+
+
+class Manifest:
+    """Reads and writes `<prefix>.__windows`.
+
+    Args:
+        tables: the lake's Delta tables.
+        prefix: topic prefix.
+        outbox: sends notifications; None if nothing is to be recorded.
+    """
+
+    def __init__(self, tables: TopicTables, prefix: str, outbox: Outbox | None = None) -> None:
+        self.directory = f"{prefix}.__windows"
+        self._tables = tables
+        self._log = FencedLog(tables, self.directory, SCHEMA)
+        self._outbox = outbox
+        self._since_checkpoint = 0
+        self.folded = False
+        """Whether this writer has replaced files, so that a vacuum finds some."""
+        self.state = CaptureState()
+
+    def read(self) -> CaptureState:
+        """The newest state, without claiming it; for status and sensors.
+
+        Raises:
+            LakeError: the manifest is there but cannot be read.
+        """
+        return fold(self._log.read())
+
+    def claim(self, now: datetime) -> CaptureState:
+        """Become the only writer, and tell what the writer before may not have told.
+
+        Raises:
+            FencedError: another writer claimed it at the same moment.
+            LakeError: it cannot be read or written.
+        """
+        rows = self._log.claim()
+        self.state = fold(rows)
+        self._since_checkpoint = _since_checkpoint(rows)
+        self._record(now, "claim", {}, told=self.state.told)
+        return self.state
+
+    def plan(self, now: datetime, window: Window) -> None:
+        """Fix a window's bounds. `window_id` must be the state's `next_window`.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        if self.state.pending is not None or window.window_id != self.state.next_window:
+            raise InvariantError(
+                f"Window {window.window_id} cannot be planned: the manifest expects {self.state.next_window} "
+                f"and {'has one in flight' if self.state.pending else 'has none in flight'}. Next: report this."
+            )
+        reached = "window-planned" if window.kind == "stream" else "round-planned"
+        self._record(now, "planned", {"window": encode(window)}, reached, window=window)
+
+    def complete(
+        self,
+        now: datetime,
+        changed: Iterable[TableState],
+        behind: Iterable[TableId],
+        rows: Mapping[str, Mapping[str, int]],
+        told: Iterable[Notification] = (),
+    ) -> CaptureState:
+        """The pending stream window is committed everywhere but for tables that stay behind.
+
+        Args:
+            now: the time.
+            changed: new states of tables.
+            behind: tables that keep the position of their state, because nothing of theirs was committed.
+            rows: events by table and operation, for people.
+            told: notifications about it.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        window = self._pending()
+        detail = {
+            "tables": encode(list(changed)),
+            "behind": encode(list(behind)),
+            "operations": encode(rows),
+        }
+        self._record(now, "complete", detail, "window-complete", window=window, rows=_total(rows), told=told)
+        return self.state
+
+    def record_files(self, now: datetime, written: RoundFiles) -> None:
+        """The pending round's tasks are through; their files are what will be committed.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        self._record(now, "written", {"written": encode(written)}, "round-written", window=self._pending())
+
+    def complete_round(self, now: datetime, told: Iterable[Notification] = ()) -> CaptureState:
+        """The pending snapshot round is committed everywhere; `told` are notifications about it.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        window, written = self._pending(), self.state.written
+        if written is None:
+            raise InvariantError(f"Round {window.window_id} was not written. Next: report this.")
+        rows = sum(file.rows for _, files in written.files for file in files)
+        self._record(now, "complete", {}, "round-complete", window=window, rows=rows, told=told)
+        return self.state
+
+    def start_snapshot(
+        self,
+        now: datetime,
+        run: SnapshotRun,
+        signals: Mapping[str, SignalState] | None = None,
+        told: Iterable[Notification] = (),
+    ) -> None:
+        """Fix a snapshot's ranges and low watermarks; with it, signals' states by database, for a request acts once."""
+        detail = {"snapshot": encode(run), "signals": encode(dict(signals or {}))}
+        low = run.tables[0].low
+        self._record(now, "snapshot-planned", detail, "snapshot-planned", database=run.database, until=low, told=told)
+
+    def finish_snapshot(
+        self, now: datetime, database: str, tables: Iterable[TableState], told: Iterable[Notification] = ()
+    ) -> None:
+        """End a snapshot, because it is complete or given up."""
+        detail = {"tables": encode(list(tables))}
+        self._record(now, "snapshot-complete", detail, "snapshot-complete", database=database, told=told)
+
+    def mark(self, now: datetime, database: str, tables: Iterable[TableState]) -> None:
+        """Record new states of tables; nothing if there are none."""
+        changed = encode(list(tables))
+        if changed:
+            self._record(now, "tables", {"tables": changed}, "tables-marked", database=database)
+
+    def advance(self, now: datetime, database: str, until: Lsn) -> None:
+        """All streaming tables of a database are complete to `until`, because no change lies before it."""
+        self._record(now, "advance", {}, "positions-advanced", database=database, until=until)
+
+    def record_log(
+        self,
+        now: datetime,
+        database: str,
+        log: LogHistory,
+        told: Iterable[Notification] = (),
+        tables: Iterable[TableState] = (),
+    ) -> None:
+        """A database's log is on another fork. If it was restored, its tables fail and what is in flight is given up.
+
+        Args:
+            now: the time.
+            database: whose.
+            log: what is known of it now.
+            told: notifications about what is given up.
+            tables: states that change with it.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        reached, detail = "tables-marked" if log.restored else "", {"log": encode(log)}
+        if changed := encode(list(tables)):
+            reached, detail = "tables-marked", detail | {"tables": changed}
+        self._record(now, "log", detail, reached, database=database, told=told)
+
+    def record_audit(
+        self, now: datetime, tables: Iterable[TableState], marks: Mapping[str, Mark | None], next_window: int
+    ) -> None:
+        """What the lake's tables hold, states of those that lack something, and a window number that none of them has.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        detail = {"tables": encode(list(tables)), "marks": encode(dict(marks)), "next_window": next_window}
+        self._record(now, "audit", detail, "tables-marked")
+
+    def settle(self, now: datetime) -> None:
+        """Nothing will be recorded for a while: note that everything was told, if the newest row told anything."""
+        if self.state.told:
+            self._record(now, "told", {})
+
+    def record_signals(
+        self, now: datetime, states: Mapping[str, SignalState], told: Iterable[Notification] = ()
+    ) -> None:
+        """Signals changed something in some databases; files of an incremental round take the next window's number.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        if self.state.pending is not None and any(signals.reads is not None for signals in states.values()):
+            raise InvariantError("An incremental round cannot be committed inside a window. Next: report this.")
+        detail = {"states": {database: encode(signals) for database, signals in states.items()}}
+        self._record(now, "signals", detail, "signals-recorded", database=", ".join(states), told=told)
+
+    def _pending(self) -> Window:
+        if self.state.pending is None:
+            raise InvariantError("No window is in flight that could be completed. Next: report this.")
+        return self.state.pending
+
+    def _record(
+        self,
+        now: datetime,
+        event: str,
+        detail: Mapping[str, Any],
+        reached: str = "",
+        window: Window | None = None,
+        database: str | None = None,
+        until: Lsn | None = None,
+        rows: int | None = None,
+        told: Iterable[Notification] = (),
+    ) -> None:
+        """Write a row; then it has happened, step `reached` is reached, and it is told."""
+        sequence = self._log.next_sequence
+        if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in told]):
+            detail = {**detail, "told": encode(stamped)}
+        if committed := self._tables.fresh_marks():
+            detail = {**detail, "marks": encode(committed) | detail.get("marks", {})}
+        row = {
+            "sequence": sequence,
+            "event": event,
+            "window_id": window.window_id if window else None,
+            "kind": window.kind if window else None,
+            "database": window.database if window else database,
+            "from_lsn": str(window.after) if window else None,
+            "to_lsn": str(window.until) if window else (str(until) if until else None),
+            "slices": [str(bound) for bound in window.bounds] if window else None,
+            "rows": rows,
+            "detail": json.dumps(detail, separators=(",", ":")),
+            "at": now,
+        }
+        state = after(self.state, row)
+        self._log.append(row)
+        self._tables.forget_marks(committed)
+        before, self.state = self.state, state
+        tell_changes(before, state)
+        if reached:
+            step(reached)
+        if self._outbox:
+            for notification in state.told:
+                self._outbox.send(notification)
+        self._since_checkpoint += 1
+        if self._since_checkpoint >= _CHECKPOINT_EVERY and event in ("complete", "advance", "claim"):
+            self._checkpoint(now)
+
+    def _checkpoint(self, now: datetime) -> None:
+        row = {
+            "sequence": self._log.next_sequence,
+            "event": "state",
+            "detail": json.dumps({"state": encode_state(self.state)}, separators=(",", ":")),
+            "at": now,
+        }
+        try:
+            self._log.replace(row, _KEEP_ROWS)
+        except LakeFullError as error:  # what was to be recorded is
+            log.warning("The manifest is folded later: %s", error)
+            return
+        self._since_checkpoint = 0
+        self.folded = True
+        step("checkpoint-written")
+
+
+def _since_checkpoint(rows: Sequence[Row]) -> int:
+    """Rows behind the newest state; those before it are kept for people only."""
+    folded = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=-1)
+    return len(rows) - 1 - folded
+
+
+def _total(rows: Mapping[str, Mapping[str, int]]) -> int:
+    return sum(sum(counts.values()) for counts in rows.values())

@@ -1,0 +1,122 @@
+"""Blocking snapshots: the stream waits at a window border, tables are read, the stream goes on (spec §2.10).
+
+A signal only puts a request into the recorded state. Here the first of them
+becomes a snapshot like any other (`snapshot.run`); its plan and the state without
+the request are one manifest row. *Crash before that row:* the next run begins
+with the request. *After it:* the next run resumes the snapshot. So it is carried
+out once.
+
+*Why no READ stands behind a newer event.* The rows are read at a time t behind
+the low watermark L, which is not below the position P of the stream. So they hold
+all that is committed here, and sort at L: behind the events up to L, those in
+(P, L] too, which come later, and before all others. What changed in (L, t] is in
+the rows and comes again behind them. A round of an incremental snapshot that was
+read before t and is not committed yet would be older than these READs and sort
+behind them: it is forgotten, and read again between new markers, which lie
+behind t. A round that is recorded is committed first. READs of a commit LSN sort
+by window, and so do these behind that round's.
+
+*Failure.* A statement that is refused, or a table that is gone, ends as ABORTED
+and the stream goes on; READs that were committed by then stay, they are true. A
+server that is away is waited for.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.progress import OnProgress, TroubledTable
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import CdcError, CredentialsError, DatabaseRestoredError, FencedError, InvariantError, LakeError
+from cdc_assets.incremental.snapshot import IncrementalSnapshot
+from cdc_assets.ledger.signal_state import BlockingRequest, SignalState
+from cdc_assets.signals.watch import SignalWatch
+from cdc_assets.snapshot.plan import Request
+from cdc_assets.snapshot.run import Snapshotter
+
+log = logging.getLogger(__name__)
+
+_OF_ALL = CredentialsError | LakeError | FencedError | InvariantError | DatabaseRestoredError
+
+
+class BlockingSnapshots:
+    """Carries out requests for blocking snapshots between windows.
+
+    Args:
+        context: of the capture.
+        watch: of its signals.
+        incremental: what must not overtake.
+        on_progress: called after each round.
+    """
+
+    def __init__(
+        self, context: Context, watch: SignalWatch, incremental: IncrementalSnapshot, on_progress: OnProgress
+    ) -> None:
+        self._context, self._watch, self._incremental, self._on_progress = context, watch, incremental, on_progress
+        self._snapshotter = Snapshotter(context)
+        self.unread: list[TroubledTable] = []
+        """Tables that could not be read, and why."""
+
+    def resume(self, database: str) -> None:
+        """Finish a snapshot that an error interrupted; must come before any window is planned.
+
+        Raises:
+            CdcError: as `turn`.
+        """
+        run = self._context.manifest.state.snapshots.get(database)
+        if run is None:
+            return
+        self._incremental.set_aside(database)
+        try:
+            done = self._snapshotter.resume(database, [entry.table for entry in run.tables], self._on_progress)
+            self.unread += done.failed if run.signal else ()
+        except CdcError as error:
+            if not run.signal or not _of_the_request(error):
+                raise
+            self._give_up(database, run.signal, [entry.table for entry in run.tables], error)
+
+    def turn(self, database: str) -> bool:
+        """Carry out the next request; whether there was one.
+
+        Raises:
+            RetryableError: the server is away or busy; the next call goes on.
+            LakeError: the lake cannot be written.
+            FencedError: another writer has taken over.
+        """
+        if not self._watch.state(database).blocking:
+            return False
+        self._incremental.recover(database)
+        self._incremental.set_aside(database)
+        state = self._watch.state(database)
+        request, *others = state.blocking
+        log.info("The stream of %s waits for the snapshot of signal %r.", database, request.signal)
+        try:
+            self._read(database, request, dataclasses.replace(state, blocking=tuple(others)))
+        except CdcError as error:
+            if not _of_the_request(error):
+                raise
+            self._give_up(database, request.signal, [table for table, _ in request.tables], error)
+        log.info("The stream of %s goes on.", database)
+        return True
+
+    def _read(self, database: str, request: BlockingRequest, without: SignalState) -> None:
+        requests = [Request(table, select=select) for table, select in request.tables]
+        done = self._snapshotter.run(database, requests, self._on_progress, request.signal, {database: without})
+        self.unread += done.failed
+
+    def _give_up(self, database: str, signal: str, tables: Sequence[TableId], error: CdcError) -> None:
+        log.warning("The snapshot of signal %r is given up: %s", signal, error)
+        self.unread += [TroubledTable(table, "failed", f"{type(error).__name__}: {error}") for table in tables]
+        now, manifest = self._context.clock.now(), self._context.manifest
+        told = [self._context.notice("Initial Snapshot", "ABORTED", signal)]
+        if database in manifest.state.snapshots:
+            manifest.finish_snapshot(now, database, [], told)
+            return
+        state = self._watch.state(database)
+        manifest.record_signals(now, {database: dataclasses.replace(state, blocking=state.blocking[1:])}, told)
+
+
+def _of_the_request(error: CdcError) -> bool:
+    """Whether the request cannot be carried out, as against a server, a lake, a claim or a history that is gone."""
+    return not error.retryable and not isinstance(error, _OF_ALL)

@@ -1,0 +1,311 @@
+"""One capture, as Dagster and the command line use it.
+
+A `Capture` is opened for one run. What comes first is in `opening`; then it
+snapshots, or streams. Nothing is connected and nothing is written before the
+first call that needs it.
+"""
+
+import dataclasses
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.progress import (
+    OnProgress,
+    Progress,
+    ShouldYield,
+    SnapshotSummary,
+    StreamSummary,
+    TableStatus,
+    TroubledTable,
+)
+from cdc_assets.config.filters import TableFilter
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.envelope.naming import topic_name
+from cdc_assets.envelope.plan import ConnectorIdentity
+from cdc_assets.errors import ConfigurationError, DatabaseRestoredError
+from cdc_assets.heartbeat import Heartbeat
+from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.transitions import tell_stopped
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.notifications import Listener, Notifier
+from cdc_assets.run.due import Due
+from cdc_assets.run.housekeeping import Housekeeper
+from cdc_assets.run.loop import StreamLoop
+from cdc_assets.run.opening import Opening
+from cdc_assets.run.selection import (
+    included_by,
+    left_out,
+    remembered,
+    select,
+    unfit,
+)
+from cdc_assets.run.status import statuses
+from cdc_assets.signals.channels import SignalChannel
+from cdc_assets.snapshot.plan import Request
+from cdc_assets.snapshot.run import Snapshotter
+from cdc_assets.streaming.windows import troubled_table
+
+log = logging.getLogger(__name__)
+
+
+def _ignore(_: Progress) -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
+
+
+def _none(_: TableId) -> bool:
+    return False
+
+
+class Capture:
+    """Snapshot and stream of one capture into the lake, exactly once.
+
+    Args:
+        config: all settings.
+        source: control plane of the server.
+        bulk: data plane; travels to tasks.
+        runner: runs tasks.
+        clock: time.
+        run_id: goes into the context headers of events; made if empty.
+        channels: of signals, that need an adapter.
+        listener: told of every notification.
+
+    Raises:
+        ConfigurationError: settings contradict one another.
+    """
+
+    def __init__(
+        self,
+        config: CaptureConfig,
+        source: Source,
+        bulk: BulkSource,
+        runner: TaskRunner,
+        clock: Clock,
+        run_id: str = "",
+        channels: Sequence[SignalChannel] = (),
+        listener: Listener | None = None,
+    ) -> None:
+        tables = TopicTables.of(config)
+        notifier = Notifier(tables, config.notifications, config.events.topic_prefix, listener)
+        connector = ConnectorIdentity(run_id=run_id or str(uuid.uuid4()))
+        self._context = Context(
+            config=config,
+            source=source,
+            bulk=bulk,
+            runner=runner,
+            clock=clock,
+            tables=tables,
+            manifest=Manifest(tables, config.events.topic_prefix, notifier),
+            history=SchemaHistory(tables, config.events, config.history, connector),
+            connector=connector,
+            heartbeat=Heartbeat(tables, config.heartbeat, config.events),
+            notifier=notifier,
+            channels=channels,
+        )
+        self._due = Due(self._context)
+        self._opening = Opening(self._context)
+        self._through: set[TableId] = set()
+        """Tables that this start has snapshotted."""
+        self._refused: dict[TableId, TroubledTable] = {}
+        """Tables that could not be taken in."""
+
+    def discover(self) -> Sequence[TableSchema]:
+        """Structures of the captured tables, in snapshot order: those that the filters let through.
+
+        Tables of a database that cannot be captured now are those that the schema history knows.
+
+        Raises:
+            ConfigurationError: no table matches although some are enabled, or two tables would share a topic from the beginning.
+            CdcError: the server cannot be asked.
+        """
+        selection = select(self._context)
+        found = list(self._context.source.table_schemas(_flat(selection.tables)).values())
+        return [*found, *remembered(self._context, selection.away)] if selection.away else found
+
+    def claim(self) -> None:
+        """Become the only writer of this capture. Called by `snapshot` and `stream`.
+
+        Raises:
+            LakeError: the lake cannot be written; nothing was changed.
+            FencedError: another run claimed it at the same moment.
+        """
+        self._opening.claim()
+
+    def snapshot(
+        self,
+        tables: Sequence[TableId] | None = None,
+        partitions: Sequence[int] | None = None,
+        on_progress: OnProgress = _ignore,
+    ) -> SnapshotSummary:
+        """Snapshot tables.
+
+        A table that cannot be read does not stop the others; it is as due as before.
+
+        Args:
+            tables: which; their rows are read whatever the mode says, and if their database was restored, a new history
+                of it begins. None takes the captured tables that `snapshot.mode` wants now.
+            partitions: numbers, from 0, of the key-range partitions to read; None reads whole tables.
+            on_progress: called after each round is committed.
+
+        Returns:
+            Tables that were snapshotted, and those that could not be read.
+
+        Raises:
+            DatabaseRestoredError: the only database was put back behind what was read from it.
+            CdcError: the server or the lake failed as a whole. If it is retryable, the next call goes on where this one stopped.
+        """
+        selected, away = self._opening.begin()
+        whole = (tables or ()) if partitions is None else ()
+        asked = {table.database for table in whole} & self._opening.restored.keys()
+        if not selected and not asked:
+            raise next(problem for problem in away.values() if isinstance(problem, DatabaseRestoredError))
+        done = self._opening.finish([*_flat(selected), *(tables or ())], away, on_progress)
+        self._through.update(done.tables)
+        for database in asked:
+            self._opening.begin_anew(database, selected, away)
+        ranges = None if partitions is None else tuple(partitions)
+        for database, captured in selected.items():
+            if tables is None:
+                requests = self._due.requests(database, captured, self._through)
+            else:
+                requests = self._due.whole([table for table in tables if table.database == database], ranges)
+            done += self._opening.snapshot(database, requests, on_progress)
+        refused = [trouble for trouble in self._opening.refused if tables is None or trouble.table in tables]
+        done += SnapshotSummary(failed=(*left_out(tables or (), away), *refused))
+        self._through.update(done.tables)
+        if tables is None and not done.tables and not done.failed:
+            self._context.notifier.send(self._context.notice("Initial Snapshot", "SKIPPED"))
+        self._context.manifest.settle(self._context.clock.now())
+        return done
+
+    def stream(
+        self,
+        *,
+        on_progress: OnProgress = _ignore,
+        should_yield: ShouldYield = _never,
+        takes_in: Callable[[TableId], bool] = _none,
+    ) -> StreamSummary:
+        """Read windows until nothing is new for `streaming.idle_timeout_s`, `max_duration_s` are over, or another run waits.
+
+        A snapshot that an earlier run left is finished first. Tables that `snapshot.mode` wants to read, and were not,
+        are left out and named in the summary; with `no_data` they start here. A table that is enabled while the loop
+        runs joins at a window border, with its rows if the mode reads rows.
+
+        Args:
+            on_progress: called after each window is committed.
+            should_yield: asked at each window border.
+            takes_in: which tables that wait for their first snapshot join at once, as if they were enabled while the loop
+                runs.
+
+        Raises:
+            CdcError: the server or the lake failed longer than the retries allow; the next call goes on.
+        """
+        selected, away = self._opening.begin()
+        recovered = self._opening.finish(_flat(selected), away, on_progress)
+        self._through.update(recovered.tables)
+        if not self._due.streams:
+            log.info("Streaming is disabled for snapshot mode %s.", self._context.config.snapshot.mode)
+            return StreamSummary("nothing", 0, {}, (), ())
+        for database, captured in selected.items():
+            due = self._due.requests(database, captured, self._through)
+            starting = [request for request in due if not request.data]
+            self._through.update(self._opening.snapshot(database, starting, on_progress).tables)
+        if self._through and (delay := self._context.config.streaming.delay_s):
+            log.info("Streaming begins in %s s (streaming.delay.ms).", delay)
+            self._context.clock.sleep(delay)
+        known = self._context.manifest.state.tables
+        waiting_now = [table for table in _flat(selected) if table not in known and not takes_in(table)]
+        self._refused = {trouble.table: trouble for trouble in self._opening.refused}
+        for entry in self._context.manifest.state.tables.values():
+            tell_stopped(entry)
+        housekeeper = Housekeeper(self._context, on_progress)
+        loop = StreamLoop(self._context, housekeeper.on_progress, self._repair, self._join, waiting_now, away)
+        ended = loop.run([*selected, *away], should_yield)
+        state, included = self._context.manifest.state, included_by(self._context.config)
+        own = [entry for entry in state.tables.values() if included(entry.table)]
+        troubled = [troubled_table(entry) for entry in own if entry.status != "healthy"]
+        troubled += self._refused.values()
+        told = {trouble.table for trouble in troubled}
+        troubled += left_out((entry.table for entry in own if entry.table not in told), loop.away)
+        waiting = tuple(table for table in _flat(selected) if table not in state.tables and table not in told)
+        self._context.manifest.settle(self._context.clock.now())
+        housekeeper.tidy()
+        return StreamSummary(ended, loop.windows, dict(loop.rows), tuple(troubled), waiting, loop.unread)
+
+    def _repair(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:
+        """Gap policy `resnapshot`: read whole tables again, at a window border."""
+        Snapshotter(self._context).run(database, [Request(table) for table in tables], on_progress)
+
+    def _join(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:
+        """Take in tables that were enabled while the loop runs: snapshot them, or start them where capture began."""
+        config, known = self._context.config, self._context.manifest.state.tables
+        chosen = self._wanted(tables)
+        refused = unfit(chosen, known, config.events)
+        failed = [TroubledTable(table, "failed", str(error)) for table, error in refused.items()]
+        if fit := [table for table in chosen if table not in refused]:
+            log.info("Now captured too: %s", ", ".join(map(str, fit)))
+            requests = [dataclasses.replace(request, joins=True) for request in self._due.requests(database, fit)]
+            failed += Snapshotter(self._context).run(database, requests, on_progress).failed
+        self._refused |= {trouble.table: trouble for trouble in failed}
+
+    def _wanted(self, tables: Sequence[TableId]) -> Sequence[TableId]:
+        """Those that the filters let through; one that they cannot tell of is left out, and the others go on."""
+        filters, clear = TableFilter(self._context.config.filters), list[TableId]()
+        for table in tables:
+            try:
+                clear += filters.select([table])
+            except ConfigurationError as error:
+                log.warning("%s is not captured: %s", table, error)
+        return filters.select(clear)
+
+    def structures(self) -> Mapping[TableId, TableSchema]:
+        """Columns that events of each table have from now on, by the schema history of this run."""
+        history = self._context.history
+        latest = {table: history.latest(table) for table in self._context.manifest.state.tables}
+        return {table: entry.events_of for table, entry in latest.items() if entry is not None}
+
+    def state(self) -> CaptureState:
+        """What the manifest says, read without claiming it; for sensors and `status`.
+
+        Raises:
+            LakeError: it cannot be read.
+        """
+        return self._context.manifest.read()
+
+    def status(self) -> Sequence[TableStatus]:
+        """Numbers of each captured table, from the lake and, where it answers, the server.
+
+        Raises:
+            ConfigurationError: no table matches the filters.
+            CdcError: the server or the lake cannot be read.
+        """
+        state = self.state()
+        selection = select(self._context)
+        gone = [
+            TableStatus(
+                trouble.table, self._topic(trouble.table), "failed", trouble.reason, rows=self._rows(trouble.table)
+            )
+            for trouble in left_out(state.tables, selection.away)
+        ]
+        gone += [TableStatus(table, "", "failed", str(error)) for table, error in selection.refused.items()]
+        return [*gone, *statuses(self._context, state, selection.tables)]
+
+    def _topic(self, table: TableId) -> str:
+        return topic_name(table, self._context.config.events)
+
+    def _rows(self, table: TableId) -> int:
+        return self._context.tables.row_count(self._topic(table))
+
+
+def _flat(selected: Mapping[str, Sequence[TableId]]) -> list[TableId]:
+    return [table for tables in selected.values() for table in tables]

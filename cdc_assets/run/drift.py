@@ -1,0 +1,45 @@
+"""Asks a server how its tables have moved away from what a capture has recorded."""
+
+from collections.abc import Sequence
+
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.capture.instances import by_age
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.envelope.plan import ConnectorIdentity
+from cdc_assets.history.drift import Drift, drift_of
+from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.state import TableState
+
+
+def drifts(source: SqlServerSource, config: CaptureConfig) -> Sequence[Drift]:
+    """Drift of every streaming table, sorted by table; tables and databases that are gone tell that elsewhere.
+
+    Raises:
+        CdcError: the server or the lake cannot be read.
+    """
+    tables = TopicTables.of(config)
+    state = Manifest(tables, config.events.topic_prefix).read()
+    history = SchemaHistory(tables, config.events, config.history, ConnectorIdentity())
+    history.read()
+    own = sorted((entry for entry in state.tables.values() if entry.streams), key=lambda entry: entry.table)
+    found: list[Drift] = []
+    for database in sorted({entry.table.database for entry in own}):
+        if source.trouble(database) is None:
+            found += _of_database(source, history, [entry for entry in own if entry.table.database == database])
+    return found
+
+
+def _of_database(source: SqlServerSource, history: SchemaHistory, states: Sequence[TableState]) -> list[Drift]:
+    database = states[0].table.database
+    instances, statements = source.capture_instances(database), source.ddl_statements(database)
+    options = source.instance_options(database)
+    found = []
+    for state in states:
+        entry, current = history.latest(state.table), source.table_schema(state.table)
+        own = by_age([instance for instance in instances if instance.table == state.table])
+        if entry is not None and current is not None and own and current.object_id == state.object_id:
+            name = own[-1].name
+            found.append(drift_of(entry, current, own, state.instance, statements.get(name, ()), options.get(name)))
+    return found

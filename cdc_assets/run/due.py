@@ -1,0 +1,133 @@
+"""Which tables the snapshot mode wants now."""
+
+import contextlib
+import logging
+from collections.abc import Collection, Sequence
+
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.instances import Gap, gap_of, newest, reads_of
+from cdc_assets.config.filters import Names
+from cdc_assets.config.snapshot_modes import Decision, Situation, decide, rule_of
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.errors import CdcDisabledError, ConfigurationError
+from cdc_assets.ledger.state import TableState
+from cdc_assets.signals.table import signal_table
+from cdc_assets.snapshot.plan import Request
+from cdc_assets.streaming.gaps import Instances, with_gap
+
+log = logging.getLogger(__name__)
+
+
+class Due:
+    """Applies `snapshot.mode` to the tables of one capture.
+
+    Args:
+        context: of the capture.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._settings = context.config.snapshot
+        self._include = Names("snapshot.include.collection.list", self._settings.include)
+
+    @property
+    def streams(self) -> bool:
+        """Whether changes are streamed."""
+        return rule_of(self._settings).streams
+
+    def requests(self, database: str, captured: Sequence[TableId], done: Collection[TableId] = ()) -> list[Request]:
+        """What to read of the captured tables of a database, in order.
+
+        Args:
+            database: where.
+            captured: its captured tables.
+            done: those that this start has snapshotted already.
+
+        Raises:
+            ConfigurationError: the mode needs positions, and there are none.
+            CdcError: the server cannot be asked.
+        """
+        instances = self._instances(database, captured)
+        self._mark_lost(database, captured, instances)
+        states = self._context.manifest.state.tables
+        if rule_of(self._settings).keeps_position and not any(table.database == database for table in states):
+            raise ConfigurationError(
+                "snapshot.mode",
+                self._settings.mode,
+                f"another mode, for nothing of {database} was captured before",
+                "capture it with snapshot.mode=initial or no_data first",
+            )
+        requests = []
+        for table in captured:
+            decision = self._decision(table, states.get(table), instances, done)
+            if table in states and states[table].is_to_be_repaired(self._context.config.streaming.gap_policy):
+                log.info("%s: changes are missing, and gap.policy=resnapshot", table)
+                requests += self.whole([table])
+            elif decision.schema:
+                log.info("%s: %s", table, decision.reason)
+                requests.append(self._request(table, decision, known=table in states))
+        return requests
+
+    def whole(self, tables: Sequence[TableId], partitions: tuple[int, ...] | None = None) -> list[Request]:
+        """What to read of tables that somebody names, whatever the mode; of a signal table only its structure."""
+        return [Request(table, partitions, data=not self._takes_signals(table)) for table in tables]
+
+    def _instances(self, database: str, captured: Sequence[TableId]) -> Instances:
+        """Capture instances, if the mode asks for them; none of a database whose capture was turned off."""
+        rule, states = rule_of(self._settings), self._context.manifest.state.tables
+        uncaptured = any(table in states and states[table].position is None for table in captured)
+        if not uncaptured and not {rule.schema, rule.data} & {"needed", "position lost"}:
+            return {}
+        with contextlib.suppress(CdcDisabledError):  # the loop ends its tables and tells why
+            return self._context.instances(database)
+        return {}
+
+    def _mark_lost(self, database: str, captured: Sequence[TableId], instances: Instances) -> None:
+        """Record the gap of a table that no window has found yet: a position that is lost is not kept (`run`)."""
+        states = self._context.manifest.state.tables
+        lost = []
+        for state in (states[table] for table in captured if table in states):
+            own = instances.get(state.table, [])
+            gap = _gap(state, own)
+            if gap is not None:
+                lost.append(with_gap(state, gap, "fail", own))
+        self._context.manifest.mark(self._context.clock.now(), database, lost)
+
+    def _decision(
+        self, table: TableId, state: TableState | None, instances: Instances, done: Collection[TableId]
+    ) -> Decision:
+        own = instances.get(table, [])
+        situation = Situation(
+            has_position=state is not None and (state.position is not None or not own or not self.streams),
+            available=state is None or _available(state, own),
+            has_history=self._context.history.latest(table) is not None,
+            done=table in done,
+        )
+        return decide(self._settings, situation)
+
+    def _request(self, table: TableId, decision: Decision, *, known: bool) -> Request:
+        """Rows only of tables in the include list, and never those of a signal table (spec §2.4)."""
+        chosen = not self._include or self._include.match(table.within_database, str(table))
+        data = decision.data and chosen and not self._takes_signals(table)
+        return Request(table, data=data, keeps_position=known and rule_of(self._settings).keeps_position)
+
+    def _takes_signals(self, table: TableId) -> bool:
+        return table == signal_table(self._context.config.signals.collections, table.database)
+
+
+def _available(state: TableState, own: Sequence[CaptureInstance]) -> bool:
+    """Whether the changes after a table's position are still there; a table that is not captured has none."""
+    last = newest(own)
+    if last is None or state.position is None:
+        return state.status != "gap"
+    return state.status == "healthy" and last.source_object_id == state.object_id
+
+
+def _gap(state: TableState, own: Sequence[CaptureInstance]) -> Gap | None:
+    """Changes of a healthy table that were cleaned up behind its position."""
+    last = newest(own)
+    if last is None or state.position is None or not state.streams:
+        return None
+    reads = reads_of(state.table, own, state.position, max(state.position.next(), last.start_lsn))
+    return gap_of(reads, {instance.name: instance.start_lsn for instance in own})

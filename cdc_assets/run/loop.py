@@ -1,0 +1,305 @@
+"""The loop over windows: until nothing is new, time is up, or another run waits.
+
+Retryable errors are waited out (`retriable.restart.connector.wait.ms`,
+`errors.max.retries`); the pending window is then carried out again with its
+bounds. A database whose change data capture was turned off ends its tables; one
+that is offline or gone is left out and looked at from time to time, and goes on
+where it stopped; one that was restored to an earlier moment is left for good.
+The others go on. Any other error ends the loop and leaves lake and positions as
+they are. Where nothing streams yet, it waits for a table to be enabled, as long as
+it would wait for a change.
+"""
+
+import contextlib
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Literal
+
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.endings import part_with
+from cdc_assets.capture.forks import look
+from cdc_assets.capture.progress import OnProgress, Progress, ShouldYield, TroubledTable
+from cdc_assets.config.settings import StreamingSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, DatabaseRestoredError, RetryableError
+from cdc_assets.incremental.snapshot import IncrementalSnapshot
+from cdc_assets.ledger.state import TableState
+from cdc_assets.run.blocking import BlockingSnapshots
+from cdc_assets.run.selection import included_by
+from cdc_assets.signals.structures import GivenStructures
+from cdc_assets.signals.watch import SignalWatch
+from cdc_assets.streaming.job_watch import JobWatch
+from cdc_assets.streaming.planner import IDLE_CHECK, Planner
+from cdc_assets.streaming.windows import WindowExecutor
+
+log = logging.getLogger(__name__)
+
+_NAP_S = 0.01
+"""First wait for the end of an incremental round; doubled up to the poll interval, for it may come at any moment."""
+
+_MAKE_WAY_S = 5.0
+"""How long a window waits for a round that leaves no task to it; later its tasks stand in Spark's queue."""
+
+_FEW_EVENTS = 1000
+"""A window with fewer is hardly worth its job and its commits: the next one begins a poll interval after it."""
+
+Ended = Literal["idle", "deadline", "yielded", "nothing"]
+Repair = Callable[[str, Sequence[TableId], OnProgress], None]
+
+
+def _cut_small(streaming: StreamingSettings) -> bool:
+    """Whether a window of few events may be but the start of a backlog, which nobody must wait for."""
+    return 0 < streaming.max_iteration_transactions < 10 * _FEW_EVENTS
+
+
+class StreamLoop:
+    """Reads windows of some databases in turn.
+
+    Args:
+        context: of the capture.
+        on_progress: called after each window, and after each round of snapshots between them.
+        repair: snapshots tables with a gap, for gap policy `resnapshot`.
+        join: takes tables in that were enabled while the loop runs, if they are to be captured.
+        waiting: tables that wait for a snapshot of their own, and so do not join.
+        away: databases that cannot be captured now, and why.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        on_progress: OnProgress,
+        repair: Repair,
+        join: Repair,
+        waiting: Collection[TableId] = (),
+        away: Mapping[str, CdcError] | None = None,
+    ) -> None:
+        self._context, self._told, self._repair, self._join = context, on_progress, repair, join
+        self._seen = set(waiting)
+        self._planner, self._executor = Planner(context), WindowExecutor(context)
+        self._watch, self._jobs = SignalWatch(context), JobWatch(context)
+        self._incremental = IncrementalSnapshot(context, self._watch, self._on_progress)
+        self._structures = GivenStructures(context, self._watch)
+        self._blocking = BlockingSnapshots(context, self._watch, self._incremental, self._on_progress)
+        self._awaited: set[str] = set()
+        self._beyond_repair: set[TableId] = set()
+        """Tables with a gap that could not be read again; the next run tries."""
+        self.away = dict(away or {})
+        self._looked: dict[str, datetime] = dict.fromkeys(self.away, context.clock.now())
+        self._failures = 0
+        self.windows = 0
+        self._streamed = 0
+        """Events of windows."""
+        self.rows: dict[TableId, Counter[str]] = defaultdict(Counter)
+
+    @property
+    def unread(self) -> tuple[TroubledTable, ...]:
+        """Tables whose snapshot, asked for by a signal, was given up."""
+        return (*self._incremental.unread, *self._blocking.unread)
+
+    def run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
+        """Loop; see `Capture.stream`."""
+        try:
+            return self._run(databases, should_yield)
+        finally:
+            self._incremental.stop()
+
+    def _run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
+        clock, streaming = self._context.clock, self._context.config.streaming
+        quiet_since, nap = clock.now(), _NAP_S
+        deadline = clock.now() + timedelta(seconds=streaming.max_duration_s) if streaming.max_duration_s else None
+        while True:
+            if should_yield():
+                return "yielded"
+            if deadline is not None and clock.now() >= deadline:
+                return "deadline"
+            if not self._streams() and self._has_stopped():
+                self._take_leave(databases)
+                return "nothing"
+            self._incremental.make_way(_MAKE_WAY_S)
+            begun, before = clock.now(), self._streamed
+            here = [database for database in databases if database not in self.away or self._is_back(database)]
+            heard = self._patiently(lambda: self._watch.listen(databases))
+            worked = [heard, *(self._turn(database) for database in here)]
+            if any(worked):
+                quiet_since, nap = clock.now(), _NAP_S
+                if 0 < self._streamed - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
+                    clock.sleep(max(0.0, streaming.poll_interval_s - (quiet_since - begun).total_seconds()))
+                continue
+            self._jobs.look(here)
+            if self._awaited:  # rows are being read, or the capture job has not read their markers yet
+                quiet_since = clock.now()
+                self._incremental.rest(min(nap, streaming.poll_interval_s))
+                nap *= 2
+                continue
+            quiet_for = clock.now() - quiet_since
+            if streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
+                return "idle" if self._streams() else "nothing"
+            if not self._patiently(self._settle):
+                clock.sleep(streaming.poll_interval_s)
+
+    def _settle(self) -> bool:
+        self._context.manifest.settle(self._context.clock.now())
+        return False
+
+    def _patiently(self, action: Callable[[], bool]) -> bool:
+        """What an action outside of a database's turn gives; True if it has to be tried again, after a wait."""
+        try:
+            return action()
+        except RetryableError as error:
+            self._wait_out(error)
+            return True
+
+    def _turn(self, database: str) -> bool:
+        """One window of one database; False if there was nothing to do."""
+        pending = self._context.manifest.state.pending
+        if pending is not None and pending.database != database:
+            return False  # it is finished first, in a turn of its own database
+        fork = self._context.manifest.state.log(database).fork
+        try:
+            self._incremental.recover(database)
+            self._blocking.resume(database)
+            self._incremental.close(database)
+            progress = self._step(database)
+            if fork != self._context.manifest.state.log(database).fork:
+                self._incremental.set_aside(database)  # markers may be gone, which nobody has read yet
+            self._mend(database)
+            self._take_in(database)
+            asked = self._obey(database, progress)
+        except DatabaseRestoredError as error:
+            return self._part(database, error)
+        except (DatabaseAwayError, CdcDisabledError) as error:
+            return self._find_out(database, error)
+        except RetryableError as error:
+            self._wait_out(error)
+            return True
+        self._failures = 0
+        if progress is not None:
+            self.windows += 1
+            self._streamed += sum(sum(part.rows.values()) for part in progress.tables.values())
+            self._on_progress(progress)
+        return self._patiently(lambda: self._beat(database)) or progress is not None or asked
+
+    def _beat(self, database: str) -> bool:
+        self._context.heartbeat.beat(self._context.clock.now(), self._context.manifest.state.watermark(database))
+        return False
+
+    def _on_progress(self, progress: Progress) -> None:
+        for table, numbers in progress.tables.items():
+            self.rows[table].update(numbers.rows)
+        self._told(progress)
+
+    def _streams(self) -> bool:
+        """Whether there is a table to stream, or to read again so that it streams, in a database that is there."""
+        states = self._context.manifest.state.tables.values()
+        databases = {state.table.database for state in states if state.streams or self._is_mendable(state)}
+        return not databases <= self.away.keys()
+
+    def _has_stopped(self) -> bool:
+        """Whether a table will not go on by itself; if there is none, the first one to stream may still come."""
+        included = included_by(self._context.config)
+        states = [state for state in self._context.manifest.state.tables.values() if included(state.table)]
+        return bool(self.away) or any(state.status in ("gap", "failed") for state in states)
+
+    def _find_out(self, database: str, error: CdcError) -> bool:
+        """Leave a database out, unless it is the whole server that went away: that is waited for."""
+        try:
+            trouble = self._trouble(database, error)
+        except RetryableError as lost:
+            self._wait_out(lost)
+            return True
+        return self._part(database, trouble)
+
+    def _part(self, database: str, error: CdcError) -> bool:
+        """Leave a database out; if no other is left and it may come back, wait for it."""
+        self.away[database], self._looked[database] = error, self._context.clock.now()
+        if self._streams() or isinstance(error, CdcDisabledError | DatabaseRestoredError):
+            part_with(self._context, database, error)
+            return True
+        del self.away[database]
+        if not isinstance(error, RetryableError):
+            raise error
+        self._wait_out(error)
+        return True
+
+    def _trouble(self, database: str, error: CdcError) -> CdcError:
+        """What is wrong with a database; one without capture may have been restored without it."""
+        trouble = self._context.source.trouble(database) or error
+        if isinstance(trouble, CdcDisabledError):
+            try:
+                look(self._context, database)
+            except DatabaseRestoredError as restored:
+                return restored
+        return trouble
+
+    def _is_back(self, database: str) -> bool:
+        """Whether a database that was left out can be captured again; looked at from time to time."""
+        now = self._context.clock.now()
+        if now - self._looked[database] < IDLE_CHECK or self._context.manifest.state.log(database).restored:
+            return False
+        self._looked[database] = now
+        try:
+            if self._context.source.trouble(database) is not None:
+                return False
+        except RetryableError:  # the server is away; whoever reads from it waits
+            return False
+        log.info("Database %s is back.", database)
+        del self.away[database]
+        return True
+
+    def _step(self, database: str) -> Progress | None:
+        pending = self._context.manifest.state.pending
+        if pending is not None and pending.kind == "stream":
+            return self._executor.execute(pending, repeated=True)
+        window = self._planner.plan(database)
+        return None if window is None else self._executor.execute(window, repeated=False)
+
+    def _mend(self, database: str) -> None:
+        if self._mendable(database):
+            self._planner.take_leave(database)  # a table that is gone cannot be read again
+        if tables := self._mendable(database):
+            self._repair(database, tables, self._on_progress)
+            after = self._context.manifest.state.tables
+            self._beyond_repair |= {table for table in tables if after[table].status == "gap"}
+
+    def _mendable(self, database: str) -> list[TableId]:
+        states = self._context.manifest.state.tables.values()
+        return sorted(state.table for state in states if state.table.database == database and self._is_mendable(state))
+
+    def _is_mendable(self, state: TableState) -> bool:
+        policy = self._context.config.streaming.gap_policy
+        return state.is_to_be_repaired(policy) and state.table not in self._beyond_repair
+
+    def _take_leave(self, databases: Sequence[str]) -> None:
+        """Tell the end of tables that failed before it was known that they are gone."""
+        for database in databases:
+            if self._context.manifest.state.log(database).restored:
+                continue
+            with contextlib.suppress(CdcDisabledError, DatabaseAwayError):
+                self._planner.take_leave(database)
+
+    def _take_in(self, database: str) -> None:
+        """Offer tables that were enabled since the last look, once each."""
+        strangers = {table for table in self._planner.strangers if table.database == database} - self._seen
+        if strangers:
+            self._join(database, sorted(strangers), self._on_progress)
+            self._seen |= strangers
+
+    def _obey(self, database: str, progress: Progress | None) -> bool:
+        """Look for signals and go on with the snapshots they ask for; whether anything was done."""
+        rows = self._watch.look(database, touched=progress is not None)
+        if self._structures.turn(database) or self._blocking.turn(database):
+            self._incremental.set_aside(database)  # its markers may be among these rows, and its rows are older now
+            return True
+        turn = self._incremental.turn(database, rows)
+        (self._awaited.add if turn == "waiting" else self._awaited.discard)(database)
+        return turn == "worked"
+
+    def _wait_out(self, error: RetryableError) -> None:
+        streaming = self._context.config.streaming
+        self._failures += 1
+        if 0 <= streaming.max_retries < self._failures:
+            raise error
+        log.warning("%s Trying again in %s s (failure %d).", error, streaming.retry_wait_s, self._failures)
+        self._context.clock.sleep(streaming.retry_wait_s)

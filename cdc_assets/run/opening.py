@@ -1,0 +1,177 @@
+"""What every run does first: it claims the capture, leaves out what cannot be captured now, and finishes what was left.
+
+The claim fences any earlier run. Before it the lake is checked, so that one that cannot be written changes nothing
+anywhere; after it, what an earlier run left in flight is finished or given up before anything new is planned, since a
+window that is planned later must not be committed earlier.
+
+| left in flight | finished by | given up when |
+|---|---|---|
+| files of an incremental round | committing them | – |
+| a window of the log | carrying it out again with its bounds | its database is away, or not named any more |
+| structures that a signal gave | looking whether they are in the history | – |
+| a snapshot | reading what is not committed | the same, or its tables are others now |
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.endings import end_tables, part_with
+from cdc_assets.capture.forks import look
+from cdc_assets.capture.losses import Losses, refuse_without_manifest
+from cdc_assets.capture.new_history import begin_anew, end_old_lives
+from cdc_assets.capture.progress import OnProgress, SnapshotSummary, TroubledTable
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
+from cdc_assets.incremental.snapshot import IncrementalSnapshot
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.run.selection import follow_filters, left_out, select, set_removed_aside
+from cdc_assets.signals.structures import GivenStructures
+from cdc_assets.signals.watch import SignalWatch
+from cdc_assets.snapshot.plan import Request
+from cdc_assets.snapshot.run import Snapshotter
+from cdc_assets.streaming.windows import WindowExecutor
+
+
+class Opening:
+    """The first steps of one run.
+
+    Args:
+        context: of the capture.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._claimed = False
+        self.restored: dict[str, list[TableId]] = {}
+        """Captured tables of databases that were restored."""
+        self.refused: list[TroubledTable] = []
+        """Tables that cannot be captured; the others go on."""
+
+    def claim(self) -> None:
+        """Become the only writer of this capture, once.
+
+        Raises:
+            LakeError: the lake cannot be written, or has lost what positions rest on; no event was written.
+            FencedError: another run claimed it at the same moment.
+        """
+        if self._claimed:
+            return
+        self._context.tables.location.check_writable()
+        context, manifest = self._context, self._context.manifest
+        if context.tables.open(manifest.directory) is None:
+            refuse_without_manifest(context.tables, CaptureState(), manifest.directory, context.config)
+        manifest.claim(context.clock.now())
+        refuse_without_manifest(context.tables, manifest.state, manifest.directory, context.config)
+        Losses(context).at_start()
+        self._claimed = True
+
+    def begin(self) -> tuple[dict[str, list[TableId]], dict[str, CdcError]]:
+        """Claim the capture, and leave out the databases that cannot be captured now.
+
+        Returns:
+            Captured tables by database, and why the other databases cannot be captured.
+
+        Raises:
+            CdcError: no database is left, and none was restored.
+        """
+        found = select(self._context)
+        selected, away = found.tables, found.away
+        self.refused = [TroubledTable(table, "failed", str(error)) for table, error in found.refused.items()]
+        self.claim()
+        set_removed_aside(self._context)
+        for database in [*selected, *(name for name, error in away.items() if isinstance(error, CdcDisabledError))]:
+            try:
+                look(self._context, database)
+            except DatabaseRestoredError as error:
+                if tables := selected.pop(database, None):
+                    self.restored[database] = tables
+                away[database] = error
+        for database, problem in away.items():
+            if selected or isinstance(problem, CdcDisabledError | DatabaseRestoredError):
+                part_with(self._context, database, problem)
+        if not selected and not any(isinstance(problem, DatabaseRestoredError) for problem in away.values()):
+            raise next(iter(away.values()))
+        return selected, away
+
+    def begin_anew(self, database: str, selected: dict[str, list[TableId]], away: dict[str, CdcError]) -> None:
+        """Take a restored database in again, if a new history of it can begin; nothing is in flight.
+
+        Args:
+            database: one of `restored`.
+            selected: captured tables by database; takes it in.
+            away: databases that cannot be captured; loses it, or learns why it stays.
+
+        Raises:
+            DatabaseRestoredError: it cannot, and there is no other database.
+        """
+        try:
+            begin_anew(self._context, database)
+            end_old_lives(self._context, database)
+            look(self._context, database)
+        except DatabaseRestoredError as error:
+            away[database] = error
+            if not selected:
+                raise
+        else:
+            selected[database] = self.restored.pop(database)
+            del away[database]
+
+    def finish(
+        self, captured: Sequence[TableId], away: Mapping[str, CdcError], on_progress: OnProgress
+    ) -> SnapshotSummary:
+        """Finish what an earlier run left; from then on the filters of now hold.
+
+        Args:
+            captured: tables that may be read.
+            away: databases that cannot be captured now, and why.
+            on_progress: called for what is finished.
+
+        Raises:
+            CdcError: the server or the lake failed as a whole.
+        """
+        watch = SignalWatch(self._context)
+        incremental = IncrementalSnapshot(self._context, watch, on_progress)
+        if self._context.config.signals.collections:
+            incremental.clean()
+        for database in self._context.manifest.state.signals.keys() - away.keys():
+            incremental.recover(database)
+        pending = self._context.manifest.state.pending
+        if pending is not None and pending.kind == "stream":
+            on_progress(WindowExecutor(self._context).execute(pending, repeated=True))
+        for database in list(self._context.manifest.state.signals):
+            GivenStructures(self._context, watch).recover(database)
+        done = SnapshotSummary()
+        for database in list(self._context.manifest.state.snapshots):
+            run = self._context.manifest.state.snapshots[database]
+            with self._of_one_history(database, [entry.table for entry in run.tables]) as failed:
+                done += Snapshotter(self._context).resume(database, captured, on_progress)
+            done += SnapshotSummary(failed=tuple(failed))
+        for database in {table.database for table in captured}:
+            end_old_lives(self._context, database)
+        for database, problem in away.items():
+            if isinstance(problem, CdcDisabledError):
+                end_tables(self._context, database, problem)
+        follow_filters(self._context)
+        return done
+
+    def snapshot(self, database: str, requests: Sequence[Request], on_progress: OnProgress) -> SnapshotSummary:
+        """Snapshot tables; if their database is restored meanwhile, they have failed.
+
+        Raises:
+            CdcError: as `snapshot.run.Snapshotter.run`.
+        """
+        done = SnapshotSummary()
+        with self._of_one_history(database, [request.table for request in requests]) as failed:
+            done = Snapshotter(self._context).run(database, requests, on_progress)
+        return done + SnapshotSummary(failed=tuple(failed))
+
+    @contextlib.contextmanager
+    def _of_one_history(self, database: str, tables: Sequence[TableId]) -> Iterator[list[TroubledTable]]:
+        """Record it if a database turns out to be restored; gives its tables, which have failed then."""
+        failed: list[TroubledTable] = []
+        try:
+            yield failed
+        except DatabaseRestoredError as error:
+            part_with(self._context, database, error)
+            failed += left_out(tables, {database: error})

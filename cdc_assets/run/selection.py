@@ -1,0 +1,211 @@
+"""Which tables a capture takes, and which databases it cannot take them from now.
+
+A table that the settings leave out from one run to the next rests: nothing is read of it, and it keeps its position.
+When they let it in again it goes on from there, so what came meanwhile is read late and not lost, as long as the server
+keeps it; after that it is a gap like any other. *Crash:* resting and going on are each one row of the manifest, written
+when no window is in flight.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.endings import set_aside
+from cdc_assets.capture.instances import newest
+from cdc_assets.capture.progress import TroubledTable
+from cdc_assets.config.filters import TableFilter
+from cdc_assets.config.settings import CaptureConfig, EventSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.envelope.naming import check_conflicts
+from cdc_assets.envelope.plan import plan_events
+from cdc_assets.envelope.rules import message_key
+from cdc_assets.errors import CdcError, ConfigurationError, DatabaseAwayError
+from cdc_assets.ledger.state import TableState
+
+log = logging.getLogger(__name__)
+
+_EXCLUDED = "The settings leave it out (database.names, table and schema lists); its position is kept."
+
+
+def included_by(config: CaptureConfig) -> Callable[[TableId], bool]:
+    """Whether the settings let a table in."""
+    databases, tables = {name.lower() for name in config.connection.databases}, TableFilter(config.filters)
+    return lambda table: table.database.lower() in databases and tables.accepts(table)
+
+
+def set_removed_aside(context: Context) -> None:
+    """Give up what an earlier run left in flight in databases that the settings do not name any more.
+
+    Raises:
+        FencedError: another writer has taken over.
+    """
+    state, names = context.manifest.state, {name.lower() for name in context.config.connection.databases}
+    in_flight = {*state.snapshots, *([state.pending.database] if state.pending else [])}
+    for database in in_flight:
+        if database.lower() not in names:
+            log.warning("What was in flight in database %s is given up: database.names has it no more.", database)
+            set_aside(context, database)
+
+
+def follow_filters(context: Context) -> None:
+    """Let tables rest that the settings leave out now, and let those go on that they let in again.
+
+    Raises:
+        FencedError: another writer has taken over.
+    """
+    included, states = included_by(context.config), context.manifest.state.tables.values()
+    changed = [state for known in states if (state := _followed(known, included(known.table))) != known]
+    for state in changed:
+        log.warning("%s: %s", state.table, state.reason or f"goes on from {state.position}, for it is let in again.")
+    for database in {state.table.database for state in changed}:
+        own = [state for state in changed if state.table.database == database]
+        context.manifest.mark(context.clock.now(), database, own)
+
+
+def _followed(state: TableState, included: bool) -> TableState:
+    """A table with a gap still has it when it is let in again; what failed stays failed."""
+    if included and state.status == "excluded":
+        reason = state.reason.removeprefix(_EXCLUDED).strip()
+        return dataclasses.replace(state, status="gap" if reason else "healthy", reason=reason)
+    if not included and state.status in ("healthy", "gap"):
+        return dataclasses.replace(state, status="excluded", reason=f"{_EXCLUDED} {state.reason}".strip())
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a capture takes now.
+
+    Args:
+        tables: captured tables by database.
+        away: databases that cannot be captured now, with the reason.
+        refused: tables that the filters let through and that cannot be captured, with the reason; the others go on.
+    """
+
+    tables: dict[str, list[TableId]]
+    away: dict[str, CdcError] = field(default_factory=dict)
+    refused: dict[TableId, CdcError] = field(default_factory=dict)
+
+
+def select(context: Context) -> Selection:
+    """Captured tables; there may be none yet.
+
+    While nothing was captured, whatever is wrong with a table is a mistake in the settings; later it is a trouble of
+    that table alone, since it may have come at any moment.
+
+    Raises:
+        CdcError: a database cannot be captured that never was.
+        ConfigurationError: no table matches although some are enabled, or two tables would share a topic from the beginning.
+    """
+    source, config = context.source, context.config
+    tables: dict[str, Sequence[TableId]] = {}
+    away: dict[str, CdcError] = {}
+    for database in source.databases():
+        problem = source.trouble(database)
+        try:
+            if problem is None:
+                tables[database] = source.user_tables(database)
+        except DatabaseAwayError as error:
+            problem = error
+        if problem is not None:
+            away[database] = problem
+    known = set(context.manifest.read().tables)
+    _refuse_unknown(known, away)
+    found = [table for own in tables.values() for table in own]
+    chosen = TableFilter(config.filters).select(found) if away else _required(context, found, known)
+    refused = unfit(chosen, known, config.events) if known else {}
+    fit = [table for table in chosen if table not in refused]
+    check_conflicts(fit, config.events)
+    _check_keys(context, fit, known)
+    return Selection(
+        {database: [table for table in fit if table.database == database] for database in tables}, away, refused
+    )
+
+
+def _required(context: Context, found: Sequence[TableId], known: Collection[TableId]) -> list[TableId]:
+    """What the filters let through. Where no table was enabled yet, one may still come; else the filters are wrong."""
+    filters = TableFilter(context.config.filters)
+    chosen = filters.select(found)
+    databases = context.source.databases()
+    if filters.is_empty(chosen) and not known and not any(context.instances(database) for database in databases):
+        log.warning(
+            "No table is enabled for change data capture yet in %s. Next: EXEC sys.sp_cdc_enable_table @source_schema = N'…', "
+            "@source_name = N'…', @role_name = NULL; a table that is enabled and passes the filters is taken in.",
+            ", ".join(databases),
+        )
+        return chosen
+    return filters.require(found, guard_all=not context.config.history.only_captured_tables)
+
+
+def unfit(tables: Iterable[TableId], known: Collection[TableId], events: EventSettings) -> dict[TableId, CdcError]:
+    """Which new tables have no topic of their own, and why.
+
+    Args:
+        tables: that the filters let through, in order; of two new ones that share a topic the first may have it.
+        known: tables that are captured already, and keep their topics.
+        events: names of topics.
+    """
+    taken, found = list(known), dict[TableId, CdcError]()
+    for table in tables:
+        if table in known:
+            continue
+        try:
+            check_conflicts([*taken, table], events)
+        except ConfigurationError as error:
+            found[table] = error
+            log.error("%s is not captured: %s", table, error)
+        else:
+            taken.append(table)
+    return found
+
+
+def _refuse_unknown(known: Collection[TableId], away: Mapping[str, CdcError]) -> None:
+    """A database of which nothing was ever captured is no trouble but a mistake in the settings or the set-up."""
+    databases = {table.database for table in known}
+    for database, problem in away.items():
+        if database not in databases:
+            raise problem
+
+
+def _check_keys(context: Context, tables: Sequence[TableId], known: Collection[TableId]) -> None:
+    """See that the columns of `message.key.columns` exist, while nothing is written yet.
+
+    A table that comes later, and one that has lost such a column since its structure was recorded, is a trouble of its own.
+
+    Raises:
+        ConfigurationError: one does not.
+    """
+    events = context.config.events
+    keyed = [table for table in tables if message_key(table, events.message_key_columns) is not None]
+    keyed = [table for table in keyed if table in known or not known]
+    instances = {database: context.instances(database) for database in {table.database for table in keyed}}
+    for table, schema in context.source.table_schemas(keyed).items():
+        instance = newest(instances[table.database].get(table, []))
+        try:
+            plan_events(schema, instance.columns if instance else None, events, connector=context.connector)
+        except ConfigurationError:
+            context.history.read()
+            recorded = context.history.latest(table)
+            if recorded is None:
+                raise
+            plan_events(recorded.schema, recorded.captured, events, connector=context.connector)
+
+
+def remembered(context: Context, databases: Collection[str]) -> list[TableSchema]:
+    """The last recorded structures of tables in some databases."""
+    history = context.history
+    history.read()
+    known = [table for table in context.manifest.read().tables if table.database in databases]
+    return [entries[-1].schema for table in known if (entries := history.entries(table))]
+
+
+def left_out(tables: Iterable[TableId], away: Mapping[str, CdcError]) -> list[TroubledTable]:
+    """Those of some tables whose database cannot be captured now."""
+    return [
+        TroubledTable(table, "failed", f"{type(away[table.database]).__name__}: {away[table.database]}")
+        for table in tables
+        if table.database in away
+    ]
