@@ -47,8 +47,8 @@ bench: setup-dev ## Snapshot and backlog drain: rows/s, raw rate, memory
 	$(PY) -m benchmarks.main_job
 
 lock: ## Write requirements*.txt anew from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q -o requirements.txt
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra dev --extra conformance -o requirements-dev.txt
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra demo -o requirements.txt
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra demo --extra dev --extra conformance -o requirements-dev.txt
 
 clean: ## Remove the lake, Dagster's state and the stand-in's data (var/)
 	rm -rf var

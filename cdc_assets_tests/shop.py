@@ -19,7 +19,6 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.standin import sample
 from cdc_assets.standin.control import StandIn
 
@@ -77,9 +76,9 @@ class Shop:
         return load_config(self.file, os.environ | self.environment)
 
     def definitions(self) -> dg.Definitions:
-        """As `cdc_assets.definitions` builds them."""
+        """As `resources.definitions` builds them."""
         with self.in_environment():
-            return build_definitions([self.file], SparkResource(master="local[2]"), CdcTranslator())
+            return build_definitions(self.file, spark=SparkResource(master="local[2]"))
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.cli.main import app
+from cdc_assets.config.load import CONFIGURATION_VARIABLE
 from cdc_assets.config.properties import property_of
 from cdc_assets.core.steps import STEPS, VARIABLE
 from cdc_assets.defs.build import STATE_VARIABLE
-from cdc_assets.defs.captures import CONFIGURATION_VARIABLE
 from cdc_assets.defs.checks import CONTINUITY, HEADROOM
 from cdc_assets.defs.envelope_io import FROM_LSN, TO_LSN
 from cdc_assets.defs.reporting import OPERATIONS

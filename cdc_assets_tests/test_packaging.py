@@ -1,8 +1,5 @@
-"""What a wheel holds, what the code location file says, and that a foreign `resources` is refused."""
+"""What a wheel holds, and what the code location file says."""
 
-import os
-import subprocess
-import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -22,10 +19,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return zipfile.ZipFile(built).namelist()
 
 
-def test_wheel_holds_both_packages_and_no_tests(wheel: list[str]) -> None:
+def test_wheel_holds_the_library_alone(wheel: list[str]) -> None:
     tops = {name.partition("/")[0] for name in wheel}
-    assert tops == {"cdc_assets", "resources", next(top for top in tops if top.endswith(".dist-info"))}
-    assert {"cdc_assets/py.typed", "resources/py.typed", "cdc_assets/defs/envelope_io.py"} <= set(wheel)
+    assert tops == {"cdc_assets", next(top for top in tops if top.endswith(".dist-info"))}
+    assert {
+        "cdc_assets/py.typed",
+        "cdc_assets/defs/envelope_io.py",
+        "cdc_assets/adapters/spark/log4j2.properties",
+    } <= set(wheel)
 
 
 def test_no_section_that_makes_dagster_ignore_the_workspace() -> None:
@@ -37,23 +38,10 @@ def test_workspace_names_module_directory_and_location() -> None:
     (entry,) = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
     module = entry["python_module"]
     assert module == {
-        "module_name": "cdc_assets.definitions",
+        "module_name": "resources.definitions",
         "working_directory": ".",
         "location_name": "cdc_assets",
     }
-
-
-def test_foreign_resources_package_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "resources").mkdir()
-    (tmp_path / "resources" / "__init__.py").write_text('"""Not ours."""\n')
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    code = "import cdc_assets.definitions"
-    ran = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
-    assert ran.returncode != 0
-    last = ran.stderr.strip().splitlines()[-1]
-    assert last.startswith("ImportError: ")
-    assert str(tmp_path / "resources") in last
-    assert "working_directory: ." in last
 
 
 def test_locks_have_hashes_for_everything_and_no_index() -> None:
@@ -74,7 +62,7 @@ def test_locks_satisfy_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [text for texts in project["optional-dependencies"].values() for text in texts]
     for lock, wanted in (
-        ("requirements.txt", project["dependencies"]),
+        ("requirements.txt", project["dependencies"] + project["optional-dependencies"]["demo"]),
         ("requirements-dev.txt", project["dependencies"] + extras),
     ):
         lines = (ROOT / lock).read_text().splitlines()
@@ -88,4 +76,4 @@ def test_locks_satisfy_the_project() -> None:
 
 
 def test_composition_root_is_short() -> None:
-    assert len((ROOT / "cdc_assets" / "definitions.py").read_text().splitlines()) < 60
+    assert len((ROOT / "resources" / "definitions.py").read_text().splitlines()) < 60

@@ -1,1 +1,1 @@
-"""Adapters to the outside world: one outside library per file."""
+"""This deployment: which captures, which Spark, and what the sample's stand-in server holds."""

@@ -9,10 +9,10 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_assets.cli.console import DEFAULT_CONFIG
 from cdc_assets.cli.demo import SNAPSHOT_DONE
-from cdc_assets.config.load import load_config
-from cdc_assets.definitions import defs
-from cdc_assets.defs.captures import configured_captures
+from cdc_assets.config.load import configured_files, load_config
+from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.catalog import Names
 from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.spark import stop_spark
@@ -22,10 +22,10 @@ _IDLE_S = 3.0
 
 def main() -> None:
     """Snapshot what needs one, then follow the log until it is quiet."""
-    (file,) = configured_captures()
+    (file,) = configured_files(DEFAULT_CONFIG)
     config = load_config(file)
     names = Names(config.name)
-    definitions = defs()
+    definitions = build_definitions(file)
     ranges = all_ranges(range_partitions(config.snapshot.partitions))
     with dg.DagsterInstance.get() as instance:
         _execute(definitions, instance, names.snapshot, {names.snapshot_op: {"due_only": True}}, ranges)

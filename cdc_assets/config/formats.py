@@ -51,7 +51,7 @@ def _too_deep() -> ConfigurationError:
 def _read_json(text: str) -> dict[str, str]:
     """Numbers stay as they are written, so that none is too long or too large to be told of by name."""
     try:
-        return _flat(
+        return flat(
             json.loads(text, object_pairs_hook=_without_repetition, parse_int=str, parse_float=str, parse_constant=str)
         )
     except json.JSONDecodeError as error:
@@ -106,7 +106,7 @@ def _size(node: yaml.Node, known: dict[int, int | None]) -> int:
 
 def _read_yaml(text: str) -> dict[str, str]:
     try:
-        return _flat(yaml.load(text, _Texts))  # noqa: S506 - a SafeLoader
+        return flat(yaml.load(text, _Texts))  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"look at line {mark.line + 1}, column {mark.column + 1}" if mark else "correct the file"
@@ -127,7 +127,7 @@ def _without_repetition(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return known
 
 
-def _flat(document: object) -> dict[str, str]:
+def flat(document: object) -> dict[str, str]:
     """Texts by dotted name; Kafka Connect's `{"name": …, "config": {…}}` is unwrapped."""
     if not isinstance(document, dict):
         raise ConfigurationError(

@@ -10,10 +10,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from cdc_assets.config.build import build_config
-from cdc_assets.config.formats import MOST_BYTES, READERS, parse, parse_java_properties
+from cdc_assets.config.formats import MOST_BYTES, READERS, flat, parse, parse_java_properties
 from cdc_assets.config.properties import PROPERTIES
+from cdc_assets.config.property import find
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
 
@@ -22,6 +24,8 @@ _OF_CONNECTIONS = ("database.", "driver.", "odbc.", "signal.kafka.", "signal.con
 """How names of properties begin that reading the lake has no use for."""
 _REQUIRED = frozenset(row.name for row in PROPERTIES if row.required)
 _UNRESOLVED = "unresolved"
+CONFIGURATION_VARIABLE = "CDC_CONFIG"
+"""Names a configuration file, or a folder with one file per capture."""
 _PLACEHOLDER = re.compile(r"\$\{(\w+):([^}]*)\}")
 
 
@@ -78,6 +82,30 @@ def given_properties(path: Path, environment: Mapping[str, str] | None = None) -
     return read_properties(path) | dict(overrides(variables))
 
 
+def config_of(properties: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> CaptureConfig:
+    """The settings that properties in Python or YAML give, as `load_config` gives those of a file.
+
+    Args:
+        properties: by dotted name or nested; texts, numbers, booleans and lists of them. They may hold placeholders.
+        environment: variables for placeholders and overrides; the process's own if None.
+
+    Raises:
+        ConfigurationError: something in it is wrong.
+
+    Example:
+        >>> config_of({"topic.prefix": "erp", "database.hostname": "db", "database.names": ["Erp"], "lake.path": "lake"})
+    """
+    variables = os.environ if environment is None else environment
+    texts = {name: _substitute(name, text, variables) for name, text in flat(dict(properties)).items()}
+    return build_config(texts | dict(overrides(variables)))
+
+
+def literal_secrets(properties: Mapping[str, Any]) -> list[str]:
+    """Names of secret properties whose value is written out instead of taken from elsewhere by `${env:…}` or `${file:…}`."""
+    texts = flat(dict(properties))
+    return [name for name, text in texts.items() if find(PROPERTIES, name).secret and not _PLACEHOLDER.search(text)]
+
+
 def configuration_files(place: Path) -> list[Path]:
     """The configuration file itself, or those of a folder with one file per capture, sorted by name.
 
@@ -104,6 +132,15 @@ def refers_to_file(path: Path, names: Sequence[str], environment: Mapping[str, s
     variables = os.environ if environment is None else environment
     texts = read_properties(path)
     return any("${file:" in texts.get(name, "") and environment_name(name) not in variables for name in names)
+
+
+def configured_files(default: Path) -> list[Path]:
+    """The configuration files of all captures: those of `CDC_CONFIG`, which may name a file or a folder, or of `default`.
+
+    Raises:
+        ConfigurationError: the place is missing or holds no configuration file.
+    """
+    return configuration_files(Path(os.environ.get(CONFIGURATION_VARIABLE) or default))
 
 
 def overrides(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

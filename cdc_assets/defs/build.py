@@ -1,18 +1,16 @@
 """From configuration files to one `Definitions`."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
 
-from cdc_assets.config.load import load_config
-from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.defs.capture_job import capture_job_check
-from cdc_assets.defs.captures import CaptureResource, discovered_tables
+from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.checks import drift_check, headroom_check
+from cdc_assets.defs.configuration import CaptureSource, source_fields
 from cdc_assets.defs.discovery import discover
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
@@ -20,34 +18,63 @@ from cdc_assets.defs.sensors import lsn_sensor
 from cdc_assets.defs.signals import signal_job
 from cdc_assets.defs.snapshot import snapshot_assets
 from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator, word
+from cdc_assets.errors import ConfigurationError
 
 STATE_VARIABLE = "CDC_STATE_DIR"
 """Folder for what is only remembered, such as the last discovered tables; `var` if unset."""
 
 
-def build_definitions(files: Sequence[Path], spark: SparkResource, translator: CdcTranslator) -> dg.Definitions:
-    """Definitions of all captures.
+def build_definitions(
+    *captures: CaptureSource,
+    spark: SparkResource | None = None,
+    translator: CdcTranslator | None = None,
+    state_dir: str | Path | None = None,
+) -> dg.Definitions:
+    """Assets, jobs, checks, sensors, schedules and resources of captures, for a code location of your own.
+
+    The result can be merged with other definitions (`dg.Definitions.merge`). All captures share one Spark session.
 
     Args:
-        files: one configuration file per capture.
-        spark: runs the tasks of all of them.
+        captures: for each, a configuration file, or connector properties by name; secrets among these as `${env:NAME}`.
+        spark: runs their tasks; a local session if None.
         translator: how tables look in Dagster.
+        state_dir: folder for what is only remembered, such as the last discovered tables; `CDC_STATE_DIR` if None, or
+            else `var`.
 
     Raises:
-        ConfigurationError: a file is wrong.
+        ConfigurationError: there is no capture, or something in a configuration is wrong.
+
+    Example:
+        >>> defs = build_definitions("erp.json")
+        >>> defs = build_definitions({
+        ...     "topic.prefix": "erp",
+        ...     "database.hostname": "sql.example.org",
+        ...     "database.user": "cdc_reader",
+        ...     "database.password": "${env:ERP_PASSWORD}",
+        ...     "database.names": "Erp",
+        ...     "lake.path": "/data/lake",
+        ... })
     """
-    captures = [capture_definitions(load_config(file), file, spark, translator) for file in files]
-    common = dg.Definitions(resources={"spark": spark}, executor=dg.in_process_executor)
-    return dg.Definitions.merge(common, *captures)
+    if not captures:
+        raise ConfigurationError("captures", "none", "at least one", "name a configuration file, or give properties")
+    runs = spark or SparkResource()
+    look = translator or CdcTranslator()
+    folder = Path(state_dir or os.environ.get(STATE_VARIABLE) or "var")
+    common = dg.Definitions(resources={"spark": runs}, executor=dg.in_process_executor)
+    return dg.Definitions.merge(common, *(_capture_definitions(capture, runs, look, folder) for capture in captures))
 
 
-def capture_definitions(
-    config: CaptureConfig, file: Path, spark: SparkResource, translator: CdcTranslator
+def _capture_definitions(
+    capture: CaptureSource, spark: SparkResource, translator: CdcTranslator, state_dir: Path
 ) -> dg.Definitions:
     """Assets, jobs, checks, sensor and resources of one capture."""
-    remembered = Path(os.environ.get(STATE_VARIABLE) or "var") / "discovery" / f"{word(config.name)}.json"
-    discovery = discover(lambda: discovered_tables(config), remembered)
+    fields = source_fields(capture)
+    server = SqlServerCdcResource(**fields)
+    config = server.settings()
+    remembered = state_dir / "discovery" / f"{word(config.name)}.json"
+    discovery = discover(server.tables, remembered)
     catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem)
     names = catalog.names
     changes, snapshot = changes_assets(catalog), snapshot_assets(catalog) if discovery.tables else None
@@ -70,9 +97,10 @@ def capture_definitions(
         schedules=[headroom_schedule],
         sensors=[lsn_sensor(catalog, jobs)],
         resources={
-            names.resource: CaptureResource(config_file=str(file), spark=spark),
-            names.envelope_io: EnvelopeIOManager(config_file=str(file), spark=spark),
-            names.history_io: SchemaHistoryIOManager(config_file=str(file), spark=spark),
+            names.server: server,
+            names.resource: CaptureResource(server=server, spark=spark),
+            names.envelope_io: EnvelopeIOManager(**fields, spark=spark),
+            names.history_io: SchemaHistoryIOManager(**fields, spark=spark),
         },
     )
 

@@ -59,6 +59,11 @@ class Names:
         return f"cdc_{word(self.capture)}"
 
     @property
+    def server(self) -> str:
+        """Key of its `SqlServerCdcResource`."""
+        return f"{word(self.capture)}_sqlserver"
+
+    @property
     def pool(self) -> str:
         """Pool that lets one run at a time write."""
         return f"cdc_{word(self.capture)}"

@@ -179,7 +179,7 @@ def drift_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         resource: CaptureResource = getattr(context.resources, names.resource)
         with as_failures():
-            found = {catalog.key(drift.table, "changes"): drift for drift in resource.drifts()}
+            found = {catalog.key(drift.table, "changes"): drift for drift in resource.server.drifts()}
         for chosen in sorted(context.selected_asset_check_keys, key=lambda chosen: chosen.asset_key):
             yield drift_result(chosen.asset_key, found.get(chosen.asset_key))
 

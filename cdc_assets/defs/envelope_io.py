@@ -36,9 +36,9 @@ from pyspark.sql.types import StructType
 from cdc_assets.adapters.spark.generations import together
 from cdc_assets.adapters.spark.lake_source import read_files, write_files
 from cdc_assets.capture.system_topics import system_topics
-from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import CaptureConfig, EventSettings, LakeSettings
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.defs.configuration import settings_of
 from cdc_assets.defs.key_range_filter import of_partitions
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.envelope.naming import key_parts, sanitized
@@ -104,6 +104,7 @@ class LakeIOManager(dg.ConfigurableIOManager):
     """What the IO managers of one lake share: loading a table's files and committing new ones."""
 
     config_file: str = Field(default="", description="Configuration of the capture whose lake this is; or give `lake`.")
+    properties: dict[str, Any] = Field(default={}, description="The same as connector properties, in place of a file.")
     lake: str = Field(default="", description="Directory or object-store URL that holds one Delta table per topic.")
     storage_options: dict[str, str] = Field(default={}, description="For the object store's client; use EnvVar.")
     delimiter: str = Field(default=".", description="Between the parts of a topic's name (`topic.delimiter`).")
@@ -173,7 +174,8 @@ class LakeIOManager(dg.ConfigurableIOManager):
 
     @cached_property
     def _config(self) -> CaptureConfig | None:
-        return load_config(self.config_file) if self.config_file else None
+        named = self.config_file or self.properties
+        return settings_of(self.config_file, self.properties) if named else None
 
     @staticmethod
     def _written(tables: TopicTables, topic: str, frame: DataFrame) -> tuple[str, EnvelopeFiles]:

@@ -1,88 +1,122 @@
-"""SQL Server's change data capture as a Dagster resource.
+"""The SQL Server of a capture as a Dagster resource: what sensors, checks, the capture's assets and assets of your own use.
 
-The work is done by `cdc_assets.adapters.sqlserver.source` and `cdc_assets.adapters.sqlserver.bulk`, which know nothing of Dagster.
+The work is done by `adapters.sqlserver`, which knows nothing of Dagster.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Literal, Self
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
-from dagster import ConfigurableResource
+import dagster as dg
+import pyodbc
 from pydantic import Field
 
+from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
-from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.config.kinds import LONGEST_MS
-from cdc_assets.config.settings import ConnectionSettings
+from cdc_assets.adapters.sqlserver.session import connect
+from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.defs.configuration import settings_of
+from cdc_assets.errors import InvariantError
+from cdc_assets.history.drift import Drift
+from cdc_assets.run.capture import Capture
+from cdc_assets.run.drift import drifts
 
-__all__ = ["SqlServerResource", "SqlServerSource"]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-class SqlServerResource(ConfigurableResource):  # type: ignore[type-arg] # hands out itself, not another type
-    """How a Dagster deployment reaches SQL Server. Give secrets as `EnvVar("NAME")`."""
+class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hands out itself, not another type
+    """A SQL Server with change data capture, reached over pyodbc.
 
-    host: str = Field(description="Address of the server.")
-    user: str = Field(default="", description="SQL Server login.")
-    password: str = Field(default="", description="Its password; use EnvVar.")
-    databases: list[str] = Field(description="Databases to capture.")
-    port: int | None = Field(
-        default=None, ge=1, le=65535, description="TCP port; 1433, or for an instance what its server tells."
-    )
-    instance: str = Field(default="", description="Named instance.")
-    encrypt: Literal["no", "yes", "strict"] = Field(default="yes", description="Encryption of the connection.")
-    trust_server_certificate: bool = Field(default=False, description="Accept any certificate.")
-    query_timeout_s: int = Field(
-        default=600, ge=0, le=LONGEST_MS // 1000 + 1, description="Time limit of a statement in seconds; 0 is none."
-    )
-    login_timeout_s: int = Field(
-        default=15, ge=1, le=LONGEST_MS // 1000 + 1, description="Time limit of a login in seconds."
-    )
-    application: str = Field(default="cdc-assets", description="Name that the server shows for our sessions.")
-    options: dict[str, str] = Field(default={}, description="Further ODBC keywords.")
-    agent_status_query: str = Field(default="", description="T-SQL giving 1 if the Agent runs.")
+    `build_definitions` and the component bind one for each capture, as `<capture>_sqlserver`. It keeps the place of a
+    configuration file, or properties with their placeholders, so that no secret reaches Dagster's pages.
 
-    @classmethod
-    def of(cls, settings: ConnectionSettings, agent_status_query: str = "") -> Self:
-        """The resource for settings read from a configuration file."""
-        return cls(
-            host=settings.host,
-            user=settings.user,
-            password=settings.password,
-            databases=list(settings.databases),
-            port=settings.port,
-            instance=settings.instance,
-            encrypt=settings.encrypt,
-            trust_server_certificate=settings.trust_server_certificate,
-            query_timeout_s=settings.query_timeout_s,
-            login_timeout_s=settings.login_timeout_s,
-            application=settings.application,
-            options=dict(settings.extra),
-            agent_status_query=agent_status_query,
-        )
+    Example:
+        An asset that asks the same server something else:
 
-    def settings(self) -> ConnectionSettings:
-        """The connection settings."""
-        return ConnectionSettings(
-            host=self.host,
-            user=self.user,
-            password=self.password,
-            databases=tuple(self.databases),
-            port=self.port,
-            instance=self.instance,
-            encrypt=self.encrypt,
-            trust_server_certificate=self.trust_server_certificate,
-            query_timeout_s=self.query_timeout_s,
-            login_timeout_s=self.login_timeout_s,
-            application=self.application,
-            extra=tuple(self.options.items()),
-        )
+        >>> @dg.asset(required_resource_keys={"shop_sqlserver"})
+        ... def open_transactions(context: dg.AssetExecutionContext) -> None:
+        ...     server: SqlServerCdcResource = context.resources.shop_sqlserver
+        ...     rows = server.query("SELECT session_id FROM sys.dm_tran_session_transactions")
+        ...     context.add_output_metadata({"open": len(rows)})
+    """
+
+    config_file: str = Field(default="", description="Debezium connector properties: JSON, properties or YAML.")
+    properties: dict[str, Any] = Field(default={}, description="The properties themselves, secrets as ${env:NAME}.")
+
+    def settings(self) -> CaptureConfig:
+        """The capture's settings, read now, placeholders resolved.
+
+        Raises:
+            ConfigurationError: they cannot be read, or something in them is wrong.
+        """
+        return settings_of(self.config_file, self.properties)
+
+    def source(self) -> AbstractContextManager[SqlServerSource]:
+        """The control plane, closed at the end of the block; waits as long as the settings say."""
+        return SqlServerSource.of(self.settings())
+
+    def quick_source(self) -> AbstractContextManager[SqlServerSource]:
+        """The control plane for code that must not hang, such as sensors: waits for seconds at most."""
+        return quick_source(self.settings())
+
+    def bulk(self) -> MssqlBulkSource:
+        """The data plane of the same server, for Spark tasks."""
+        return MssqlBulkSource.of(self.settings())
 
     @contextmanager
-    def source(self) -> Iterator[SqlServerSource]:
-        """A source that is closed at the end of the block."""
-        with SqlServerSource(self.settings(), self.agent_status_query) as source:
-            yield source
+    def connection(self) -> Iterator[pyodbc.Connection]:
+        """A pyodbc connection in autocommit with the capture's time-outs, closed at the end of the block.
 
-    def bulk(self, batch_rows: int = 32_768) -> MssqlBulkSource:
-        """The data plane of the same server, for Spark tasks."""
-        return MssqlBulkSource(self.settings(), batch_rows=batch_rows)
+        Raises:
+            CdcError: the server cannot be reached, or refuses the login.
+        """
+        connection = connect(self.settings().connection)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def query(self, statement: str, *parameters: object) -> list[dict[str, object]]:
+        """Rows of a statement's first result set by column name; repeated if the connection breaks.
+
+        Args:
+            statement: T-SQL with `?` for each parameter.
+            parameters: values of these.
+
+        Raises:
+            CdcError: the server cannot be reached, or refuses the statement.
+        """
+        with self.source() as source:
+            return source.session.named_rows(statement, *parameters)
+
+    def tables(self) -> Sequence[TableSchema]:
+        """Structures of the captured tables, asked now.
+
+        Raises:
+            CdcError: the server cannot be asked, or no table matches the filters.
+        """
+        config = self.settings()
+        with quick_source(config) as source:
+            return Capture(config, source, MssqlBulkSource(config.connection), _NoRunner(), SystemClock()).discover()
+
+    def drifts(self) -> Sequence[Drift]:
+        """How the tables on the server differ from the structure of their events, asked now.
+
+        Raises:
+            CdcError: the server or the lake cannot be read.
+        """
+        config = self.settings()
+        with quick_source(config) as source:
+            return drifts(source, config)
+
+
+class _NoRunner:
+    """For a facade that only answers questions."""
+
+    parallelism = 1
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        raise InvariantError("No tasks can be run here. Next: report this.")

@@ -7,6 +7,7 @@ from dagster import DagsterRunStatus
 from cdc_assets.defs import capture_job
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets_tests.shop import Shop
 
 WINDOWS = dg.AssetKey(["shop", "windows"])
@@ -19,7 +20,9 @@ def test_sensor_tells_when_the_agent_stops_and_when_it_runs_again(
     assert shop.snapshot(instance).success
     definitions = shop.definitions()
     (sensor,) = definitions.get_repository_def().sensor_defs
-    resources = {"cdc_shop": CaptureResource(config_file=str(shop.file), spark=SparkResource())}
+    resources = {
+        "cdc_shop": CaptureResource(server=SqlServerCdcResource(config_file=str(shop.file)), spark=SparkResource())
+    }
 
     def told() -> list[bool]:
         context = dg.build_sensor_context(

@@ -9,17 +9,19 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
+from cdc_assets.config.load import configured_files
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.defs.build import build_definitions
-from cdc_assets.defs.captures import CaptureResource, configured_captures
+from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.discovery import discover, recall, remember
 from cdc_assets.defs.partitions import all_ranges, range_numbers, range_partitions
 from cdc_assets.defs.snapshot import snapshot_assets
 from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator, declared_type, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
@@ -80,7 +82,11 @@ def odd_tables(*names: str) -> list[TableSchema]:
 def test_any_name_makes_definitions_that_dagster_takes(shop: Shop) -> None:
     names = ["Order Details", "x.y", "a/b [c]", "Größe", "日本"]
     catalog = CaptureCatalog(shop.config(), odd_tables(*names), CdcTranslator())
-    resources = {catalog.names.resource: CaptureResource(config_file=str(shop.file), spark=SparkResource())}
+    resources = {
+        catalog.names.resource: CaptureResource(
+            server=SqlServerCdcResource(config_file=str(shop.file)), spark=SparkResource()
+        )
+    }
     assets = [*catalog.specs("source", deps=None), changes_assets(catalog), snapshot_assets(catalog)]
     definitions = dg.Definitions(assets=assets, resources=resources)
     keys = definitions.resolve_asset_graph().get_all_asset_keys()
@@ -162,7 +168,7 @@ def test_server_away_and_nothing_known_still_loads(shop: Shop, tmp_path: Path) -
     shop.write({"database.port": "1", "connection.validation.timeout.ms": "1000"})
     try:
         with patch.dict(os.environ, shop.environment | {"CDC_STATE_DIR": str(tmp_path)}):
-            definitions = build_definitions([shop.file], SparkResource(), CdcTranslator())
+            definitions = build_definitions(shop.file)
         dg.Definitions.validate_loadable(definitions)
         assert len(definitions.resolve_asset_graph().get_all_asset_keys()) == 3
     finally:
@@ -184,7 +190,7 @@ def test_several_captures_live_side_by_side(shop: Shop) -> None:
     try:
         with shop.in_environment():
             files = [shop.file, other]
-            definitions = build_definitions(files, SparkResource(), CdcTranslator())
+            definitions = build_definitions(*files)
         dg.Definitions.validate_loadable(definitions)
         prefixes = {found.path[0] for found in definitions.resolve_asset_graph().get_all_asset_keys()}
         assert prefixes == {"shop", "second"}
@@ -198,7 +204,7 @@ def test_users_name_assets_their_way(shop: Shop) -> None:
             return dg.AssetKey(["raw", table.table, role])
 
     with shop.in_environment():
-        definitions = build_definitions([shop.file], SparkResource(), Mine())
+        definitions = build_definitions(shop.file, translator=Mine())
     assert dg.AssetKey(["raw", "orders", "changes"]) in definitions.resolve_asset_graph().get_all_asset_keys()
 
 
@@ -239,7 +245,7 @@ def test_no_configuration_is_a_clear_error(tmp_path: Path) -> None:
         patch.dict(os.environ, {"CDC_CONFIG": str(tmp_path)}),
         pytest.raises(ConfigurationError, match=r"CDC_CONFIG"),
     ):
-        configured_captures()
+        configured_files(Path("resources/captures"))
 
 
 def test_range_numbers_follow_the_keys() -> None:

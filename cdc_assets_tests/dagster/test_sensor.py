@@ -25,6 +25,7 @@ from cdc_assets.defs.sensors import (
     streaming_starts,
 )
 from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
@@ -37,7 +38,9 @@ def tick(shop: Shop, instance: dg.DagsterInstance) -> Any:
     """Evaluate the sensor once: its request or its reason."""
     definitions = shop.definitions()
     (sensor,) = definitions.get_repository_def().sensor_defs
-    resources = {"cdc_shop": CaptureResource(config_file=str(shop.file), spark=SparkResource())}
+    resources = {
+        "cdc_shop": CaptureResource(server=SqlServerCdcResource(config_file=str(shop.file)), spark=SparkResource())
+    }
     context = dg.build_sensor_context(
         instance=instance, resources=resources, repository_def=definitions.get_repository_def()
     )

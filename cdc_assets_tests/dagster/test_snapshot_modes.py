@@ -10,6 +10,7 @@ import pytest
 from cdc_assets.defs import sensors
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets_tests.shop import TABLES, Shop, key, open_shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
@@ -21,7 +22,9 @@ def tick(
     """Evaluate the sensor once, of a code location that is loaded now or was before: its request or what it says, and its cursor."""
     definitions = loaded or shop.definitions()
     (sensor,) = definitions.get_repository_def().sensor_defs
-    resources = {"cdc_shop": CaptureResource(config_file=str(shop.file), spark=SparkResource())}
+    resources = {
+        "cdc_shop": CaptureResource(server=SqlServerCdcResource(config_file=str(shop.file)), spark=SparkResource())
+    }
     context = dg.build_sensor_context(
         instance=instance, resources=resources, repository_def=definitions.get_repository_def(), cursor=cursor
     )

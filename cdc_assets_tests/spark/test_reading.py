@@ -70,6 +70,7 @@ def test_without_a_key_there_is_an_error(shop: Shop, spark_resource: SparkResour
 
 def test_the_asset_of_the_document(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.json").symlink_to(shop.file)
     with shop.in_environment(), dg.DagsterInstance.ephemeral() as instance:
         module: dict[str, Any] = {}
         exec(compile(RECIPE, "reading.md", "exec"), module)  # noqa: S102 - our own document

@@ -1,0 +1,165 @@
+"""A capture as a Dagster component: `defs.yaml` in place of Python."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import dagster as dg
+from dagster.components.component_scaffolding import scaffold_component
+from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
+from pydantic import BaseModel, Field
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.defs.build import STATE_VARIABLE, build_definitions
+from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.translator import CdcTranslator, Role
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedAsset:
+    """What `translation` in `defs.yaml` can speak of.
+
+    Args:
+        prefix: the capture's topic prefix.
+        table: the captured table; `database`, `schema` and `table` are its parts.
+        role: `source`, `snapshot` or `changes`.
+    """
+
+    prefix: str
+    table: TableId
+    role: Role
+
+
+def _template_variables(asset: CapturedAsset) -> Mapping[str, Any]:
+    table = asset.table
+    return {
+        "prefix": asset.prefix,
+        "database": table.database,
+        "schema": table.schema,
+        "table": table.table,
+        "role": asset.role,
+    }
+
+
+class TranslatedByComponent(CdcTranslator):
+    """A translator that lets `translation` of `defs.yaml` change each spec.
+
+    Args:
+        translate: gives the changed spec for one that is made as usual.
+    """
+
+    def __init__(self, translate: TranslationFn[CapturedAsset]) -> None:
+        self._translate = translate
+
+    def asset_key(self, prefix: str, table: TableId, role: Role) -> dg.AssetKey:
+        """The key that `translation` gives the asset."""
+        plain = dg.AssetSpec(super().asset_key(prefix, table, role))
+        return self._translate(plain, CapturedAsset(prefix, table, role)).key
+
+    def spec(
+        self, prefix: str, schema: TableSchema, role: Role, uri: str, deps: Sequence[dg.AssetKey] = ()
+    ) -> dg.AssetSpec:
+        """The asset spec, changed by `translation` but for its key, which `asset_key` has changed already."""
+        made = super().spec(prefix, schema, role, uri, deps)
+        plain = made.replace_attributes(key=super().asset_key(prefix, schema.table, role))
+        return self._translate(plain, CapturedAsset(prefix, schema.table, role))
+
+
+class SparkOptions(dg.Model, dg.Resolvable):
+    """Which Spark runs the tasks of a capture; a local session if nothing is said."""
+
+    master: str = Field(default="local[*]", description="Spark master; ignored when `remote` is set.")
+    remote: str = Field(default="", description="Spark Connect address such as sc://host:15002.")
+    driver_memory: str = Field(default="1g", description="Heap of the local JVM; rows do not pass through it.")
+    config: dict[str, str] = Field(default={}, description="Further Spark properties; they win.")
+
+
+class ScaffoldOptions(BaseModel):
+    """What `dg scaffold defs` asks for; all of it can be changed in `defs.yaml` afterwards."""
+
+    prefix: str = Field(default="shop", description="Begins the name of each topic, and each asset key.")
+    hostname: str = Field(default="127.0.0.1", description="Address of the SQL Server.")
+    databases: str = Field(default="SalesDb", description="Databases to capture, separated by commas.")
+    lake: str = Field(default="var/lake", description="Folder or object-store URL of the Delta tables.")
+
+
+class SqlServerCdcScaffolder(dg.Scaffolder[ScaffoldOptions]):
+    """Writes a `defs.yaml` that works as soon as the login's name and password are in the environment."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[ScaffoldOptions]:
+        """Its options."""
+        return ScaffoldOptions
+
+    def scaffold(self, request: dg.ScaffoldRequest[ScaffoldOptions]) -> None:
+        """Write the file."""
+        given = request.params or ScaffoldOptions()
+        properties = {
+            "topic.prefix": given.prefix,
+            "database.hostname": given.hostname,
+            "database.user": "${env:CDC_USER}",
+            "database.password": "${env:CDC_PASSWORD}",
+            "database.names": given.databases,
+            "lake.path": given.lake,
+        }
+        scaffold_component(request, {"properties": properties})
+
+
+@dg.scaffold_with(SqlServerCdcScaffolder)
+class SqlServerCdcComponent(dg.Component, dg.Model, dg.Resolvable):
+    """Captures tables of a SQL Server into Delta tables of Debezium envelopes, exactly once.
+
+    Give Debezium connector properties inline, or name a file of them. Secrets are written `${env:NAME}` or
+    `${file:/path}`: Dagster shows the configuration of resources on its pages.
+    """
+
+    properties: dict[str, Any] | None = Field(
+        default=None, description="Debezium connector properties and those of cdc-assets: `cdc-assets properties`."
+    )
+    config_file: str | None = Field(
+        default=None, description="A file of them instead (JSON, properties, YAML), relative to this folder."
+    )
+    spark: SparkOptions = Field(default_factory=SparkOptions, description="Which Spark runs the tasks.")
+    translation: (
+        Annotated[
+            TranslationFn[CapturedAsset],
+            TranslationFnResolver[CapturedAsset](template_vars_for_translation_fn=_template_variables),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="Attributes of the assets; may use prefix, database, schema, table, role and spec in {{ }}.",
+    )
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Assets, jobs, checks, sensor, schedule and resources of the capture.
+
+        Raises:
+            ConfigurationError: something in the properties is wrong.
+        """
+        source = self.properties or {}
+        state_dir = os.environ.get(STATE_VARIABLE) or context.project_root / "var"
+        return build_definitions(
+            str(self._file(context)) if self.config_file else source,
+            spark=self.spark_resource(),
+            translator=self.translator(),
+            state_dir=state_dir,
+        )
+
+    def translator(self) -> CdcTranslator:
+        """How tables look in Dagster; override it to give one of your own."""
+        return TranslatedByComponent(self.translation) if self.translation else CdcTranslator()
+
+    def spark_resource(self) -> SparkResource:
+        """The Spark session; override it to share one among several components."""
+        spark = self.spark
+        return SparkResource(
+            master=spark.master, remote=spark.remote, driver_memory=spark.driver_memory, spark_config=spark.config
+        )
+
+    def _file(self, context: dg.ComponentLoadContext) -> Path:
+        folder = context.path if context.path.is_dir() else context.path.parent
+        return folder / (self.config_file or "")

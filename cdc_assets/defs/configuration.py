@@ -1,0 +1,49 @@
+"""How the resources of a capture are told which capture it is: by the path of a file, or by the properties themselves.
+
+Dagster shows the configuration of resources on its pages. So a file is named and not copied, and of properties that are
+given inline those that are secret must come from elsewhere, by `${env:NAME}` or `${file:/path}`: placeholders are kept as
+they are written, and resolved when the settings are read.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cdc_assets.config.load import config_of, literal_secrets, load_config
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.errors import ConfigurationError
+
+CaptureSource = str | Path | Mapping[str, Any]
+"""A configuration file, or connector properties by name."""
+
+
+def source_fields(capture: CaptureSource) -> dict[str, Any]:
+    """`capture` as the fields `config_file` and `properties` of a resource.
+
+    Raises:
+        ConfigurationError: a secret is written out among the properties.
+    """
+    if isinstance(capture, str | Path):
+        return {"config_file": str(capture)}
+    if written := literal_secrets(capture):
+        raise ConfigurationError(
+            written[0],
+            "(hidden)",
+            "a placeholder, because Dagster shows the configuration of resources on its pages",
+            "write ${env:NAME} or ${file:/path}, or name a configuration file",
+        )
+    return {"properties": dict(capture)}
+
+
+def settings_of(config_file: str, properties: Mapping[str, Any]) -> CaptureConfig:
+    """The settings, read now.
+
+    Raises:
+        ConfigurationError: neither or both are given, the file cannot be read, or something in it is wrong.
+    """
+    if bool(config_file) == bool(properties):
+        given = "both" if config_file else "neither"
+        raise ConfigurationError(
+            "configuration of a capture", given, "config_file or properties", "give one of the two"
+        )
+    return load_config(config_file) if config_file else config_of(properties)
