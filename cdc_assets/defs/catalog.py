@@ -17,6 +17,7 @@ from cdc_assets.capture.system_topics import WINDOWS, system_topics
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
+from cdc_assets.defs.keys import ROLE, TABLE, TOPIC
 from cdc_assets.defs.partitions import range_partitions
 from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.translator import CdcTranslator, Role, word
@@ -168,12 +169,13 @@ class CaptureCatalog:
 
     def specs(self, role: Role, deps: Role | None) -> list[dg.AssetSpec]:
         """Specs of one role for all tables."""
-        return [
-            self.translator.spec(
-                self.prefix, schema, role, self.uri(schema.table), [self.key(schema.table, deps)] if deps else []
-            )
-            for schema in self._of(role)
-        ]
+        return [self._spec(schema, role, deps) for schema in self._of(role)]
+
+    def _spec(self, schema: TableSchema, role: Role, deps: Role | None) -> dg.AssetSpec:
+        """A spec as the translator makes it, with what the IO managers know the table by, whatever its key."""
+        needed = [self.key(schema.table, deps)] if deps else []
+        spec = self.translator.spec(self.prefix, schema, role, self.uri(schema.table), needed)
+        return spec.merge_attributes(metadata={TABLE: str(schema.table), TOPIC: self.topic(schema.table), ROLE: role})
 
     def _of(self, role: Role) -> list[TableSchema]:
         """Tables that have an asset of a role: rows of signal tables are requests, and never snapshotted."""

@@ -40,6 +40,7 @@ from cdc_assets.config.settings import CaptureConfig, EventSettings, LakeSetting
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs.configuration import settings_of
 from cdc_assets.defs.key_range_filter import of_partitions
+from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, asset_facts
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.envelope.naming import key_parts, sanitized
 from cdc_assets.errors import InvalidValueError, LakeError
@@ -203,9 +204,9 @@ class EnvelopeIOManager(LakeIOManager):
             LakeError: the table is missing or unreadable; or it is partitioned by a key that only the server can order, and
                 some partitions are asked for.
         """
-        role = context.asset_key.path[-1]
-        metadata = context.definition_metadata or {}
-        topic = self.topic(context.asset_key)
+        facts, metadata = asset_facts(context), context.definition_metadata or {}
+        role = facts.get(ROLE) or context.asset_key.path[-1]
+        topic = facts.get(TOPIC) or self.topic(context.asset_key)
         lsns = self.range_of(metadata)
         frame = together([self.load(part, lsns) for part in self._directories(topic, metadata.get(GENERATION))])
         if role == SNAPSHOT:
@@ -219,7 +220,7 @@ class EnvelopeIOManager(LakeIOManager):
             LakeError: the lake refuses.
         """
         if obj is not None:
-            self.append(context, self.topic(context.asset_key), obj)
+            self.append(context, asset_facts(context).get(TOPIC) or self.topic(context.asset_key), obj)
 
     def _of_partitions(self, context: dg.InputContext, reads: DataFrame) -> DataFrame:
         """READ events of the partitions that the input is for; all of them if it names none."""
@@ -228,8 +229,14 @@ class EnvelopeIOManager(LakeIOManager):
         order = {name: number for number, name in enumerate(context.asset_partitions_def.get_partition_keys())}
         numbers = {order[name] for name in context.asset_partition_keys}
         prefix, *names = context.asset_key.path[:-1]
+        if self._config:
+            prefix = self._config.events.topic_prefix
+        own = asset_facts(context).get(TABLE)
         states = Manifest(self.tables(""), prefix).read().tables
-        state = next((state for table, state in states.items() if key_parts(table) == tuple(names)), None)
+        state = next(
+            (at for table, at in states.items() if (str(table) == own if own else key_parts(table) == tuple(names))),
+            None,
+        )
         if state is None or len(numbers) == len(order):
             return reads
         return of_partitions(reads, state.ranges, numbers, len(order))

@@ -8,9 +8,10 @@ connector.
 
 import dagster as dg
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import regexp_replace
+from pyspark.sql.functions import concat_ws, regexp_replace
 
 from cdc_assets.defs.envelope_io import EnvelopeFiles, LakeIOManager
+from cdc_assets.defs.keys import TABLE, asset_facts
 from cdc_assets.envelope.naming import NOT_IN_TOPIC
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.history.store import SCHEMA
@@ -27,8 +28,10 @@ class SchemaHistoryIOManager(LakeIOManager):
         Raises:
             LakeError: there is no history yet, or it cannot be read.
         """
-        parts = context.asset_key.path
+        own, parts = asset_facts(context).get(TABLE), context.asset_key.path
         frame = self.load(self.directory(context.asset_key), self.range_of(context.definition_metadata or {}))
+        if own:
+            return frame.where(concat_ws(".", "database", "schema", "table") == own)
         if len(parts) < 4:
             return frame
         for column, value in zip(("database", "schema", "table"), parts[1:4], strict=True):
@@ -49,7 +52,7 @@ class SchemaHistoryIOManager(LakeIOManager):
             raise InvalidValueError("schema history columns", sorted(names), str(SCHEMA.names), "select these columns")
         self.append(context, self.directory(context.asset_key), obj)
 
-    @staticmethod
-    def directory(key: dg.AssetKey) -> str:
-        """Directory of the capture's history, from any of its asset keys."""
-        return f"{key.path[0]}.__schema_history"
+    def directory(self, key: dg.AssetKey) -> str:
+        """Directory of the capture's history, from any of its asset keys if the configuration is not known."""
+        prefix = self._config.events.topic_prefix if self._config else key.path[0]
+        return f"{prefix}.__schema_history"

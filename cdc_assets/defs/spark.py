@@ -15,7 +15,7 @@ from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.core.interruption import in_thread
 from cdc_assets.errors import ConfigurationError
 
-_LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
+_LOGGING = (Path(__file__).parent.parent / "adapters" / "spark" / "log4j2.properties").as_uri()
 """For local sessions: without it Spark greets with a dozen lines."""
 
 BASE_CONF: dict[str, str] = {

@@ -1,0 +1,11 @@
+"""The code location: everything below `defs/`."""
+
+from pathlib import Path
+
+import dagster as dg
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """Components and Python definitions."""
+    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)

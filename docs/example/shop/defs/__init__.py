@@ -1,0 +1,1 @@
+"""What `dg` loads: one folder per component, and assets in Python."""
