@@ -7,13 +7,15 @@ from cdc_assets.heartbeat import heartbeat_topic
 from cdc_assets.transactions import transaction_topic
 
 WINDOWS = "windows"
-"""The window manifest's short name, under which all else can be found too."""
+"""Short name of the window manifest."""
+HISTORY = "schema_history"
+"""Short name of the schema history."""
 
 
 def system_topics(config: CaptureConfig) -> Mapping[str, str]:
     """Directories of the tables that these settings have written, by a short name for people."""
     events, notifications = config.events, config.notifications
-    topics = {WINDOWS: f"{events.topic_prefix}.__windows", "schema_history": f"{events.topic_prefix}.__schema_history"}
+    topics = {WINDOWS: f"{events.topic_prefix}.__windows", HISTORY: f"{events.topic_prefix}.__schema_history"}
     if config.history.publish:
         topics["schema_changes"] = events.topic_prefix
     if events.transaction_metadata:

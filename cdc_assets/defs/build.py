@@ -2,12 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
 from cdc_assets.defs.capture_job import capture_job_check
 from cdc_assets.defs.captures import CaptureResource
-from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.catalog import CaptureCatalog, Names
 from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.checks import drift_check, headroom_check
 from cdc_assets.defs.configuration import CaptureSource, source_fields
@@ -70,8 +71,7 @@ def _capture_definitions(
     capture: CaptureSource, spark: SparkResource, translator: CdcTranslator, state_dir: Path
 ) -> dg.Definitions:
     """Assets, jobs, checks, sensor and resources of one capture."""
-    fields = source_fields(capture)
-    server = SqlServerCdcResource(**fields)
+    server = SqlServerCdcResource(**source_fields(capture))
     config = server.settings()
     remembered = state_dir / "discovery" / f"{word(config.name)}.json"
     discovery = discover(server.tables, remembered)
@@ -96,13 +96,20 @@ def _capture_definitions(
         jobs=[*jobs, headroom_job, signal_job(catalog)],
         schedules=[headroom_schedule],
         sensors=[lsn_sensor(catalog, jobs)],
-        resources={
-            names.server: server,
-            names.resource: CaptureResource(server=server, spark=spark),
-            names.envelope_io: EnvelopeIOManager(**fields, spark=spark),
-            names.history_io: SchemaHistoryIOManager(**fields, spark=spark),
-        },
+        resources=capture_resources(names, capture, spark),
     )
+
+
+def capture_resources(names: Names, capture: CaptureSource, spark: SparkResource) -> dict[str, Any]:
+    """The server, the capture on it, and the IO managers of its lake, by resource key."""
+    fields = source_fields(capture)
+    server = SqlServerCdcResource(**fields)
+    return {
+        names.server: server,
+        names.resource: CaptureResource(server=server, spark=spark),
+        names.envelope_io: EnvelopeIOManager(**fields, spark=spark),
+        names.history_io: SchemaHistoryIOManager(**fields, spark=spark),
+    }
 
 
 _CHANGES_JOB = "Follow the log of all captured tables until nothing new comes."

@@ -11,6 +11,7 @@ from cdc_assets.adapters.kafka import kafka_channels
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
+from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Listener
 from cdc_assets.run.capture import Capture
 from cdc_assets.run.overview import Glance
@@ -38,6 +39,7 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
         self,
         run_id: str,
         listener: Listener | None = None,
+        tables: TopicTables | None = None,
         *,
         idle_timeout_s: float | None = None,
         max_duration_s: float | None = None,
@@ -47,6 +49,7 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
         Args:
             run_id: goes into the context headers of events.
             listener: told of every notification.
+            tables: what windows are committed to, the sink of the IO manager; opened by the settings if None.
             idle_timeout_s: instead of the configured one, if given; 0 is for ever.
             max_duration_s: the same.
         """
@@ -57,7 +60,8 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
             config = replace(config, streaming=replace(config.streaming, max_duration_s=max_duration_s))
         bulk = self.server.bulk()
         with self.server.source() as source, kafka_channels(config) as channels:
-            yield Capture(config, source, bulk, self.spark.runner(), SystemClock(), run_id, channels, listener)
+            runner = self.spark.runner()
+            yield Capture(config, source, bulk, runner, SystemClock(), run_id, channels, listener, tables)
 
     @contextmanager
     def glance(self, *, at_signals: bool = False) -> Iterator[Glance]:

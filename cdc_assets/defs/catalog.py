@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from cdc_assets.capture.system_topics import WINDOWS, system_topics
+from cdc_assets.capture.system_topics import HISTORY, WINDOWS, system_topics
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
@@ -175,6 +175,8 @@ class CaptureCatalog:
         """A spec as the translator makes it, with what the IO managers know the table by, whatever its key."""
         needed = [self.key(schema.table, deps)] if deps else []
         spec = self.translator.spec(self.prefix, schema, role, self.uri(schema.table), needed)
+        if role != "source":
+            spec = spec.with_io_manager_key(self.names.envelope_io)
         return spec.merge_attributes(metadata={TABLE: str(schema.table), TOPIC: self.topic(schema.table), ROLE: role})
 
     def _of(self, role: Role) -> list[TableSchema]:
@@ -214,7 +216,7 @@ class CaptureCatalog:
                 tags={"cdc/capture": word(self.prefix)},
                 metadata={"dagster/uri": f"{self.config.lake.path.rstrip('/')}/{directory}"},
                 skippable=True,
-            )
+            ).with_io_manager_key(self.names.history_io if name == HISTORY else self.names.envelope_io)
             for name, directory in self.system.items()
         ]
 

@@ -16,7 +16,7 @@ from cdc_assets.defs.checks import ContinuityReport, continuity_spec
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.runs import COMMITTED_TAG
-from cdc_assets.defs.session import Session
+from cdc_assets.defs.session import Session, sink_of
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.run.log_levels import speak
 
@@ -48,12 +48,13 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         check_specs=[continuity_spec(key) for key in catalog.keys("changes")],
         can_subset=True,
         pool=names.pool,
-        required_resource_keys={names.resource},
+        required_resource_keys={names.resource, names.envelope_io, names.history_io},
     )
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
-        system = SystemReport(catalog, context)
-        session = Session(catalog, "changes", context, config.report_every_s)
+        sink = sink_of(catalog, context)
+        system = SystemReport(catalog, context, sink)
+        session = Session(catalog, "changes", context, sink, config.report_every_s)
         continuity = ContinuityReport(catalog, context)
         listed = {schema.table for schema in catalog.tables}
         speak()
@@ -61,6 +62,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         opened = resource.open(
             context.run.run_id,
             notices.send,
+            sink,
             idle_timeout_s=config.idle_timeout_s,
             max_duration_s=config.max_duration_s,
         )

@@ -10,8 +10,11 @@ the input's metadata chooses one.
 
 *Appending.* Spark writes Parquet files below the table's directory and one Delta commit makes them data. The commit
 carries the application transaction `(run, step)`: a step that is retried in its run appends once. A crash before the
-commit leaves files that no version names; vacuum removes them. The capture itself does not come this way: an IO manager
-is called once per output, a loop commits many windows (spec dagster §3.4).
+commit leaves files that no version names; vacuum removes them.
+
+*The capture's own events.* Dagster calls an IO manager once per output, and a loop commits many windows. So the loop is
+given the IO manager's `sink`, commits each window through it, and its output is `Committed`: `handle_output` closes the
+account. A crash in between loses a line on a page and no event; the next run's account begins where that one ended.
 """
 
 import json
@@ -28,7 +31,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import Schema
 from pyarrow import fs
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 from pyspark.sql.types import StructType
@@ -72,6 +75,19 @@ class EnvelopeFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Committed:
+    """What a run has committed already, window by window, through the IO manager's sink; only the account is open.
+
+    Args:
+        topic: of the table.
+        facts: metadata of the materialization: rows by operation, LSNs, windows.
+    """
+
+    topic: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class LsnRange:
     """Commit LSNs in (after, until]; None is an open end."""
 
@@ -112,6 +128,7 @@ class LakeIOManager(dg.ConfigurableIOManager):
     from_lsn: str = Field(default="", description="Load only changes after this commit LSN, unless the input says.")
     to_lsn: str = Field(default="", description="Load only changes up to this commit LSN, unless the input says.")
     spark: dg.ResourceDependency[SparkResource]
+    _sink: TopicTables | None = PrivateAttr(default=None)
 
     def load(self, directory: str, lsns: LsnRange | None = None) -> DataFrame:
         """A Delta table's rows.
@@ -160,6 +177,31 @@ class LakeIOManager(dg.ConfigurableIOManager):
         rows = sum(file.rows for file in output.files)
         uri = tables.location.uri(directory)
         context.add_output_metadata({"dagster/row_count": rows, "dagster/uri": uri, "appended": landed})
+
+    def sink(self) -> TopicTables:
+        """The tables that a capture's loop commits its windows to; one for the whole run, so that Delta logs are read once.
+
+        Raises:
+            InvalidValueError: the configuration of the capture is not known.
+        """
+        if self._config is None:
+            raise InvalidValueError(
+                "IO manager", "no configuration", "config_file or properties", "give one of the two"
+            )
+        if self._sink is None:
+            self._sink = TopicTables.of(self._config)
+        return self._sink
+
+    def close_account(self, context: dg.OutputContext, committed: Committed) -> None:
+        """Tell of what was committed through the sink: rows of the whole table, where it lies, and the run's own facts."""
+        tables = self.sink()
+        context.add_output_metadata(
+            {
+                **committed.facts,
+                "dagster/row_count": tables.row_count(committed.topic),
+                "dagster/uri": tables.location.uri(committed.topic),
+            }
+        )
 
     def range_of(self, metadata: Mapping[str, Any]) -> LsnRange:
         """The LSN range that an input's metadata asks for."""
@@ -213,13 +255,15 @@ class EnvelopeIOManager(LakeIOManager):
             return self._of_partitions(context, frame.where("value.op = 'r'"))
         return frame.where("value is null or value.op <> 'r'") if role == CHANGES else frame
 
-    def handle_output(self, context: dg.OutputContext, obj: "DataFrame | EnvelopeFiles | None") -> None:
-        """Append a data frame of events, or files that are written already.
+    def handle_output(self, context: dg.OutputContext, obj: "DataFrame | EnvelopeFiles | Committed | None") -> None:
+        """Append a data frame of events, or files that are written already; or tell of what a loop has committed.
 
         Raises:
             LakeError: the lake refuses.
         """
-        if obj is not None:
+        if isinstance(obj, Committed):
+            self.close_account(context, obj)
+        elif obj is not None:
             self.append(context, asset_facts(context).get(TOPIC) or self.topic(context.asset_key), obj)
 
     def _of_partitions(self, context: dg.InputContext, reads: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import concat_ws, regexp_replace
 
-from cdc_assets.defs.envelope_io import EnvelopeFiles, LakeIOManager
+from cdc_assets.defs.envelope_io import Committed, EnvelopeFiles, LakeIOManager
 from cdc_assets.defs.keys import TABLE, asset_facts
 from cdc_assets.envelope.naming import NOT_IN_TOPIC
 from cdc_assets.errors import InvalidValueError
@@ -38,13 +38,16 @@ class SchemaHistoryIOManager(LakeIOManager):
             frame = frame.where(regexp_replace(frame[column], NOT_IN_TOPIC, "_") == value)
         return frame
 
-    def handle_output(self, context: dg.OutputContext, obj: DataFrame | EnvelopeFiles | None) -> None:
-        """Append entries.
+    def handle_output(self, context: dg.OutputContext, obj: "DataFrame | EnvelopeFiles | Committed | None") -> None:
+        """Append entries, or tell of those that a loop has committed.
 
         Raises:
             InvalidValueError: a column is missing or unknown.
             LakeError: the lake refuses.
         """
+        if isinstance(obj, Committed):
+            self.close_account(context, obj)
+            return
         if obj is None:
             return
         names = set(obj.schema.names if isinstance(obj, EnvelopeFiles) else obj.columns)

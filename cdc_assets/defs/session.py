@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic
-from typing import Any
 
 import dagster as dg
 
@@ -11,14 +10,22 @@ from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.envelope_io import Committed, EnvelopeIOManager
 from cdc_assets.defs.process import PROCESS_TAG, own_process
 from cdc_assets.defs.reporting import Sum, Tally
 from cdc_assets.defs.translator import Role, column_schema
 from cdc_assets.errors import CdcError
+from cdc_assets.lake.topics import TopicTables
 
-Results = Iterator[dg.MaterializeResult[None]]
+Results = Iterator[dg.MaterializeResult[Committed]]
 
 _UNASKED: Mapping[TableId, TableSchema] = {}
+
+
+def sink_of(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> TopicTables:
+    """What a run commits its windows to: the sink of the capture's envelope IO manager."""
+    manager: EnvelopeIOManager = getattr(context.resources, catalog.names.envelope_io)
+    return manager.sink()
 
 
 class Session:
@@ -28,13 +35,16 @@ class Session:
         catalog: of the capture.
         role: which assets are written.
         context: of the step.
+        sink: what the run commits to.
         every_s: seconds for which a table's changes are added up into one materialization.
     """
 
-    def __init__(self, catalog: CaptureCatalog, role: Role, context: dg.AssetExecutionContext, every_s: float) -> None:
+    def __init__(
+        self, catalog: CaptureCatalog, role: Role, context: dg.AssetExecutionContext, sink: TopicTables, every_s: float
+    ) -> None:
         self._catalog, self._role, self._context = catalog, role, context
         self._tallies: dict[Role, Tally] = {"changes": Tally(every_s), "snapshot": Tally(every_s)}
-        self._topics = catalog.topics()
+        self._topics = sink
         context.instance.add_run_tags(context.run.run_id, {PROCESS_TAG: own_process()})
         self.windows = 0
 
@@ -71,27 +81,31 @@ class Session:
     def results(self, structures: Mapping[TableId, TableSchema]) -> Results:
         """The last report of the run, of tables that changed since the one before, with the columns they have now."""
         for role, tally in self._tallies.items():
-            for key, metadata in self._reports(role, tally.drain(), structures):
+            for key, committed in self._reports(role, tally.drain(), structures):
                 if key in self._context.selected_asset_keys:
-                    yield dg.MaterializeResult(asset_key=key, metadata=metadata)
+                    yield dg.MaterializeResult(asset_key=key, value=committed)
                 else:  # not selected, but read in the same loop; or younger than the loaded code location
-                    self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+                    self._log_one(key, committed)
 
     def _log(self, role: Role, totals: Mapping[TableId, Sum]) -> None:
-        for key, metadata in self._reports(role, totals):
-            self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+        for key, committed in self._reports(role, totals):
+            self._log_one(key, committed)
+
+    def _log_one(self, key: dg.AssetKey, committed: Committed) -> None:
+        """A materialization without an output: of one asset there may be many in a run, but only one output."""
+        rows = {"dagster/row_count": self._topics.row_count(committed.topic)}
+        self._context.log_event(dg.AssetMaterialization(key, metadata={**committed.facts, **rows}))
 
     def _reports(
         self, role: Role, totals: Mapping[TableId, Sum], structures: Mapping[TableId, TableSchema] = _UNASKED
-    ) -> Iterator[tuple[dg.AssetKey, dict[str, Any]]]:
+    ) -> Iterator[tuple[dg.AssetKey, Committed]]:
         for table, total in totals.items():
             if not self._catalog.has(table, role):
                 continue
-            metadata = total.metadata(self._tallies[role].lag_s)
-            metadata["dagster/row_count"] = self._topics.row_count(self._catalog.topic(table))
+            facts = total.metadata(self._tallies[role].lag_s)
             if table in structures:
-                metadata["dagster/column_schema"] = column_schema(structures[table])
-            yield self._catalog.key(table, role), metadata
+                facts["dagster/column_schema"] = column_schema(structures[table])
+            yield self._catalog.key(table, role), Committed(self._catalog.topic(table), facts)
 
 
 def _line(progress: Progress) -> str:

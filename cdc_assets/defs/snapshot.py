@@ -13,7 +13,7 @@ from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.runs import COMMITTED_TAG
-from cdc_assets.defs.session import Session
+from cdc_assets.defs.session import Session, sink_of
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.ledger.state import CaptureState
 
@@ -37,13 +37,15 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         backfill_policy=dg.BackfillPolicy.single_run(),
         can_subset=True,
         pool=names.pool,
-        required_resource_keys={names.resource},
+        required_resource_keys={names.resource, names.envelope_io, names.history_io},
     )
     def snapshot(context: dg.AssetExecutionContext, config: SnapshotConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
-        system = SystemReport(catalog, context)
-        session = Session(catalog, "snapshot", context, every_s=float("inf"))
-        with as_step(context), resource.open(context.run.run_id, listener=Notices(catalog, context).send) as capture:
+        sink = sink_of(catalog, context)
+        system = SystemReport(catalog, context, sink)
+        session = Session(catalog, "snapshot", context, sink, every_s=float("inf"))
+        opened = resource.open(context.run.run_id, Notices(catalog, context).send, sink)
+        with as_step(context), opened as capture:
             if config.due_only:
                 summary = capture.snapshot(on_progress=session.on_progress)
                 _tell_missing(context, session, capture.state(), summary)

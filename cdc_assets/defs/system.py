@@ -7,6 +7,8 @@ import dagster as dg
 
 from cdc_assets.capture.system_topics import WINDOWS
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.envelope_io import Committed
+from cdc_assets.lake.topics import TopicTables
 
 
 class SystemReport:
@@ -15,17 +17,18 @@ class SystemReport:
     Args:
         catalog: of the capture.
         context: of the step.
+        sink: what the run commits to.
     """
 
-    def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> None:
-        self._catalog, self._context, self._topics = catalog, context, catalog.topics()
+    def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, sink: TopicTables) -> None:
+        self._catalog, self._context, self._topics = catalog, context, sink
         self._before = self._reached()
 
     def _reached(self) -> dict[str, int]:
         """Number of the last commit of this capture to each table."""
         return {name: self._topics.reached(directory) for name, directory in self._catalog.system.items()}
 
-    def results(self, windows: int) -> Iterator[dg.MaterializeResult[None]]:
+    def results(self, windows: int) -> Iterator[dg.MaterializeResult[Committed]]:
         """What grew.
 
         Args:
@@ -35,9 +38,10 @@ class SystemReport:
             if number == self._before[name] or (name == WINDOWS and not windows):
                 continue
             key = self._catalog.system_key(name)
-            metadata: dict[str, Any] = {"dagster/row_count": self._topics.row_count(self._catalog.system[name])}
-            metadata |= {"windows": windows} if name == WINDOWS else {}
+            directory = self._catalog.system[name]
+            facts: dict[str, Any] = {"windows": windows} if name == WINDOWS else {}
             if key in self._context.selected_asset_keys:
-                yield dg.MaterializeResult(asset_key=key, metadata=metadata)
+                yield dg.MaterializeResult(asset_key=key, value=Committed(directory, facts))
             else:
+                metadata = facts | {"dagster/row_count": self._topics.row_count(directory)}
                 self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))

@@ -79,6 +79,7 @@ class Capture:
         run_id: goes into the context headers of events; made if empty.
         channels: of signals, that need an adapter.
         listener: told of every notification.
+        tables: the lake's Delta tables; opened by the settings if None.
 
     Raises:
         ConfigurationError: settings contradict one another.
@@ -94,8 +95,9 @@ class Capture:
         run_id: str = "",
         channels: Sequence[SignalChannel] = (),
         listener: Listener | None = None,
+        tables: TopicTables | None = None,
     ) -> None:
-        tables = TopicTables.of(config)
+        tables = tables or TopicTables.of(config)
         notifier = Notifier(tables, config.notifications, config.events.topic_prefix, listener)
         connector = ConnectorIdentity(run_id=run_id or str(uuid.uuid4()))
         self._context = Context(

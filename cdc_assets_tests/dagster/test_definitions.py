@@ -13,15 +13,13 @@ from cdc_assets.config.load import configured_files
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
-from cdc_assets.defs.build import build_definitions
-from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.build import build_definitions, capture_resources
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.discovery import discover, recall, remember
 from cdc_assets.defs.partitions import all_ranges, range_numbers, range_partitions
 from cdc_assets.defs.snapshot import snapshot_assets
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator, declared_type, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
@@ -82,11 +80,7 @@ def odd_tables(*names: str) -> list[TableSchema]:
 def test_any_name_makes_definitions_that_dagster_takes(shop: Shop) -> None:
     names = ["Order Details", "x.y", "a/b [c]", "Größe", "日本"]
     catalog = CaptureCatalog(shop.config(), odd_tables(*names), CdcTranslator())
-    resources = {
-        catalog.names.resource: CaptureResource(
-            server=SqlServerCdcResource(config_file=str(shop.file)), spark=SparkResource()
-        )
-    }
+    resources = capture_resources(catalog.names, shop.file, SparkResource())
     assets = [*catalog.specs("source", deps=None), changes_assets(catalog), snapshot_assets(catalog)]
     definitions = dg.Definitions(assets=assets, resources=resources)
     keys = definitions.resolve_asset_graph().get_all_asset_keys()
