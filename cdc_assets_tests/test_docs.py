@@ -86,3 +86,36 @@ def test_checks_and_input_metadata_are_named() -> None:
     assert {CONTINUITY, HEADROOM} <= set(re.findall(r"`([a-z_]+)`", OPERATIONS_PAGE))
     architecture = (ROOT / "docs" / "architecture.md").read_text()
     assert all(f"`{name}`" in architecture for name in (FROM_LSN, TO_LSN))
+
+
+REFERENCE = re.compile(r"\bspec(?:ification)? ([a-z][a-z-]*)((?:(?:,| and)? §[0-9]+(?:\.[0-9]+|[a-z])*)+)")
+SPECIFIED = {
+    page.stem: set(re.findall(r"^#+ ([0-9]+(?:\.[0-9]+)*[a-z]?)[. ]", page.read_text(), re.MULTILINE))
+    for page in (ROOT / "docs" / "spec").glob("*.md")
+}
+
+
+def referring() -> list[Path]:
+    return [
+        path
+        for folder in ("cdc_assets", "cdc_assets_tests", "benchmarks", "docs", "resources")
+        for kind in ("*.py", "*.md")
+        for path in (ROOT / folder).rglob(kind)
+    ]
+
+
+def test_references_to_specifications_lead_somewhere() -> None:
+    found = 0
+    for path in referring():
+        for name, sections in REFERENCE.findall(path.read_text()):
+            assert name in SPECIFIED, f"{path} refers to a specification {name} that is not in docs/spec"
+            for section in re.findall(r"§([0-9.a-z]*[0-9a-z])", sections):
+                assert section in SPECIFIED[name], f"{path}: docs/spec/{name}.md has no §{section}"
+                found += 1
+    assert found > 50, "the pattern finds the references no more"
+
+
+def test_no_reference_leaves_out_its_document() -> None:
+    for path in referring():
+        loose = re.findall(r"(?:\bspec §|\bdesign §).{0,20}", path.read_text())
+        assert not loose or path == Path(__file__), f"{path}: {loose}"

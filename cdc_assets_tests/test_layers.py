@@ -1,4 +1,4 @@
-"""The rooms know only whom they may know (design §2)."""
+"""The rooms know only whom they may know (docs/architecture.md)."""
 
 import ast
 from pathlib import Path

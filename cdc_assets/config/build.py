@@ -214,7 +214,7 @@ def _snapshot(values: dict[str, Any], found: Found) -> SnapshotSettings:
 
 
 def _overrides(found: Found) -> tuple[tuple[str, str], ...]:
-    """Statements by table, in the order of the list; a listed table without one is read as any other (spec §2.4)."""
+    """Statements by table, in the order of the list; a listed table without one is read as any other (spec debezium-sqlserver §2.4)."""
     statements = dict(_by_table(found, "snapshot.select.statement.overrides.<table>"))
     listed = _overridden(found)
     for table in statements:

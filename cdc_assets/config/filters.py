@@ -111,7 +111,7 @@ class TableFilter:
         return self._schemas.accepts(table.schema) and self._tables.accepts(table.within_database)
 
     def select(self, tables: Iterable[TableId]) -> list[TableId]:
-        """The captured ones in snapshot order: by entry of the include list, then by name (spec §2.6)."""
+        """The captured ones in snapshot order: by entry of the include list, then by name (spec debezium-sqlserver §2.6)."""
         chosen = [table for table in tables if self.accepts(table)]
         return sorted(chosen, key=lambda table: (self._tables.include.place(table.within_database) or 0, table))
 

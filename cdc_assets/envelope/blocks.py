@@ -1,4 +1,4 @@
-"""The fixed parts of the envelope: source block, transaction block, field order (spec §4.3, §4.4).
+"""The fixed parts of the envelope: source block, transaction block, field order (spec debezium-sqlserver §4.3, §4.4).
 
 | | Debezium 3 | 2.3 |
 |---|---|---|

@@ -8,7 +8,7 @@ column filters let through, in table order, all of them if the filters let none
 through (as the connector does). Key columns that a filter took out of the
 value are read none the less, because the key holds them.
 
-Topic table layout (design §3): `position`, `key`, `value`, `headers`,
+Topic table layout: `position`, `key`, `value`, `headers`,
 `window_id`. A table without key has a `key` column of type string that is
 always null, because neither Parquet nor Delta can hold a struct without fields.
 """

@@ -1,4 +1,4 @@
-"""Incremental snapshots: tables are read again, round by round, while the stream goes on (design §4).
+"""Incremental snapshots: tables are read again, round by round, while the stream goes on.
 
 *A round.* An open marker is inserted into the signal table, tasks read the rows of some spans behind the last key into
 staged files, a close marker is written. Meanwhile, and until the table's position is at or behind the close marker,

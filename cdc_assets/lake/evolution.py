@@ -3,7 +3,7 @@
 Delta can add nullable fields, at any depth. Everything else an event schema
 does is either no change for readers (a field that is no longer written stays as
 a nullable one) or cannot be expressed (another type): then the topic goes on in
-a new *generation*, a table of its own, and readers see both (design §3).
+a new *generation*, a table of its own, and readers see both.
 
 The lake declares nested fields nullable even where the event schema says that
 they are required. Delta cannot loosen a field later, and a column that is

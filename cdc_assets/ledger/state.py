@@ -173,7 +173,7 @@ class SnapshotTable:
 
 @dataclass(frozen=True, slots=True)
 class HeldRow:
-    """The newest READ event, not committed yet because its marker depends on what follows (spec §2.5).
+    """The newest READ event, not committed yet because its marker depends on what follows (spec debezium-sqlserver §2.5).
 
     Args:
         table: whose row.

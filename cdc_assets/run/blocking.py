@@ -1,4 +1,4 @@
-"""Blocking snapshots: the stream waits at a window border, tables are read, the stream goes on (spec §2.10).
+"""Blocking snapshots: the stream waits at a window border, tables are read, the stream goes on (spec debezium-sqlserver §2.10).
 
 A signal only puts a request into the recorded state. Here the first of them
 becomes a snapshot like any other (`snapshot.run`); its plan and the state without

@@ -107,7 +107,7 @@ class Due:
         return decide(self._settings, situation)
 
     def _request(self, table: TableId, decision: Decision, *, known: bool) -> Request:
-        """Rows only of tables in the include list, and never those of a signal table (spec §2.4)."""
+        """Rows only of tables in the include list, and never those of a signal table (spec debezium-sqlserver §2.4)."""
         chosen = not self._include or self._include.match(table.within_database, str(table))
         data = decision.data and chosen and not self._takes_signals(table)
         return Request(table, data=data, keeps_position=known and rule_of(self._settings).keeps_position)

@@ -83,7 +83,7 @@ class Structures:
             yield table, HistoryEntry("CREATE", schema, captured, table.instance, table.low, now, "INITIAL")
 
     def _bystanders(self, run: SnapshotRun) -> list[SnapshotTable]:
-        """User tables that are only recorded in the history, if the settings want all (spec §6.1)."""
+        """User tables that are only recorded in the history, if the settings want all (spec debezium-sqlserver §6.1)."""
         known = any(table.database == run.database for table in self._context.manifest.state.tables)
         if known or self._context.config.history.only_captured_tables:
             return []

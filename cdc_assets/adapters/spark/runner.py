@@ -6,7 +6,7 @@ and compiled, which halves the JVM's work for a job of small tasks. Spark Connec
 has no RDDs: there `spark.range(0, n, 1, n)` gives n partitions of one row, and a
 user-defined function runs the task; it needs no pandas, as `mapInArrow` does in
 Spark 4.3. The rows themselves never pass through the JVM: a task reads and
-writes them with Arrow and returns a small description (design §1).
+writes them with Arrow and returns a small description.
 
 *Why errors come back as data.* A Python exception inside a task reaches the
 driver as text in a `PythonException`: its class, and with it the answer to "may
