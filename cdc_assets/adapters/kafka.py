@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
+from cdc_assets.core.signal import Delivery, Signal, SignalChannel, signal_of
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
-from cdc_assets.signals.channels import Delivery, SignalChannel, signal_of
-from cdc_assets.signals.model import Signal
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Aggregate, Notification
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.core.signal import SignalChannel
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.records import HistoryEntry
@@ -17,7 +18,6 @@ from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.notifications import Notifier
-from cdc_assets.signals.channels import SignalChannel
 
 log = logging.getLogger(__name__)
 

@@ -26,6 +26,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import topic_name
+from cdc_assets.core.signal import SignalChannel
+
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import ConfigurationError, DatabaseRestoredError
 from cdc_assets.heartbeat import Heartbeat
@@ -47,7 +49,6 @@ from cdc_assets.run.selection import (
     unfit,
 )
 from cdc_assets.run.status import statuses
-from cdc_assets.signals.channels import SignalChannel
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets.streaming.windows import troubled_table

@@ -14,12 +14,12 @@ from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Source
+from cdc_assets.core.signal import SignalChannel
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.run.selection import included_by
-from cdc_assets.signals.channels import SignalChannel
 from cdc_assets.signals.watch import channels_of, reached
 
 log = logging.getLogger(__name__)

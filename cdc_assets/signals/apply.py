@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from cdc_assets.config.patterns import PatternError
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.signal import Signal
 from cdc_assets.ledger.signal_state import BlockingRequest, Collection, SignalState, StructureRequest
 from cdc_assets.signals.model import (
     ChangeSchemas,
@@ -21,7 +22,6 @@ from cdc_assets.signals.model import (
     Problem,
     Request,
     ResumeSnapshot,
-    Signal,
     StopSnapshot,
     Watermark,
     parse,

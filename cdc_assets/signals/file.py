@@ -15,8 +15,8 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from cdc_assets.core.signal import Delivery, signal_of
 from cdc_assets.errors import LakeError
-from cdc_assets.signals.channels import Delivery, signal_of
 
 _PATIENCE_S = 5.0
 """Seconds after which a last line without an end counts as whole."""

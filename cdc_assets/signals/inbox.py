@@ -14,10 +14,9 @@ import re
 import time
 from collections.abc import Mapping
 
+from cdc_assets.core.signal import Delivery, Signal, signal_of
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
-from cdc_assets.signals.channels import Delivery, signal_of
-from cdc_assets.signals.model import Signal
 
 _NOT_A_NAME = re.compile(r"[^\w-]+", re.ASCII)
 _SUFFIX = ".json"

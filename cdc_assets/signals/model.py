@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cdc_assets.config.patterns import Patience, PatternError, compiled
+from cdc_assets.core.signal import Signal, storable
 
-_LONGEST_ID, _LONGEST_TYPE = 255, 100
-"""Characters that are kept; ids and types are only told."""
 _LONGEST_DATA = 1_000_000
 """Characters of a signal's data; what it asks for is recorded in one row."""
 _MOST_NAMES = 1000
@@ -25,28 +24,6 @@ _PARSING_S = 2.0
 """Seconds that the expressions of one signal may take to compile."""
 
 SnapshotKind = Literal["incremental", "blocking"]
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """A request as it arrives: three texts.
-
-    Args:
-        id: for people; it may come again.
-        type: what to do.
-        data: JSON.
-        once: whether the id stands for this one request, so that whoever repeats it means the same.
-    """
-
-    id: str
-    type: str
-    data: str | None
-    once: bool = False
-
-    @classmethod
-    def arrived(cls, own_id: str, kind: str, data: str | None, *, once: bool = False) -> "Signal":
-        """One from outside, whose id and type can be stored and told whatever they are."""
-        return cls(_storable(own_id)[:_LONGEST_ID], _storable(kind).strip()[:_LONGEST_TYPE], data, once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +133,7 @@ def _data(text: str | None) -> Mapping[str, Any]:
     if not isinstance(data, dict):
         raise _BadDataError("it is not a JSON object")
     for part in _texts(data):
-        if part != _storable(part) or "\0" in part:
+        if part != storable(part) or "\0" in part:
             raise _BadDataError(
                 f"{_short(part)} holds half a surrogate pair or U+0000, which no name and no statement can"
             )
@@ -174,11 +151,6 @@ def _texts(data: object) -> Iterator[str]:
             rest += [*part.keys(), *part.values()]
         elif isinstance(part, list):
             rest += part
-
-
-def _storable(text: str) -> str:
-    """A text with a question mark for each half of a surrogate pair that stands alone."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _short(data: object) -> str:

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 
 from cdc_assets.config.patterns import PatternError
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.signal import Signal
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.signals.inbox import Inbox
-from cdc_assets.signals.model import ExecuteSnapshot, Problem, Signal, SnapshotKind, StopSnapshot, parse
+from cdc_assets.signals.model import ExecuteSnapshot, Problem, SnapshotKind, StopSnapshot, parse
 from cdc_assets.signals.tables import EXPECTED, Meaning
 from cdc_assets.signals.watch import meant_by_signals
 

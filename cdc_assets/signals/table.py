@@ -16,8 +16,8 @@ from cdc_assets.capture.context import Context
 from cdc_assets.capture.instances import reads_of
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.signal import Signal
 from cdc_assets.ledger.state import TableRead
-from cdc_assets.signals.model import Signal
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.signal import Signal
 from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.signals import tables as tables_module
 from cdc_assets.signals.apply import Outcome, apply
-from cdc_assets.signals.model import Problem, Signal, parse
+from cdc_assets.signals.model import Problem, parse
 from cdc_assets.signals.notices import ends
 
 TABLES = [TableId("SalesDb", "dbo", name) for name in ("lines", "orders", "Orders2")]

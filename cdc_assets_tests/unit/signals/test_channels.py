@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.core.signal import Delivery, Signal, SignalChannel, route, signal_of
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import ConnectionLostError, LakeError
 from cdc_assets.lake.location import Location
-from cdc_assets.signals.channels import Delivery, SignalChannel, route, signal_of
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
-from cdc_assets.signals.model import Signal, database_of
+from cdc_assets.signals.model import database_of
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import PowerCutError, World
 from cdc_assets_tests.unit.streaming.child import DATABASE

@@ -1,4 +1,4 @@
-"""Channels from outside the log: a file, a Kafka topic, the inbox in the lake.
+"""Signals as they arrive, and the channels from outside the log: a file, a Kafka topic, the inbox in the lake.
 
 What arrives is recorded in one manifest row for all databases: what it changes,
 and up to which number each stream of messages was handled. *Crash before that
@@ -12,7 +12,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cdc_assets.signals.model import Signal
+_LONGEST_ID, _LONGEST_TYPE = 255, 100
+"""Characters that are kept; ids and types are only told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A request as it arrives: three texts.
+
+    Args:
+        id: for people; it may come again.
+        type: what to do.
+        data: JSON.
+        once: whether the id stands for this one request, so that whoever repeats it means the same.
+    """
+
+    id: str
+    type: str
+    data: str | None
+    once: bool = False
+
+    @classmethod
+    def arrived(cls, own_id: str, kind: str, data: str | None, *, once: bool = False) -> "Signal":
+        """One from outside, whose id and type can be stored and told whatever they are."""
+        return cls(storable(own_id)[:_LONGEST_ID], storable(kind).strip()[:_LONGEST_TYPE], data, once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +106,11 @@ def signal_of(text: str | bytes, own_id: str, *, once: bool = False) -> Signal:
 def _word(value: object) -> str:
     """What stands where a word is expected; other JSON than a text or a number counts as nothing."""
     return str(value) if isinstance(value, str | int | float) else ""
+
+
+def storable(text: str) -> str:
+    """A text with a question mark for each half of a surrogate pair that stands alone."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def route(database: str | None, databases: Sequence[str]) -> Sequence[str]:
