@@ -1,19 +1,31 @@
 """Asks a server how its tables have moved away from what a capture has recorded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.capture.instances import by_age
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.ports import Source
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.history.drift import Drift, drift_of
+from cdc_assets.history.remedy import InstanceOptions
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import TableState
 
 
-def drifts(source: SqlServerSource, config: CaptureConfig) -> Sequence[Drift]:
+class DriftSource(Source, Protocol):
+    """A control plane that also tells how its capture instances came about."""
+
+    def ddl_statements(self, database: str) -> Mapping[str, Sequence[str]]:
+        """DDL that was run on captured tables, by capture instance, oldest first."""
+
+    def instance_options(self, database: str) -> Mapping[str, InstanceOptions]:
+        """What each capture instance was made with, by its name."""
+
+
+def drifts(source: DriftSource, config: CaptureConfig) -> Sequence[Drift]:
     """Drift of every streaming table, sorted by table; tables and databases that are gone tell that elsewhere.
 
     Raises:
@@ -31,7 +43,7 @@ def drifts(source: SqlServerSource, config: CaptureConfig) -> Sequence[Drift]:
     return found
 
 
-def _of_database(source: SqlServerSource, history: SchemaHistory, states: Sequence[TableState]) -> list[Drift]:
+def _of_database(source: DriftSource, history: SchemaHistory, states: Sequence[TableState]) -> list[Drift]:
     database = states[0].table.database
     instances, statements = source.capture_instances(database), source.ddl_statements(database)
     options = source.instance_options(database)
