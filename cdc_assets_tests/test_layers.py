@@ -41,7 +41,8 @@ ALLOWED: dict[str, set[str]] = {
     "adapters.sqlserver": BASE | {"history"},
     "adapters.spark": BASE | {"lake"},
     "defs": ALGORITHMS | {"run", "adapters.clock", "adapters.kafka", "adapters.sqlserver", "adapters.spark"},
-    "cli": ALGORITHMS | {"run", "defs", "standin", "adapters.clock", "adapters.kafka", "adapters.sqlserver", "adapters.spark"},
+    "cli": ALGORITHMS
+    | {"run", "defs", "standin", "adapters.clock", "adapters.kafka", "adapters.sqlserver", "adapters.spark"},
     "standin": set(),
     "resources": {"public", "config"},
 }

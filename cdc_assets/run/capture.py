@@ -25,9 +25,8 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.envelope.naming import topic_name
 from cdc_assets.core.signal import SignalChannel
-
+from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import ConfigurationError, DatabaseRestoredError
 from cdc_assets.heartbeat import Heartbeat
