@@ -25,13 +25,14 @@ import pyodbc
 from benchmarks.connector import connector
 from benchmarks.main_job import DATABASE, TABLE, server_process, settings
 from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.session import connect
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
 from cdc_assets.core.ports import TaskRunner
-from cdc_assets.defs.spark import SparkResource, stop_spark
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.run.capture import Capture

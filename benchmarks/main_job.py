@@ -29,12 +29,13 @@ import psutil
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
+from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.capture.statements import Statement, change_query, rows_query
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.defs.spark import SparkResource, stop_spark
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.run.capture import Capture
 from cdc_assets.snapshot.tasks import RoundTask
 from cdc_assets.standin.control import StandIn

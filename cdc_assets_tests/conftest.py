@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark_resource() -> "Iterator[SparkResource]":
     """One small local Spark for the whole test run."""
-    from cdc_assets.defs.spark import SparkResource, stop_spark
+    from cdc_assets.adapters.spark.session import stop_spark
+    from cdc_assets.defs.spark import SparkResource
 
     yield SparkResource(master="local[2]")
     stop_spark()

@@ -173,13 +173,10 @@ def _runner(local: bool) -> Iterator[TaskRunner]:
     if local:
         yield LocalRunner()
         return
-    from cdc_assets.defs.spark import (  # needs pyspark and a Java runtime, which --local does not
-        SparkResource,
-        stop_spark,
-    )
+    from cdc_assets.adapters.spark.session import LazySession, stop_spark  # --local needs neither pyspark nor Java
 
     try:
-        yield SparkResource().runner()
+        yield LazySession().runner()
     finally:
         stop_spark()
 

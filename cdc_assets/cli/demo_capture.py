@@ -9,13 +9,13 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.cli.console import DEFAULT_CONFIG
 from cdc_assets.cli.demo import SNAPSHOT_DONE
 from cdc_assets.config.load import configured_files, load_config
 from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.catalog import Names
 from cdc_assets.defs.partitions import all_ranges, range_partitions
-from cdc_assets.defs.spark import stop_spark
 
 _IDLE_S = 3.0
 

@@ -8,9 +8,11 @@ row, so none is lost; whether it forgets it at all plays no part in what is done
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from cdc_assets.core.identifiers import TableId
 
 _LONGEST_ID, _LONGEST_TYPE = 255, 100
 """Characters that are kept; ids and types are only told."""
@@ -111,6 +113,15 @@ def _word(value: object) -> str:
 def storable(text: str) -> str:
     """A text with a question mark for each half of a surrogate pair that stands alone."""
     return text.encode("utf-8", "replace").decode()
+
+
+def signal_table(collections: Iterable[str], database: str) -> TableId | None:
+    """The signal table of a database: settings name it in three parts, letter case ignored for the database."""
+    for name in collections:
+        parts = [part.strip().strip('[]"') for part in name.split(".")]
+        if len(parts) == 3 and parts[0].lower() == database.lower():
+            return TableId(database, parts[1], parts[2])
+    return None
 
 
 def route(database: str | None, databases: Sequence[str]) -> Sequence[str]:

@@ -40,6 +40,7 @@ from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.progress import OnProgress, Progress, TableProgress, TroubledTable, rows_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.signal import signal_table
 from cdc_assets.core.steps import step
 from cdc_assets.errors import (
     CdcDisabledError,
@@ -56,7 +57,7 @@ from cdc_assets.incremental.walk import UnreadableError, Walk, find_maximum, wal
 from cdc_assets.ledger.signal_state import Collection, RoundReads, SignalState
 from cdc_assets.ledger.state import TableState
 from cdc_assets.signals.notices import ends, in_progress, scanned
-from cdc_assets.signals.table import Row, signal_table
+from cdc_assets.signals.table import Row
 from cdc_assets.signals.watch import SignalWatch
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from cdc_assets.config.filters import Names
 from cdc_assets.config.snapshot_modes import Decision, Situation, decide, rule_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import CdcDisabledError, ConfigurationError
 from cdc_assets.ledger.state import TableState
-from cdc_assets.signals.table import signal_table
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.streaming.gaps import Instances, with_gap
 

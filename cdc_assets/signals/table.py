@@ -9,7 +9,6 @@ instance may lie in between: each part is read from the instance that holds it.
 """
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cdc_assets.capture.context import Context
@@ -31,15 +30,6 @@ class Row:
     lsn: Lsn
     operation: int
     signal: Signal
-
-
-def signal_table(collections: Iterable[str], database: str) -> TableId | None:
-    """The signal table of a database: settings name it in three parts, letter case ignored for the database."""
-    for name in collections:
-        parts = [part.strip().strip('[]"') for part in name.split(".")]
-        if len(parts) == 3 and parts[0].lower() == database.lower():
-            return TableId(database, parts[1], parts[2])
-    return None
 
 
 def signal_rows(context: Context, table: TableId, after: Lsn, until: Lsn) -> list[Row]:

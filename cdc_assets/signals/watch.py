@@ -18,7 +18,7 @@ from cdc_assets.config.patterns import PatternError
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.core.signal import Delivery, Signal, SignalChannel, route
+from cdc_assets.core.signal import Delivery, Signal, SignalChannel, route, signal_table
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.signal_state import SignalState
@@ -28,7 +28,7 @@ from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import ExecuteSnapshot, database_of, parse
 from cdc_assets.signals.notices import Told
-from cdc_assets.signals.table import INSERT, Row, signal_rows, signal_table
+from cdc_assets.signals.table import INSERT, Row, signal_rows
 from cdc_assets.signals.tables import Meaning
 
 log = logging.getLogger(__name__)

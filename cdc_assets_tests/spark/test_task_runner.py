@@ -161,7 +161,8 @@ def test_own_properties_win_and_connect_gets_only_session_properties() -> None:
 
 _OPTIONS = """
 from pyspark import SparkContext
-from cdc_assets.defs.spark import SparkResource, stop_spark
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.defs.spark import SparkResource
 
 resource = SparkResource(master="local[1]")
 {}
@@ -185,7 +186,8 @@ def test_only_a_session_that_is_started_for_tasks_compiles_quickly(start: str, o
 _TAKES_ONE_ROW = """
 import time
 from pyspark.sql.functions import udf
-from cdc_assets.defs.spark import SparkResource, stop_spark
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.defs.spark import SparkResource
 
 session = SparkResource(master="local[2]").spark_session
 wide = udf(lambda number: "x" * 10_000, "string", useArrow=False).asNondeterministic()

@@ -7,15 +7,15 @@ slowly as without. `python -m cdc_assets.adapters.spark.archive` makes it if it 
 
 from pathlib import Path
 
-from cdc_assets.defs.spark import SparkResource, default_class_archive, stop_spark
+from cdc_assets.adapters.spark.session import LazySession, default_class_archive, stop_spark
 
 
 def build_class_archive(path: str) -> None:
     """Start a session, do what every run does, and let the JVM write the archive as it ends (half a minute)."""
     draft = f"{path}.draft"
     options = {"spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Xlog:disable -XX:ArchiveClassesAtExit={draft}"}
-    resource = SparkResource(master="local[2]", class_archive="", spark_config=options)
-    resource.runner().run(str, [1, 2])
+    session = LazySession(master="local[2]", class_archive="", config=options)
+    session.runner().run(str, [1, 2])
     stop_spark(wait_s=120)
     if Path(draft).is_file():
         Path(draft).replace(path)

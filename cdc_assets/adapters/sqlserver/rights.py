@@ -13,8 +13,8 @@ from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.lsn import ZERO_LSN
+from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import CdcError, PreflightError
-from cdc_assets.signals.table import signal_table
 
 _METADATA = ("change_tables", "captured_columns", "lsn_time_mapping", "ddl_history")
 
