@@ -49,7 +49,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError, LakeFullError
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.transitions import tell_changes
+from cdc_assets.ledger.transitions import tell_changes
 from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.fenced_log import FencedLog, Row
 from cdc_assets.ledger.fold import after, encode_state, fold

@@ -32,7 +32,7 @@ from cdc_assets.errors import ConfigurationError, DatabaseRestoredError
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.transitions import tell_stopped
+from cdc_assets.ledger.transitions import tell_stopped
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.notifications import Listener, Notifier

@@ -8,7 +8,7 @@ import logging
 SPOKEN = (
     "cdc_assets.signals",
     "cdc_assets.notifications",
-    "cdc_assets.lake.transitions",
+    "cdc_assets.ledger.transitions",
     "cdc_assets.snapshot",
     "cdc_assets.streaming",
 )
