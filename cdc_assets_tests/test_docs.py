@@ -1,6 +1,7 @@
 """What the documents say is so: commands, links, properties, steps, metadata, variables."""
 
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,35 @@ def test_no_reference_leaves_out_its_document() -> None:
     for path in referring():
         loose = re.findall(r"(?:\bspec §|\bdesign §).{0,20}", path.read_text())
         assert not loose or path == Path(__file__), f"{path}: {loose}"
+
+
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
+
+
+def names_in_code() -> set[str]:
+    """Names of all modules, classes, functions, arguments and variables, but for the stand-in's; and words of texts."""
+    found: set[str] = set()
+    for path in (ROOT / "cdc_assets").rglob("*.py"):
+        if "standin" not in path.parts:
+            with path.open("rb") as file:
+                found |= {token.string for token in tokenize.tokenize(file.readline) if token.type == tokenize.NAME}
+            found.add(path.stem)
+    return found
+
+
+def test_terms_of_the_glossary_are_those_of_the_code() -> None:
+    rows = [
+        line.split("|") for line in GLOSSARY.splitlines() if line.startswith("| ") and not line.startswith("| Term")
+    ]
+    known = names_in_code()
+    texts = {"gap", "failed", "low"}  # values of a status, a field
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row[3])}
+    assert len(named) > 25
+    assert not named - known - texts
+
+
+def test_words_that_the_glossary_gave_up_are_gone() -> None:
+    given_up = set(re.findall(r"`(\w+)`", GLOSSARY.split("## Words that are not used")[1]))
+    assert len(given_up) > 5
+    known = names_in_code()
+    assert not {name for name in known if name.strip("_") in given_up}

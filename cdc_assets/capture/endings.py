@@ -55,7 +55,7 @@ def retire(context: Context, database: str, gone: Sequence[TableState]) -> None:
     context.manifest.complete(now, gone, (), {})
 
 
-def part_with(context: Context, database: str, error: CdcError) -> None:
+def leave_out_database(context: Context, database: str, error: CdcError) -> None:
     """Leave a database out that cannot be captured now.
 
     Without change data capture its tables end: what they missed was never recorded. A database that is offline or
@@ -63,9 +63,9 @@ def part_with(context: Context, database: str, error: CdcError) -> None:
     """
     log.error("Database %s is left out: %s", database, error)
     if isinstance(error, DatabaseRestoredError):
-        _leave_for_good(context, database, str(error))
+        _fail_tables(context, database, str(error))
         return
-    set_aside(context, database)
+    abandon_in_flight(context, database)
     if isinstance(error, CdcDisabledError):
         end_tables(context, database, error)
 
@@ -78,18 +78,18 @@ def end_tables(context: Context, database: str, error: CdcDisabledError) -> None
     retire(context, database, [dataclasses.replace(state, status="failed", reason=reason) for state in ended])
 
 
-def _leave_for_good(context: Context, database: str, reason: str) -> None:
+def _fail_tables(context: Context, database: str, reason: str) -> None:
     """Record that a database was restored; whatever is in flight goes with it, in the same row of the manifest."""
     state = context.manifest.state
     if state.log(database).restored:
         return
     run = state.snapshots.get(database)
-    told = [context.notice("Initial Snapshot", "ABORTED", run.signal)] if run is not None else []
+    notifications = [context.notice("Initial Snapshot", "ABORTED", run.signal)] if run is not None else []
     restored = dataclasses.replace(state.log(database), restored=reason)
-    context.manifest.record_log(context.clock.now(), database, restored, told)
+    context.manifest.record_log(context.clock.now(), database, restored, notifications)
 
 
-def set_aside(context: Context, database: str) -> None:
+def abandon_in_flight(context: Context, database: str) -> None:
     """Give up the window or snapshot in flight of a database that cannot be read now, so that the others go on.
 
     Tables that the window has committed are complete to its end, the others stay where they are and are read again; one
@@ -110,8 +110,8 @@ def give_up_snapshot(context: Context, database: str) -> None:
     """End the snapshot in flight of a database, if there is one; it is planned again, unless a signal asked for it."""
     run = context.manifest.state.snapshots.get(database)
     if run is not None:
-        told = [context.notice("Initial Snapshot", "ABORTED", run.signal)] if run.signal else []
-        context.manifest.finish_snapshot(context.clock.now(), database, [], told)
+        notifications = [context.notice("Initial Snapshot", "ABORTED", run.signal)] if run.signal else []
+        context.manifest.finish_snapshot(context.clock.now(), database, [], notifications)
 
 
 def _progress(context: Context, window: Window) -> tuple[set[TableId], set[TableId]]:

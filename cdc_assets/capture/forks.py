@@ -54,7 +54,7 @@ def shared_until(log: LogHistory, reached: Lsn | None, fork: RecoveryFork | None
     return before(fork.point) if fork.point is not None else ZERO_LSN
 
 
-def finding(source: Source, state: CaptureState, database: str) -> tuple[RecoveryFork | None, str]:
+def restore_problem(source: Source, state: CaptureState, database: str) -> tuple[RecoveryFork | None, str]:
     """The fork that a database is on, and why nothing more may be read from it, or nothing.
 
     Raises:
@@ -68,7 +68,7 @@ def finding(source: Source, state: CaptureState, database: str) -> tuple[Recover
     if log.read is not None and (fork is None or not log.fork):
         with contextlib.suppress(CdcDisabledError):
             captured = source.max_captured_lsn(database)
-    reached = greatest(state, database)
+    reached = greatest_lsn_in_lake(state, database)
     shared = shared_until(log, reached, fork, captured)
     if shared is None:
         return fork, ""
@@ -83,22 +83,22 @@ def finding(source: Source, state: CaptureState, database: str) -> tuple[Recover
     )
 
 
-def look(context: Context, database: str) -> None:
+def check_recovery_fork(context: Context, database: str) -> None:
     """See that a database is still in the history that was read, and record a new fork of it.
 
     Raises:
-        DatabaseRestoredError: it is not; `retire.part_with` records that.
+        DatabaseRestoredError: it is not; `retire.leave_out_database` records that.
         RetryableError: the server is away or busy.
     """
     log = context.manifest.state.log(database)
-    fork, problem = finding(context.source, context.manifest.state, database)
+    fork, problem = restore_problem(context.source, context.manifest.state, database)
     if problem:
         raise DatabaseRestoredError(problem)
     if fork is not None and fork.identity != log.fork:
         context.manifest.record_log(context.clock.now(), database, dataclasses.replace(log, fork=fork.identity))
 
 
-def greatest(state: CaptureState, database: str) -> Lsn | None:
+def greatest_lsn_in_lake(state: CaptureState, database: str) -> Lsn | None:
     """Greatest LSN of which the lake may hold something; a window and a snapshot in flight count."""
     found = [entry.position for entry in state.tables.values() if entry.table.database == database]
     if state.pending is not None and state.pending.database == database:

@@ -170,7 +170,7 @@ class Losses:
         self._settle(audit(self._context.tables, marks, marks))
         self._context.audited |= wanted
 
-    def mend(self, table: TableId) -> None:
+    def clear(self, table: TableId) -> None:
         """Make the topic of a table that has lost data fit to be written to and read.
 
         Raises:
@@ -203,7 +203,7 @@ class Losses:
         self._record(found, changed)
         for state in changed:
             if state.streams:  # nobody will snapshot it
-                self.mend(state.table)
+                self.clear(state.table)
 
     def _judged(self, table: TableId, own: Mapping[str, Examined]) -> TableState | None:
         """A table's state, if it changes."""

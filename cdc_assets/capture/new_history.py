@@ -21,7 +21,7 @@ import logging
 
 from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import retire
-from cdc_assets.capture.forks import greatest, shared_until
+from cdc_assets.capture.forks import greatest_lsn_in_lake, shared_until
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.errors import DatabaseRestoredError
 from cdc_assets.ledger.state import LogHistory
@@ -45,7 +45,7 @@ def begin_anew(context: Context, database: str) -> None:
         FencedError: another writer has taken over.
     """
     state = context.manifest.state
-    known, reached = state.log(database), greatest(state, database)
+    known, reached = state.log(database), greatest_lsn_in_lake(state, database)
     if not known.restored or reached is None:
         return
     fork, captured = context.source.recovery_fork(database), context.source.max_captured_lsn(database)
@@ -65,7 +65,7 @@ def begin_anew(context: Context, database: str) -> None:
     )  # fmt: skip
 
 
-def end_old_lives(context: Context, database: str) -> None:
+def end_former_tables(context: Context, database: str) -> None:
     """Tell the end of tables whose new history has begun, and whose end was not told; no window is in flight.
 
     Raises:

@@ -18,7 +18,7 @@ from rich.text import Text
 from cdc_assets.config.load import configuration_files, load_config, load_lake_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError
-from cdc_assets.run.log_levels import speak
+from cdc_assets.run.log_levels import enable_info_logs
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 P = ParamSpec("P")
@@ -103,7 +103,7 @@ def show_logs() -> None:
     for root in (logging.getLogger("cdc_assets"), logging.getLogger("resources")):
         if not any(isinstance(handler, _Lines) for handler in root.handlers):
             root.addHandler(_Lines())
-    speak()
+    enable_info_logs()
 
 
 def read_config(place: Path) -> CaptureConfig:

@@ -10,7 +10,7 @@ from cdc_assets.adapters.sqlserver.finding import Finding
 from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.rights import grant_on_server
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.capture.forks import finding as fork_of
+from cdc_assets.capture.forks import restore_problem as fork_of
 from cdc_assets.capture.losses import AGAIN
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config
 from cdc_assets.cli.lake_view import LakeView

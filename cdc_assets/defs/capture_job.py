@@ -47,8 +47,8 @@ def capture_job_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         resource: CaptureResource = getattr(context.resources, names.resource)
-        with as_failures(), resource.glance() as glance:
-            found = evaluation(catalog.windows_key, glance.capture_jobs())
+        with as_failures(), resource.overview() as overview:
+            found = evaluation(catalog.windows_key, overview.capture_jobs())
         return dg.AssetCheckResult(passed=found.passed, metadata=found.metadata, description=found.description)
 
     return check
@@ -75,8 +75,8 @@ class CaptureJobWatch:
             return []
         self._next = now + LOOK_EVERY
         try:
-            with resource.glance() as glance:
-                jobs = glance.capture_jobs()
+            with resource.overview() as overview:
+                jobs = overview.capture_jobs()
         except CdcError:
             return []  # the sensor's own look tells what is wrong with the server
         healthy = not any(job.trouble for job in jobs)

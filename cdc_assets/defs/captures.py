@@ -14,7 +14,7 @@ from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Listener
 from cdc_assets.run.capture import Capture
-from cdc_assets.run.overview import Glance
+from cdc_assets.run.overview import CaptureOverview
 
 
 class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hands out itself
@@ -64,7 +64,7 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
             yield Capture(config, source, bulk, runner, SystemClock(), run_id, channels, listener, tables)
 
     @contextmanager
-    def glance(self, *, at_signals: bool = False) -> Iterator[Glance]:
+    def overview(self, *, at_signals: bool = False) -> Iterator[CaptureOverview]:
         """A look from outside, for sensors and checks; waits a few seconds at most.
 
         Args:
@@ -74,4 +74,4 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
         with ExitStack() as stack:
             source = stack.enter_context(self.server.quick_source())
             channels = stack.enter_context(kafka_channels(config)) if at_signals else []
-            yield Glance(config, source, channels)
+            yield CaptureOverview(config, source, channels)

@@ -18,7 +18,7 @@ from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session, sink_of
 from cdc_assets.defs.system import SystemReport
-from cdc_assets.run.log_levels import speak
+from cdc_assets.run.log_levels import enable_info_logs
 
 _LOOK_EVERY_S = 1.0
 """Seconds between two looks for a waiting snapshot."""
@@ -57,7 +57,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         session = Session(catalog, "changes", context, sink, config.report_every_s)
         continuity = ContinuityReport(catalog, context)
         listed = {schema.table for schema in catalog.tables}
-        speak()
+        enable_info_logs()
         notices = Notices(catalog, context)
         opened = resource.open(
             context.run.run_id,
@@ -72,7 +72,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 session.on_progress(progress)
                 continuity.on_progress(capture.state)
 
-            with session.told_in_any_case():
+            with session.reporting_in_any_case():
                 summary = capture.stream(
                     on_progress=on_progress,
                     should_yield=_snapshot_waits(catalog, context),

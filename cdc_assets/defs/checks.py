@@ -122,8 +122,8 @@ def headroom_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         resource: CaptureResource = getattr(context.resources, names.resource)
-        with as_failures(), resource.glance() as glance:
-            return headroom_result(glance.headroom())
+        with as_failures(), resource.overview() as overview:
+            return headroom_result(overview.headroom())
 
     return check
 

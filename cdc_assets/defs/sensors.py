@@ -128,8 +128,8 @@ def _request(
         first_look: whether this is the first look since the start.
     """
     capture = catalog.names.capture
-    with resource.glance(at_signals=True) as glance:
-        waiting = glance.waiting(list(catalog.keys("snapshot").values()), first_look=first_look)
+    with resource.overview(at_signals=True) as overview:
+        waiting = overview.waiting(list(catalog.keys("snapshot").values()), first_look=first_look)
         if waiting and (unread is None or unread < datetime.now(UTC)):
             return dg.RunRequest(
                 run_key=run_key(capture, records, "snapshot"),
@@ -138,9 +138,9 @@ def _request(
                 run_config=dg.RunConfig(ops={catalog.names.snapshot_op: SnapshotConfig(due_only=True)}),
                 tags=dict(all_ranges(catalog.partitions)),
             )
-        fresh = glance.fresh() if glance.streams else {}
-        asked = glance.asked() if glance.streams and not fresh else []
-        new = glance.newcomers() if glance.streams and not (catalog.tables or fresh or asked) else []
+        fresh = overview.fresh() if overview.streams else {}
+        asked = overview.asked() if overview.streams and not fresh else []
+        new = overview.newcomers() if overview.streams and not (catalog.tables or fresh or asked) else []
     if new:
         return _with_newcomers(catalog, new, records)
     if asked:

@@ -68,7 +68,7 @@ class Session:
             self._log(role, tally.due(monotonic()))
 
     @contextmanager
-    def told_in_any_case(self) -> Iterator[None]:
+    def reporting_in_any_case(self) -> Iterator[None]:
         """If the block fails or is interrupted, report what was committed until then; nobody would count it later."""
         try:
             yield

@@ -35,7 +35,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from cdc_assets.capture.context import Context
-from cdc_assets.capture.forks import look
+from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.progress import OnProgress, Progress, TableProgress, TroubledTable, rows_of
 from cdc_assets.core.identifiers import TableId
@@ -113,7 +113,7 @@ class IncrementalSnapshot:
         else:  # its topic has lost data since, and may not take any more
             self._watch.record(database, dataclasses.replace(state, reads=None))
 
-    def set_aside(self, database: str) -> None:
+    def discard_rounds(self, database: str) -> None:
         """Let go of rounds in flight; they are read again between new markers."""
         for current in self._rounds.pop(database, []):
             self._reader.forget(current)
@@ -129,7 +129,7 @@ class IncrementalSnapshot:
     def stop(self) -> None:
         """Let go of rounds in flight; the next run reads them again."""
         for database in list(self._rounds):
-            self.set_aside(database)
+            self.discard_rounds(database)
         self._reader.stop()
 
     def close(self, database: str) -> None:
@@ -163,16 +163,16 @@ class IncrementalSnapshot:
         try:
             return action()
         except UnreadableError as problem:
-            self._leave(database, str(problem))
+            self._end_walk(database, str(problem))
         except CdcError as error:
             if isinstance(error, _OF_ALL):
                 raise
             tried = [current.walk for current in self._rounds.get(database, ())]
             tried += [self._walks[database]] if database in self._walks else []
-            self.set_aside(database)
+            self.discard_rounds(database)
             if error.retryable:
                 raise
-            self._give_up(database, error, tried)
+            self._abandon(database, error, tried)
         return "worked"
 
     def _turn(self, database: str, rows: Sequence[Row]) -> Turn:
@@ -182,7 +182,7 @@ class IncrementalSnapshot:
             current.note(rows)
         state = self._watch.state(database)
         if rounds and not (state.queue and rounds[0].is_of(state.queue[0])):
-            self.set_aside(database)  # a signal stopped it
+            self.discard_rounds(database)  # a signal stopped it
             return "worked"
         if not state.queue:
             return "nothing"
@@ -192,7 +192,7 @@ class IncrementalSnapshot:
                 "An incremental snapshot is given up: database %s has no signal table that is captured. "
                 "Next: set signal.data.collection and enable change data capture for that table.", database,
             )  # fmt: skip
-            self._leave(database, "SKIPPED")
+            self._end_walk(database, "SKIPPED")
             return "worked"
         done = [
             not state.paused and self._begin(database, rounds, markers),
@@ -243,7 +243,9 @@ class IncrementalSnapshot:
         manifest = self._context.manifest
         own = manifest.state.tables[current.entry.table]
         if own.position is None or not current.walk.holds(self._context, own):
-            self.set_aside(database)  # its structure or its place in the stream has changed: read it again, or leave
+            self.discard_rounds(
+                database
+            )  # its structure or its place in the stream has changed: read it again, or leave
             return True
         if current.opened is None or current.closed is None or own.position < current.closed or manifest.state.pending:
             return False
@@ -251,10 +253,10 @@ class IncrementalSnapshot:
             changed = changed_rows(self._context, current.walk, self._reader.staging, current.opened, own.position)
         except StaleError as reason:
             log.warning("Rows of %s are read again for its incremental snapshot: %s", own.table, reason)
-            self.set_aside(database)
+            self.discard_rounds(database)
             return True
         reads = self._reader.build(current, changed, own.position)
-        look(self._context, database)
+        check_recovery_fork(self._context, database)
         state = self._watch.state(database)
         state = dataclasses.replace(state, reads=dataclasses.replace(reads, entry=state.queue[0]))
         self._watch.record(database, state)
@@ -281,9 +283,9 @@ class IncrementalSnapshot:
         if reads.files:
             self._on_progress(_progress(entry.table, reads))
         if reads.finished:
-            self._leave(database, "SUCCEEDED")
+            self._end_walk(database, "SUCCEEDED")
 
-    def _give_up(self, database: str, error: CdcError, tried: Sequence[Walk]) -> None:
+    def _abandon(self, database: str, error: CdcError, tried: Sequence[Walk]) -> None:
         """Leave a table that cannot be read, which may have gone while it was; or read again what has another structure now."""
         entry, status = self._watch.state(database).queue[0], "SQL_EXCEPTION"
         try:
@@ -298,22 +300,22 @@ class IncrementalSnapshot:
             if again.retryable or isinstance(again, _OF_ALL):
                 raise
         log.warning("The incremental snapshot of %s is given up (%s): %s", entry.table, status, error)
-        self._leave(database, status, str(error))
+        self._end_walk(database, status, str(error))
 
-    def _leave(self, database: str, status: str, reason: str = "") -> None:
+    def _end_walk(self, database: str, status: str, reason: str = "") -> None:
         """Go on to the next table."""
-        self.set_aside(database)
+        self.discard_rounds(database)
         self._walks.pop(database, None)
         state = self._watch.state(database)
         entry, *others = state.queue
         tables = [queued.table for queued in state.queue]
-        told = [scanned(entry.table, entry.signal, status, entry.rows, tables)]
+        notices = [scanned(entry.table, entry.signal, status, entry.rows, tables)]
         failed = () if status in _READ else ((entry.signal, str(entry.table)),)
         state = dataclasses.replace(
             state, queue=tuple(others), paused=state.paused and bool(others), failed=(*state.failed, *failed)
         )
         end, state = ends(entry.signal, state)
-        self._watch.record(database, state, [*told, *end])
+        self._watch.record(database, state, [*notices, *end])
         log.info("Incremental snapshot of %s: %s, %d rows.", entry.table, status, entry.rows)
         if failed:
             why = (

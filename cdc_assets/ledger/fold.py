@@ -37,7 +37,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
     state = state.with_marks(decode(dict[str, Mark | None], detail.get("marks", {})))
     state = dataclasses.replace(
         state,
-        told=decode(tuple[Notification, ...], detail.get("told", ())),
+        notifications=decode(tuple[Notification, ...], detail.get("told", ())),
         next_window=max(state.next_window, detail.get("next_window", 0)),
     )
     match row["event"]:
@@ -49,7 +49,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             if (
                 state.pending is not None and state.pending.reads
             ):  # a window that reads nothing ends at no LSN of its own
-                state = state.has_read(database, until)
+                state = state.with_log_read(database, until)
             return dataclasses.replace(state.advanced(database, until, behind), pending=None)
         case "written":
             return dataclasses.replace(state, written=decode(RoundFiles, detail["written"]))
@@ -60,11 +60,11 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             next_window = max(state.next_window, run.snapshot_id + 1)
             if state.pending is not None and state.pending.kind == "snapshot" and state.pending.database == database:
                 state = dataclasses.replace(state, pending=None, written=None)  # the snapshot begins again
-            told = decode(dict[str, SignalState], detail.get("signals", {}))
+            notifications = decode(dict[str, SignalState], detail.get("signals", {}))
             return dataclasses.replace(
                 state,
                 snapshots={**state.snapshots, database: run},
-                signals={**state.signals, **told},
+                signals={**state.signals, **notifications},
                 next_window=next_window,
             )
         case "snapshot-complete":
@@ -74,7 +74,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             return _signalled(state, decode(dict[str, SignalState], states))
         case "advance":
             until = Lsn.parse(row["to_lsn"])
-            return state.advanced(database, until).has_read(database, until)
+            return state.advanced(database, until).with_log_read(database, until)
         case "log":
             return _of_history(state, database, decode(LogHistory, detail["log"]))
     return state

@@ -49,12 +49,12 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError, LakeFullError
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.transitions import tell_changes
 from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.fenced_log import FencedLog, Row
 from cdc_assets.ledger.fold import after, encode_state, fold
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
+from cdc_assets.ledger.transitions import tell_changes
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class Manifest:
         rows = self._log.claim()
         self.state = fold(rows)
         self._since_checkpoint = _since_checkpoint(rows)
-        self._record(now, "claim", {}, told=self.state.told)
+        self._record(now, "claim", {}, notifications=self.state.notifications)
         return self.state
 
     def plan(self, now: datetime, window: Window) -> None:
@@ -140,7 +140,7 @@ class Manifest:
         changed: Iterable[TableState],
         behind: Iterable[TableId],
         rows: Mapping[str, Mapping[str, int]],
-        told: Iterable[Notification] = (),
+        notifications: Iterable[Notification] = (),
     ) -> CaptureState:
         """The pending stream window is committed everywhere but for tables that stay behind.
 
@@ -160,7 +160,9 @@ class Manifest:
             "behind": encode(list(behind)),
             "operations": encode(rows),
         }
-        self._record(now, "complete", detail, "window-complete", window=window, rows=_total(rows), told=told)
+        self._record(
+            now, "complete", detail, "window-complete", window=window, rows=_total(rows), notifications=notifications
+        )
         return self.state
 
     def record_files(self, now: datetime, written: RoundFiles) -> None:
@@ -171,7 +173,7 @@ class Manifest:
         """
         self._record(now, "written", {"written": encode(written)}, "round-written", window=self._pending())
 
-    def complete_round(self, now: datetime, told: Iterable[Notification] = ()) -> CaptureState:
+    def complete_round(self, now: datetime, notifications: Iterable[Notification] = ()) -> CaptureState:
         """The pending snapshot round is committed everywhere; `told` are notifications about it.
 
         Raises:
@@ -181,7 +183,7 @@ class Manifest:
         if written is None:
             raise InvariantError(f"Round {window.window_id} was not written. Next: report this.")
         rows = sum(file.rows for _, files in written.files for file in files)
-        self._record(now, "complete", {}, "round-complete", window=window, rows=rows, told=told)
+        self._record(now, "complete", {}, "round-complete", window=window, rows=rows, notifications=notifications)
         return self.state
 
     def start_snapshot(
@@ -189,19 +191,29 @@ class Manifest:
         now: datetime,
         run: SnapshotRun,
         signals: Mapping[str, SignalState] | None = None,
-        told: Iterable[Notification] = (),
+        notifications: Iterable[Notification] = (),
     ) -> None:
         """Fix a snapshot's ranges and low watermarks; with it, signals' states by database, for a request acts once."""
         detail = {"snapshot": encode(run), "signals": encode(dict(signals or {}))}
         low = run.tables[0].low
-        self._record(now, "snapshot-planned", detail, "snapshot-planned", database=run.database, until=low, told=told)
+        self._record(
+            now,
+            "snapshot-planned",
+            detail,
+            "snapshot-planned",
+            database=run.database,
+            until=low,
+            notifications=notifications,
+        )
 
     def finish_snapshot(
-        self, now: datetime, database: str, tables: Iterable[TableState], told: Iterable[Notification] = ()
+        self, now: datetime, database: str, tables: Iterable[TableState], notifications: Iterable[Notification] = ()
     ) -> None:
         """End a snapshot, because it is complete or given up."""
         detail = {"tables": encode(list(tables))}
-        self._record(now, "snapshot-complete", detail, "snapshot-complete", database=database, told=told)
+        self._record(
+            now, "snapshot-complete", detail, "snapshot-complete", database=database, notifications=notifications
+        )
 
     def mark(self, now: datetime, database: str, tables: Iterable[TableState]) -> None:
         """Record new states of tables; nothing if there are none."""
@@ -218,7 +230,7 @@ class Manifest:
         now: datetime,
         database: str,
         log: LogHistory,
-        told: Iterable[Notification] = (),
+        notifications: Iterable[Notification] = (),
         tables: Iterable[TableState] = (),
     ) -> None:
         """A database's log is on another fork. If it was restored, its tables fail and what is in flight is given up.
@@ -236,7 +248,7 @@ class Manifest:
         reached, detail = "tables-marked" if log.restored else "", {"log": encode(log)}
         if changed := encode(list(tables)):
             reached, detail = "tables-marked", detail | {"tables": changed}
-        self._record(now, "log", detail, reached, database=database, told=told)
+        self._record(now, "log", detail, reached, database=database, notifications=notifications)
 
     def record_audit(
         self, now: datetime, tables: Iterable[TableState], marks: Mapping[str, Mark | None], next_window: int
@@ -251,11 +263,11 @@ class Manifest:
 
     def settle(self, now: datetime) -> None:
         """Nothing will be recorded for a while: note that everything was told, if the newest row told anything."""
-        if self.state.told:
+        if self.state.notifications:
             self._record(now, "told", {})
 
     def record_signals(
-        self, now: datetime, states: Mapping[str, SignalState], told: Iterable[Notification] = ()
+        self, now: datetime, states: Mapping[str, SignalState], notifications: Iterable[Notification] = ()
     ) -> None:
         """Signals changed something in some databases; files of an incremental round take the next window's number.
 
@@ -265,7 +277,9 @@ class Manifest:
         if self.state.pending is not None and any(signals.reads is not None for signals in states.values()):
             raise InvariantError("An incremental round cannot be committed inside a window. Next: report this.")
         detail = {"states": {database: encode(signals) for database, signals in states.items()}}
-        self._record(now, "signals", detail, "signals-recorded", database=", ".join(states), told=told)
+        self._record(
+            now, "signals", detail, "signals-recorded", database=", ".join(states), notifications=notifications
+        )
 
     def _pending(self) -> Window:
         if self.state.pending is None:
@@ -282,11 +296,11 @@ class Manifest:
         database: str | None = None,
         until: Lsn | None = None,
         rows: int | None = None,
-        told: Iterable[Notification] = (),
+        notifications: Iterable[Notification] = (),
     ) -> None:
         """Write a row; then it has happened, step `reached` is reached, and it is told."""
         sequence = self._log.next_sequence
-        if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in told]):
+        if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in notifications]):
             detail = {**detail, "told": encode(stamped)}
         if committed := self._tables.fresh_marks():
             detail = {**detail, "marks": encode(committed) | detail.get("marks", {})}
@@ -311,7 +325,7 @@ class Manifest:
         if reached:
             step(reached)
         if self._outbox:
-            for notification in state.told:
+            for notification in state.notifications:
                 self._outbox.send(notification)
         self._since_checkpoint += 1
         if self._since_checkpoint >= _CHECKPOINT_EVERY and event in ("complete", "advance", "claim"):

@@ -266,7 +266,7 @@ class CaptureState:
     """Whose history was read, by database."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
     """What the lake's tables must hold, by directory; those that nothing was committed to may have none."""
-    told: tuple[Notification, ...] = ()
+    notifications: tuple[Notification, ...] = ()
     """What the newest change of state is told by; it was sent if anything is recorded behind it."""
 
     def with_tables(self, changed: Iterable[TableState]) -> "CaptureState":
@@ -303,7 +303,7 @@ class CaptureState:
         """What is known of a database's log."""
         return self.logs.get(database, LogHistory())
 
-    def has_read(self, database: str, until: Lsn) -> "CaptureState":
+    def with_log_read(self, database: str, until: Lsn) -> "CaptureState":
         """With a database's log read up to `until`."""
         log = self.log(database)
         read = until if log.read is None else max(log.read, until)

@@ -67,14 +67,14 @@ class BlockingSnapshots:
         run = self._context.manifest.state.snapshots.get(database)
         if run is None:
             return
-        self._incremental.set_aside(database)
+        self._incremental.discard_rounds(database)
         try:
             done = self._snapshotter.resume(database, [entry.table for entry in run.tables], self._on_progress)
             self.unread += done.failed if run.signal else ()
         except CdcError as error:
             if not run.signal or not _of_the_request(error):
                 raise
-            self._give_up(database, run.signal, [entry.table for entry in run.tables], error)
+            self._abandon(database, run.signal, [entry.table for entry in run.tables], error)
 
     def turn(self, database: str) -> bool:
         """Carry out the next request; whether there was one.
@@ -87,7 +87,7 @@ class BlockingSnapshots:
         if not self._watch.state(database).blocking:
             return False
         self._incremental.recover(database)
-        self._incremental.set_aside(database)
+        self._incremental.discard_rounds(database)
         state = self._watch.state(database)
         request, *others = state.blocking
         log.info("The stream of %s waits for the snapshot of signal %r.", database, request.signal)
@@ -96,7 +96,7 @@ class BlockingSnapshots:
         except CdcError as error:
             if not _of_the_request(error):
                 raise
-            self._give_up(database, request.signal, [table for table, _ in request.tables], error)
+            self._abandon(database, request.signal, [table for table, _ in request.tables], error)
         log.info("The stream of %s goes on.", database)
         return True
 
@@ -105,16 +105,16 @@ class BlockingSnapshots:
         done = self._snapshotter.run(database, requests, self._on_progress, request.signal, {database: without})
         self.unread += done.failed
 
-    def _give_up(self, database: str, signal: str, tables: Sequence[TableId], error: CdcError) -> None:
+    def _abandon(self, database: str, signal: str, tables: Sequence[TableId], error: CdcError) -> None:
         log.warning("The snapshot of signal %r is given up: %s", signal, error)
         self.unread += [TroubledTable(table, "failed", f"{type(error).__name__}: {error}") for table in tables]
         now, manifest = self._context.clock.now(), self._context.manifest
-        told = [self._context.notice("Initial Snapshot", "ABORTED", signal)]
+        notifications = [self._context.notice("Initial Snapshot", "ABORTED", signal)]
         if database in manifest.state.snapshots:
-            manifest.finish_snapshot(now, database, [], told)
+            manifest.finish_snapshot(now, database, [], notifications)
             return
         state = self._watch.state(database)
-        manifest.record_signals(now, {database: dataclasses.replace(state, blocking=state.blocking[1:])}, told)
+        manifest.record_signals(now, {database: dataclasses.replace(state, blocking=state.blocking[1:])}, notifications)
 
 
 def _of_the_request(error: CdcError) -> bool:

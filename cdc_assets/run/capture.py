@@ -32,9 +32,9 @@ from cdc_assets.errors import ConfigurationError, DatabaseRestoredError
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.transitions import tell_stopped
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.transitions import tell_stopped
 from cdc_assets.notifications import Listener, Notifier
 from cdc_assets.run.due import Due
 from cdc_assets.run.housekeeping import Housekeeper
@@ -42,9 +42,9 @@ from cdc_assets.run.loop import StreamLoop
 from cdc_assets.run.opening import Opening
 from cdc_assets.run.selection import (
     included_by,
-    left_out,
     remembered,
     select,
+    troubled_by_database,
     unfit,
 )
 from cdc_assets.run.status import statuses
@@ -183,7 +183,7 @@ class Capture:
                 requests = self._due.whole([table for table in tables if table.database == database], ranges)
             done += self._opening.snapshot(database, requests, on_progress)
         refused = [trouble for trouble in self._opening.refused if tables is None or trouble.table in tables]
-        done += SnapshotSummary(failed=(*left_out(tables or (), away), *refused))
+        done += SnapshotSummary(failed=(*troubled_by_database(tables or (), away), *refused))
         self._through.update(done.tables)
         if tables is None and not done.tables and not done.failed:
             self._context.notifier.send(self._context.notice("Initial Snapshot", "SKIPPED"))
@@ -238,7 +238,7 @@ class Capture:
         troubled = [troubled_table(entry) for entry in own if entry.status != "healthy"]
         troubled += self._refused.values()
         told = {trouble.table for trouble in troubled}
-        troubled += left_out((entry.table for entry in own if entry.table not in told), loop.away)
+        troubled += troubled_by_database((entry.table for entry in own if entry.table not in told), loop.away)
         waiting = tuple(table for table in _flat(selected) if table not in state.tables and table not in told)
         self._context.manifest.settle(self._context.clock.now())
         housekeeper.tidy()
@@ -297,7 +297,7 @@ class Capture:
             TableStatus(
                 trouble.table, self._topic(trouble.table), "failed", trouble.reason, rows=self._rows(trouble.table)
             )
-            for trouble in left_out(state.tables, selection.away)
+            for trouble in troubled_by_database(state.tables, selection.away)
         ]
         gone += [TableStatus(table, "", "failed", str(error)) for table, error in selection.refused.items()]
         return [*gone, *statuses(self._context, state, selection.tables)]

@@ -5,7 +5,7 @@ Python drops information unless somebody sets a level, and Dagster's `managed_py
 
 import logging
 
-SPOKEN = (
+INFO_LOGGERS = (
     "cdc_assets.signals",
     "cdc_assets.notifications",
     "cdc_assets.ledger.transitions",
@@ -14,7 +14,7 @@ SPOKEN = (
 )
 
 
-def speak() -> None:
+def enable_info_logs() -> None:
     """Let them be heard by whichever handlers there are."""
-    for name in SPOKEN:
+    for name in INFO_LOGGERS:
         logging.getLogger(name).setLevel(logging.INFO)

@@ -18,8 +18,8 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from cdc_assets.capture.context import Context
-from cdc_assets.capture.endings import part_with
-from cdc_assets.capture.forks import look
+from cdc_assets.capture.endings import leave_out_database
+from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.progress import OnProgress, Progress, ShouldYield, TroubledTable
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
@@ -115,7 +115,7 @@ class StreamLoop:
             if deadline is not None and clock.now() >= deadline:
                 return "deadline"
             if not self._streams() and self._has_stopped():
-                self._take_leave(databases)
+                self._end_missing_tables(databases)
                 return "nothing"
             self._incremental.make_way(_MAKE_WAY_S)
             begun, before = clock.now(), self._streamed
@@ -127,7 +127,7 @@ class StreamLoop:
                 if 0 < self._streamed - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
                     clock.sleep(max(0.0, streaming.poll_interval_s - (quiet_since - begun).total_seconds()))
                 continue
-            self._jobs.look(here)
+            self._jobs.check(here)
             if self._awaited:  # rows are being read, or the capture job has not read their markers yet
                 quiet_since = clock.now()
                 self._incremental.rest(min(nap, streaming.poll_interval_s))
@@ -163,10 +163,10 @@ class StreamLoop:
             self._incremental.close(database)
             progress = self._step(database)
             if fork != self._context.manifest.state.log(database).fork:
-                self._incremental.set_aside(database)  # markers may be gone, which nobody has read yet
-            self._mend(database)
-            self._take_in(database)
-            asked = self._obey(database, progress)
+                self._incremental.discard_rounds(database)  # markers may be gone, which nobody has read yet
+            self._repair_gaps(database)
+            self._add_new_tables(database)
+            asked = self._handle_signals(database, progress)
         except DatabaseRestoredError as error:
             return self._part(database, error)
         except (DatabaseAwayError, CdcDisabledError) as error:
@@ -193,7 +193,7 @@ class StreamLoop:
     def _streams(self) -> bool:
         """Whether there is a table to stream, or to read again so that it streams, in a database that is there."""
         states = self._context.manifest.state.tables.values()
-        databases = {state.table.database for state in states if state.streams or self._is_mendable(state)}
+        databases = {state.table.database for state in states if state.streams or self._has_repairable_gap(state)}
         return not databases <= self.away.keys()
 
     def _has_stopped(self) -> bool:
@@ -215,7 +215,7 @@ class StreamLoop:
         """Leave a database out; if no other is left and it may come back, wait for it."""
         self.away[database], self._looked[database] = error, self._context.clock.now()
         if self._streams() or isinstance(error, CdcDisabledError | DatabaseRestoredError):
-            part_with(self._context, database, error)
+            leave_out_database(self._context, database, error)
             return True
         del self.away[database]
         if not isinstance(error, RetryableError):
@@ -228,7 +228,7 @@ class StreamLoop:
         trouble = self._context.source.trouble(database) or error
         if isinstance(trouble, CdcDisabledError):
             try:
-                look(self._context, database)
+                check_recovery_fork(self._context, database)
             except DatabaseRestoredError as restored:
                 return restored
         return trouble
@@ -255,9 +255,9 @@ class StreamLoop:
         window = self._planner.plan(database)
         return None if window is None else self._executor.execute(window, repeated=False)
 
-    def _mend(self, database: str) -> None:
+    def _repair_gaps(self, database: str) -> None:
         if self._mendable(database):
-            self._planner.take_leave(database)  # a table that is gone cannot be read again
+            self._planner.end_missing_tables(database)  # a table that is gone cannot be read again
         if tables := self._mendable(database):
             self._repair(database, tables, self._on_progress)
             after = self._context.manifest.state.tables
@@ -265,32 +265,38 @@ class StreamLoop:
 
     def _mendable(self, database: str) -> list[TableId]:
         states = self._context.manifest.state.tables.values()
-        return sorted(state.table for state in states if state.table.database == database and self._is_mendable(state))
+        return sorted(
+            state.table for state in states if state.table.database == database and self._has_repairable_gap(state)
+        )
 
-    def _is_mendable(self, state: TableState) -> bool:
+    def _has_repairable_gap(self, state: TableState) -> bool:
         policy = self._context.config.streaming.gap_policy
         return state.is_to_be_repaired(policy) and state.table not in self._beyond_repair
 
-    def _take_leave(self, databases: Sequence[str]) -> None:
+    def _end_missing_tables(self, databases: Sequence[str]) -> None:
         """Tell the end of tables that failed before it was known that they are gone."""
         for database in databases:
             if self._context.manifest.state.log(database).restored:
                 continue
             with contextlib.suppress(CdcDisabledError, DatabaseAwayError):
-                self._planner.take_leave(database)
+                self._planner.end_missing_tables(database)
 
-    def _take_in(self, database: str) -> None:
+    def _add_new_tables(self, database: str) -> None:
         """Offer tables that were enabled since the last look, once each."""
-        strangers = {table for table in self._planner.strangers if table.database == database} - self._seen
-        if strangers:
-            self._join(database, sorted(strangers), self._on_progress)
-            self._seen |= strangers
+        tables_without_position = {
+            table for table in self._planner.tables_without_position if table.database == database
+        } - self._seen
+        if tables_without_position:
+            self._join(database, sorted(tables_without_position), self._on_progress)
+            self._seen |= tables_without_position
 
-    def _obey(self, database: str, progress: Progress | None) -> bool:
+    def _handle_signals(self, database: str, progress: Progress | None) -> bool:
         """Look for signals and go on with the snapshots they ask for; whether anything was done."""
-        rows = self._watch.look(database, touched=progress is not None)
+        rows = self._watch.read_table(database, touched=progress is not None)
         if self._structures.turn(database) or self._blocking.turn(database):
-            self._incremental.set_aside(database)  # its markers may be among these rows, and its rows are older now
+            self._incremental.discard_rounds(
+                database
+            )  # its markers may be among these rows, and its rows are older now
             return True
         turn = self._incremental.turn(database, rows)
         (self._awaited.add if turn == "waiting" else self._awaited.discard)(database)

@@ -16,16 +16,16 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from cdc_assets.capture.context import Context
-from cdc_assets.capture.endings import end_tables, part_with
-from cdc_assets.capture.forks import look
+from cdc_assets.capture.endings import end_tables, leave_out_database
+from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.losses import Losses, refuse_without_manifest
-from cdc_assets.capture.new_history import begin_anew, end_old_lives
+from cdc_assets.capture.new_history import begin_anew, end_former_tables
 from cdc_assets.capture.progress import OnProgress, SnapshotSummary, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.incremental.snapshot import IncrementalSnapshot
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.run.selection import follow_filters, left_out, select, set_removed_aside
+from cdc_assets.run.selection import abandon_removed_databases, follow_filters, select, troubled_by_database
 from cdc_assets.signals.structures import GivenStructures
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.plan import Request
@@ -79,17 +79,17 @@ class Opening:
         selected, away = found.tables, found.away
         self.refused = [TroubledTable(table, "failed", str(error)) for table, error in found.refused.items()]
         self.claim()
-        set_removed_aside(self._context)
+        abandon_removed_databases(self._context)
         for database in [*selected, *(name for name, error in away.items() if isinstance(error, CdcDisabledError))]:
             try:
-                look(self._context, database)
+                check_recovery_fork(self._context, database)
             except DatabaseRestoredError as error:
                 if tables := selected.pop(database, None):
                     self.restored[database] = tables
                 away[database] = error
         for database, problem in away.items():
             if selected or isinstance(problem, CdcDisabledError | DatabaseRestoredError):
-                part_with(self._context, database, problem)
+                leave_out_database(self._context, database, problem)
         if not selected and not any(isinstance(problem, DatabaseRestoredError) for problem in away.values()):
             raise next(iter(away.values()))
         return selected, away
@@ -107,8 +107,8 @@ class Opening:
         """
         try:
             begin_anew(self._context, database)
-            end_old_lives(self._context, database)
-            look(self._context, database)
+            end_former_tables(self._context, database)
+            check_recovery_fork(self._context, database)
         except DatabaseRestoredError as error:
             away[database] = error
             if not selected:
@@ -148,7 +148,7 @@ class Opening:
                 done += Snapshotter(self._context).resume(database, captured, on_progress)
             done += SnapshotSummary(failed=tuple(failed))
         for database in {table.database for table in captured}:
-            end_old_lives(self._context, database)
+            end_former_tables(self._context, database)
         for database, problem in away.items():
             if isinstance(problem, CdcDisabledError):
                 end_tables(self._context, database, problem)
@@ -173,5 +173,5 @@ class Opening:
         try:
             yield failed
         except DatabaseRestoredError as error:
-            part_with(self._context, database, error)
-            failed += left_out(tables, {database: error})
+            leave_out_database(self._context, database, error)
+            failed += troubled_by_database(tables, {database: error})

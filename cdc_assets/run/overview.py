@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from cdc_assets.capture.forks import finding
+from cdc_assets.capture.forks import restore_problem
 from cdc_assets.capture.instances import by_table
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of
@@ -47,7 +47,7 @@ class Headroom:
         return self.mark > self.position.next()
 
 
-class Glance:
+class CaptureOverview:
     """Looks at a capture from outside.
 
     Args:
@@ -130,7 +130,7 @@ class Glance:
             watermark = self.state.watermark(database)
             try:
                 newest = self._source.max_transaction_lsn(database, watermark, 0) if watermark else None
-                if newest is None and watermark and finding(self._source, self.state, database)[1]:
+                if newest is None and watermark and restore_problem(self._source, self.state, database)[1]:
                     newest = watermark
             except (CdcDisabledError, DatabaseAwayError) as error:
                 log.warning("%s", error)  # the other databases go on; a run that is asked for tells its tables

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdc_assets.capture.context import Context
-from cdc_assets.capture.endings import set_aside
+from cdc_assets.capture.endings import abandon_in_flight
 from cdc_assets.capture.instances import newest
 from cdc_assets.capture.progress import TroubledTable
 from cdc_assets.config.filters import TableFilter
@@ -36,7 +36,7 @@ def included_by(config: CaptureConfig) -> Callable[[TableId], bool]:
     return lambda table: table.database.lower() in databases and tables.accepts(table)
 
 
-def set_removed_aside(context: Context) -> None:
+def abandon_removed_databases(context: Context) -> None:
     """Give up what an earlier run left in flight in databases that the settings do not name any more.
 
     Raises:
@@ -47,7 +47,7 @@ def set_removed_aside(context: Context) -> None:
     for database in in_flight:
         if database.lower() not in names:
             log.warning("What was in flight in database %s is given up: database.names has it no more.", database)
-            set_aside(context, database)
+            abandon_in_flight(context, database)
 
 
 def follow_filters(context: Context) -> None:
@@ -202,7 +202,7 @@ def remembered(context: Context, databases: Collection[str]) -> list[TableSchema
     return [entries[-1].schema for table in known if (entries := history.entries(table))]
 
 
-def left_out(tables: Iterable[TableId], away: Mapping[str, CdcError]) -> list[TroubledTable]:
+def troubled_by_database(tables: Iterable[TableId], away: Mapping[str, CdcError]) -> list[TroubledTable]:
     """Those of some tables whose database cannot be captured now."""
     return [
         TroubledTable(table, "failed", f"{type(away[table.database]).__name__}: {away[table.database]}")

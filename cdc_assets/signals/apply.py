@@ -26,7 +26,7 @@ from cdc_assets.signals.model import (
     Watermark,
     parse,
 )
-from cdc_assets.signals.notices import Told, ends, in_vain, of_tables, scanned
+from cdc_assets.signals.notices import SnapshotNotice, ends, in_vain, of_tables, scanned
 from cdc_assets.signals.tables import EXPECTED, Meaning
 
 _SHOWN, _MOST_UNKNOWN = 200, 20
@@ -48,7 +48,7 @@ class Outcome:
     """
 
     state: SignalState
-    told: list[Told] = field(default_factory=list)
+    notices: list[SnapshotNotice] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     acted: bool = False
@@ -121,7 +121,7 @@ def _execute(outcome: Outcome, signal: Signal, request: ExecuteSnapshot, capture
             blocking = (*outcome.state.blocking, BlockingRequest(signal.id, chosen))
             outcome.state = dataclasses.replace(outcome.state, blocking=blocking)
         else:
-            outcome.told += in_vain(signal.id)
+            outcome.notices += in_vain(signal.id)
         return
     queued = {entry.table for entry in outcome.state.queue}
     added = [
@@ -134,11 +134,11 @@ def _execute(outcome: Outcome, signal: Signal, request: ExecuteSnapshot, capture
     outcome.state = dataclasses.replace(
         outcome.state, queue=(*outcome.state.queue, *added), failed=(*outcome.state.failed, *failed)
     )
-    outcome.told += [of_tables("STARTED", signal.id, asked)] if asked else []
-    outcome.told += [scanned(pattern, signal.id, "UNKNOWN_SCHEMA", 0, asked) for pattern in unknown]
+    outcome.notices += [of_tables("STARTED", signal.id, asked)] if asked else []
+    outcome.notices += [scanned(pattern, signal.id, "UNKNOWN_SCHEMA", 0, asked) for pattern in unknown]
     if unknown:
-        told, outcome.state = ends(signal.id, outcome.state)
-        outcome.told += told
+        notices, outcome.state = ends(signal.id, outcome.state)
+        outcome.notices += notices
 
 
 def _unknown(signal: Signal, patterns: Sequence[str], captured: Sequence[TableId]) -> list[str]:
@@ -172,7 +172,7 @@ def _stop(outcome: Outcome, signal: Signal, request: StopSnapshot) -> None:
     failed = tuple(entry for entry in state.failed if entry[0] in going)
     outcome.state = dataclasses.replace(state, queue=kept, failed=failed, paused=state.paused and bool(kept))
     in_order = [table for table in queued if table in gone]
-    outcome.told.append(of_tables("ABORTED", state.queue[0].signal, in_order))
+    outcome.notices.append(of_tables("ABORTED", state.queue[0].signal, in_order))
 
 
 def _pause(outcome: Outcome, signal: Signal, *, paused: bool) -> None:
@@ -182,4 +182,4 @@ def _pause(outcome: Outcome, signal: Signal, *, paused: bool) -> None:
         return
     outcome.state = dataclasses.replace(state, paused=paused)
     tables = [entry.table for entry in state.queue]
-    outcome.told.append(of_tables("PAUSED" if paused else "RESUMED", state.queue[0].signal, tables))
+    outcome.notices.append(of_tables("PAUSED" if paused else "RESUMED", state.queue[0].signal, tables))

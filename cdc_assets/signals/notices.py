@@ -13,7 +13,7 @@ from cdc_assets.ledger.signal_state import Collection, SignalState
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SnapshotNotice:
     """A notification: what happened to a snapshot, by which signal; a blocking one is told as an initial one."""
 
     kind: str
@@ -22,17 +22,17 @@ class Told:
     aggregate: Aggregate = "Incremental Snapshot"
 
 
-def in_vain(signal: str) -> list[Told]:
+def in_vain(signal: str) -> list[SnapshotNotice]:
     """A blocking snapshot was asked for of which no table is known."""
-    return [Told(kind, signal, {}, "Initial Snapshot") for kind in ("STARTED", "ABORTED")]
+    return [SnapshotNotice(kind, signal, {}, "Initial Snapshot") for kind in ("STARTED", "ABORTED")]
 
 
-def of_tables(kind: str, signal: str, tables: Iterable[object]) -> Told:
+def of_tables(kind: str, signal: str, tables: Iterable[object]) -> SnapshotNotice:
     """`STARTED`, `PAUSED`, `RESUMED` or `ABORTED`: which tables it is about."""
-    return Told(kind, signal, {"data_collections": _names(tables)})
+    return SnapshotNotice(kind, signal, {"data_collections": _names(tables)})
 
 
-def in_progress(queue: Sequence[Collection]) -> Told:
+def in_progress(queue: Sequence[Collection]) -> SnapshotNotice:
     """A round of the first table in the queue is committed."""
     entry = queue[0]
     data = {
@@ -41,10 +41,10 @@ def in_progress(queue: Sequence[Collection]) -> Told:
         "maximum_key": _names(entry.maximum or ()),
         "last_processed_key": _names(entry.last or ()),
     }
-    return Told("IN_PROGRESS", entry.signal, data)
+    return SnapshotNotice("IN_PROGRESS", entry.signal, data)
 
 
-def scanned(table: object, signal: str, status: str, rows: int, queue: Iterable[object]) -> Told:
+def scanned(table: object, signal: str, status: str, rows: int, queue: Iterable[object]) -> SnapshotNotice:
     """A table is through, and how it went; the queue is the one before it leaves."""
     data = {
         "data_collections": _names(queue),
@@ -52,10 +52,10 @@ def scanned(table: object, signal: str, status: str, rows: int, queue: Iterable[
         "total_rows_scanned": str(rows),
         "status": status,
     }
-    return Told("TABLE_SCAN_COMPLETED", signal, data)
+    return SnapshotNotice("TABLE_SCAN_COMPLETED", signal, data)
 
 
-def ends(signal: str, state: SignalState) -> tuple[list[Told], SignalState]:
+def ends(signal: str, state: SignalState) -> tuple[list[SnapshotNotice], SignalState]:
     """How a signal's snapshot ended if none of its tables is queued any more, and the state that has told it.
 
     `COMPLETED` says that nothing is queued any more at all. Differing from the connector, which says so of any end,
@@ -67,7 +67,7 @@ def ends(signal: str, state: SignalState) -> tuple[list[Told], SignalState]:
     rest = tuple(entry for entry in state.failed if entry[0] != signal)
     if lost:
         return [of_tables("ABORTED", signal, lost)], dataclasses.replace(state, failed=rest)
-    return ([] if state.queue else [Told("COMPLETED", signal, {})]), state
+    return ([] if state.queue else [SnapshotNotice("COMPLETED", signal, {})]), state
 
 
 def _names(values: Iterable[object]) -> str:

@@ -27,7 +27,7 @@ from cdc_assets.signals.apply import Outcome, apply
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import ExecuteSnapshot, database_of, parse
-from cdc_assets.signals.notices import Told
+from cdc_assets.signals.notices import SnapshotNotice
 from cdc_assets.signals.table import INSERT, Row, signal_rows
 from cdc_assets.signals.tables import Meaning
 
@@ -80,17 +80,19 @@ class SignalWatch:
         """What is recorded."""
         return self._context.manifest.state.signals.get(database, SignalState())
 
-    def record(self, database: str, state: SignalState, told: Iterable[Told] = ()) -> None:
+    def record(self, database: str, state: SignalState, notices: Iterable[SnapshotNotice] = ()) -> None:
         """Record a new state, and notify about it.
 
         Raises:
             FencedError: another writer has taken over.
         """
-        self._record({database: state}, told)
+        self._record({database: state}, notices)
 
-    def _record(self, states: Mapping[str, SignalState], told: Iterable[Told]) -> None:
-        notices = [self._context.notice(entry.aggregate, entry.kind, entry.signal, **entry.data) for entry in told]
-        self._context.manifest.record_signals(self._context.clock.now(), states, notices)
+    def _record(self, states: Mapping[str, SignalState], notices: Iterable[SnapshotNotice]) -> None:
+        notifications = [
+            self._context.notice(entry.aggregate, entry.kind, entry.signal, **entry.data) for entry in notices
+        ]
+        self._context.manifest.record_signals(self._context.clock.now(), states, notifications)
 
     def listen(self, databases: Sequence[str]) -> bool:
         """Carry out what came from outside the log; whether anything did.
@@ -134,7 +136,7 @@ class SignalWatch:
         outcomes = {database: self._applied(database, signals) for database, signals in own.items()}
         places = self._places(channel, delivery)
         states = {database: dataclasses.replace(outcome.state, places=places) for database, outcome in outcomes.items()}
-        self._record(states, [told for outcome in outcomes.values() for told in outcome.told])
+        self._record(states, [notices for outcome in outcomes.values() for notices in outcome.notices])
         for outcome in outcomes.values():
             self._say(outcome)
 
@@ -144,7 +146,7 @@ class SignalWatch:
             known = {stream: number for stream, number in known.items() if not stream.startswith(f"{channel.name}:")}
         return tuple(sorted({**known, **delivery.reached}.items()))
 
-    def look(self, database: str, *, touched: bool) -> list[Row]:
+    def read_table(self, database: str, *, touched: bool) -> list[Row]:
         """Carry out new rows of a database's signal table.
 
         Args:
@@ -170,7 +172,7 @@ class SignalWatch:
         acting = "source" in self._context.config.signals.channels
         outcome = self._applied(database, [row.signal for row in rows if row.operation == INSERT] if acting else [])
         if outcome.acted:
-            self.record(database, dataclasses.replace(outcome.state, read_until=own.position), outcome.told)
+            self.record(database, dataclasses.replace(outcome.state, read_until=own.position), outcome.notices)
         self._seen[database] = own.position
         self._say(outcome)
         return rows
@@ -194,7 +196,7 @@ class SignalWatch:
     def _say(self, outcome: Outcome) -> None:
         for line in outcome.lines:
             log.info("%s", line)
-        for told in outcome.told:
-            log.info("Incremental snapshot of signal %r: %s, %s.", told.signal, told.kind, told.data)
+        for notices in outcome.notices:
+            log.info("Incremental snapshot of signal %r: %s, %s.", notices.signal, notices.kind, notices.data)
         for warning in outcome.warnings:
             log.warning("%s", warning)

@@ -23,7 +23,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from cdc_assets.capture.context import Context
-from cdc_assets.capture.forks import look
+from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.progress import OnProgress, Progress, TableProgress, rows_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import step
@@ -118,7 +118,7 @@ class Rounds:
                 self._context.notifier.send(notification)
             written = self._read(window, run, slices, entries)
             check_locks()
-            look(self._context, window.database)
+            check_recovery_fork(self._context, window.database)
             self._context.manifest.record_files(self._context.clock.now(), written)
         recorded = self._state.written
         assert recorded is not None  # noqa: S101 - recorded just now
@@ -127,8 +127,8 @@ class Rounds:
             metadata["rows"] = str(sum(file.rows for file in files))
             self._context.tables.commit(directory, None, files, window.window_id, metadata)
             step("table-committed")
-        told = self._notices.read(run, run.behind(recorded), slices)
-        self._context.manifest.complete_round(self._context.clock.now(), told)
+        notifications = self._notices.read(run, run.behind(recorded), slices)
+        self._context.manifest.complete_round(self._context.clock.now(), notifications)
         on_progress(self._progress(window, run, recorded, entries))
 
     def _read(self, window: Window, run: SnapshotRun, slices: Sequence[SnapshotSlice], entries: Entries) -> RoundFiles:

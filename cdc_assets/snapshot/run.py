@@ -83,8 +83,8 @@ class Snapshotter:
         if problem:
             again = "The signal must be sent again" if run.signal else "It is planned again"
             log.warning("The unfinished snapshot of %s is given up, for %s. %s.", database, problem, again)
-            told = self._notices.ended(run, "ABORTED")
-            self._context.manifest.finish_snapshot(self._context.clock.now(), database, [], [told])
+            notifications = self._notices.ended(run, "ABORTED")
+            self._context.manifest.finish_snapshot(self._context.clock.now(), database, [], [notifications])
             return SnapshotSummary()
         unread = not self._all_read(run)
         with SnapshotLocks(self._context, [entry.table for entry in run.tables if unread]) as locks:
@@ -135,15 +135,15 @@ class Snapshotter:
         unplanned = tuple(TroubledTable(table, "failed", _reason(error)) for table, error in failed.items())
         for trouble in unplanned:
             log.warning("%s could not be read: %s", trouble.table, trouble.reason)
-        told = list(self._notices.unplanned(signal, failed))
+        notifications = list(self._notices.unplanned(signal, failed))
         if not drafts:
-            self._tell(list(self._notices.in_vain(signal, told)), signals)
+            self._tell(list(self._notices.in_vain(signal, notifications)), signals)
             return SnapshotSummary(failed=unplanned)
         with SnapshotLocks(self._context, [draft.schema.table for draft in drafts]) as locks:
             run = self._planner.plan(database, drafts, signal)
             run = dataclasses.replace(run, failed=tuple((trouble.table, trouble.reason) for trouble in unplanned))
-            told.insert(0, self._notices.began(run))
-            self._context.manifest.start_snapshot(self._context.clock.now(), run, signals, told)
+            notifications.insert(0, self._notices.began(run))
+            self._context.manifest.start_snapshot(self._context.clock.now(), run, signals, notifications)
             return self._carry_out(database, locks, on_progress) + SnapshotSummary(failed=unplanned)
 
     def _prepare(self, tables: Sequence[TableId]) -> dict[TableId, CdcError]:
@@ -154,17 +154,17 @@ class Snapshotter:
             known = self._state.tables.get(table)
             try:
                 if known is not None and known.status != "healthy":
-                    losses.mend(table)
+                    losses.clear(table)
             except LakeError as error:
                 unfit[table] = error
         return unfit
 
-    def _tell(self, told: Sequence[Notification], signals: Mapping[str, SignalState] | None) -> None:
+    def _tell(self, notifications: Sequence[Notification], signals: Mapping[str, SignalState] | None) -> None:
         """Nothing can be read: tell it, with the states that forget the request if there was one."""
         if signals:
-            self._context.manifest.record_signals(self._context.clock.now(), signals, told)
+            self._context.manifest.record_signals(self._context.clock.now(), signals, notifications)
             return
-        for notification in told:
+        for notification in notifications:
             self._context.notifier.send(notification)
 
     def _carry_out(self, database: str, locks: SnapshotLocks, on_progress: OnProgress) -> SnapshotSummary:
@@ -178,8 +178,8 @@ class Snapshotter:
         failed = dict(run.failed)
         through = [table for table in run.tables if table.table not in failed]
         states = [state for table in through for state in self._final(table)]
-        told = self._notices.ended(run, "ABORTED" if failed else "COMPLETED")
-        self._context.manifest.finish_snapshot(self._context.clock.now(), database, states, [told])
+        notifications = self._notices.ended(run, "ABORTED" if failed else "COMPLETED")
+        self._context.manifest.finish_snapshot(self._context.clock.now(), database, states, [notifications])
         for table in run.tables:
             if table.table in failed:
                 log.warning("%s could not be read: %s", table.table, failed[table.table])

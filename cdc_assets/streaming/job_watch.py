@@ -15,7 +15,7 @@ from cdc_assets.errors import CdcError
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = timedelta(seconds=30)
+CHECK_EVERY = timedelta(seconds=30)
 
 
 class JobWatch:
@@ -27,16 +27,16 @@ class JobWatch:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._looked: dict[str, datetime] = {}
+        self._checked: dict[str, datetime] = {}
         self._jobs: dict[str, CaptureJob] = {}
 
-    def look(self, databases: Iterable[str]) -> None:
+    def check(self, databases: Iterable[str]) -> None:
         """Ask, from time to time; a question that fails is left to whoever reads the log."""
         now = self._context.clock.now()
         for database in databases:
-            if database in self._looked and now - self._looked[database] < LOOK_EVERY:
+            if database in self._checked and now - self._checked[database] < CHECK_EVERY:
                 continue
-            self._looked[database] = now
+            self._checked[database] = now
             try:
                 job = self._context.source.capture_job(database)
             except CdcError:

@@ -32,7 +32,7 @@ from datetime import datetime, timedelta
 
 from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import retire
-from cdc_assets.capture.forks import look
+from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.instances import Gap, gap_of, newest, reads_of
 from cdc_assets.capture.losses import Losses
 from cdc_assets.core.identifiers import TableId
@@ -66,7 +66,7 @@ class Planner:
         """Capture instances by database, as they were at the last look."""
         self._awaited: set[str] = set()
         """Databases with a capture instance that waits to be taken over."""
-        self.strangers: frozenset[TableId] = frozenset()
+        self.tables_without_position: frozenset[TableId] = frozenset()
         """Tables with a capture instance, by the last look, of which it is not known from where on they are read."""
 
     @property
@@ -89,7 +89,7 @@ class Planner:
         until = source.max_transaction_lsn(database, after, streaming.max_iteration_transactions)
         if until is None:
             return self._idle(database, after)
-        look(self._context, database)
+        check_recovery_fork(self._context, database)
         reads = self._active(database, self._guarded(database, until), until)
         if reads is not None:
             Losses(self._context).before_commit({read.table for read in reads})
@@ -121,7 +121,7 @@ class Planner:
         if not self._is_to_be_looked_at(database, now):
             return None
         self._checked[database] = self._asked[database] = now
-        look(self._context, database)
+        check_recovery_fork(self._context, database)
         captured = self._context.source.max_captured_lsn(database)
         if captured is None or self._context.source.max_transaction_lsn(database, after, 1) is not None:
             return None
@@ -142,7 +142,7 @@ class Planner:
             self._note_strangers(self._context.instances(database))
 
     def _note_strangers(self, instances: Instances) -> None:
-        self.strangers = frozenset(table for table in instances if not self._state.has_position(table))
+        self.tables_without_position = frozenset(table for table in instances if not self._state.has_position(table))
 
     def _is_to_be_looked_at(self, database: str, now: datetime) -> bool:
         if database not in self._checked or now - self._checked[database] >= IDLE_CHECK:
@@ -186,7 +186,7 @@ class Planner:
         self._context.manifest.mark(self._context.clock.now(), database, changed)
         return reads
 
-    def take_leave(self, database: str) -> None:
+    def end_missing_tables(self, database: str) -> None:
         """Look for tables that are gone, without reading anything."""
         self._retire(database, self._context.instances(database))
 

@@ -171,15 +171,15 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
 
     with ExitStack() as stack:
         writers = [stack.enter_context(_writer(task, planned)) for planned in task.reads]
-        told = stack.enter_context(_topic_writer(task, topic.directory, TOPIC_SCHEMA))
+        transactions_out = stack.enter_context(_topic_writer(task, topic.directory, TOPIC_SCHEMA))
         streams = [stream(planned, writer) for planned, writer in zip(task.reads, writers, strict=True)]
-        told.write(number(streams, topic.known, task.window_id))
+        transactions_out.write(number(streams, topic.known, task.window_id))
     written = tuple(
         Written(planned.read.table, planned.directory, tuple(writer.files))
         for planned, writer in zip(task.reads, writers, strict=True)
         if not planned.committed and planned.read.table not in failed
     )
-    return SliceResult(written, failed, *_guards(task), tuple(told.files))
+    return SliceResult(written, failed, *_guards(task), tuple(transactions_out.files))
 
 
 def _forget(batches: Sequence[pa.RecordBatch]) -> None:

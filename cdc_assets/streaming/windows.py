@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import torn_by
-from cdc_assets.capture.forks import look
+from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.instances import Gap, clip
 from cdc_assets.capture.progress import Progress, StructureChange, TableProgress, TroubledTable, rows_of
 from cdc_assets.core.identifiers import TableId
@@ -75,7 +75,7 @@ class WindowExecutor:
         window = dataclasses.replace(window, reads=tuple(read for read in window.reads if states[read.table].streams))
         structures = self._structures.of(window, repeated)
         if structures.recorded:
-            look(self._context, window.database)
+            check_recovery_fork(self._context, window.database)
         self._context.record(window.window_id, structures.recorded)
         step("history-written")
         planned = self._planned(window, structures, repeated)
@@ -91,7 +91,7 @@ class WindowExecutor:
     ) -> Progress:
         results = self._context.runner.run(run_slice, self._tasks(window, planned, attempt))
         step("files-written")
-        look(self._context, window.database)
+        check_recovery_fork(self._context, window.database)
         whole = _whole(planned)
         moved = {table for result in results for table in result.moved} - whole | structures.moved
         torn = moved & self._begun(window, structures) if repeated else set()
@@ -249,8 +249,8 @@ class WindowExecutor:
         for (table, _), written in files.items():
             by_table.setdefault(table, []).extend(written)
         rows = {str(table): rows_of(written) for table, written in by_table.items()}
-        told = self._removable(window, changed, behind)
-        self._context.manifest.complete(self._context.clock.now(), changed, behind, rows, told)
+        notifications = self._removable(window, changed, behind)
+        self._context.manifest.complete(self._context.clock.now(), changed, behind, rows, notifications)
         times, lag = self._times(window, by_table)
         tables = {
             table: TableProgress(

@@ -13,7 +13,7 @@ from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError, DatabaseRestoredError
 from cdc_assets.run import loop
-from cdc_assets.run.overview import Glance
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.test_databases import HERE, THERE, PowerCutError, Two, reasons, snapshot
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
@@ -31,10 +31,10 @@ def fork_of(two: Two) -> RecoveryFork | None:
         return source.recovery_fork(THERE.database)
 
 
-def glance(two: Two) -> tuple[dict[str, Lsn], list[object]]:
+def overview(two: Two) -> tuple[dict[str, Lsn], list[object]]:
     """Databases that the sensor would start a run for, and tables that it would snapshot."""
     with SqlServerSource(two.config.connection) as source:
-        seen = Glance(two.config, source)
+        seen = CaptureOverview(two.config, source)
         return dict(seen.fresh()), list(seen.waiting([HERE, THERE], first_look=True))
 
 
@@ -92,7 +92,7 @@ def test_restore_between_two_runs(two: Two, keep_cdc: bool, passed: bool) -> Non
         two.enable(THERE)
     if keep_cdc:
         two.insert(HERE)
-        assert THERE.database in glance(two)[0]
+        assert THERE.database in overview(two)[0]
     told = reasons(two.run())
     new = fork_of(two)
     assert old is not None
@@ -109,7 +109,7 @@ def test_restore_between_two_runs(two: Two, keep_cdc: bool, passed: bool) -> Non
     assert two.told() == ([] if keep_cdc else [("DROP", "Here")])
     two.run()
     assert two.keys(THERE) == [2, 3, 4]
-    fresh, waiting = glance(two)
+    fresh, waiting = overview(two)
     assert THERE.database not in fresh
     assert THERE not in waiting
 

@@ -228,7 +228,7 @@ class SnapshotTransaction:
         """As `MssqlBulkSource.read`, but never tried again: another session would see another moment."""
         settings = self._source.settings
         try:
-            self._give_up()
+            self._abandon()
             self._cursor = self._session.execute(statement, parameters)
             result = _Result(self._session, self._cursor, self._source.rows_of(statement), lambda _: None)
         except ERRORS as error:
@@ -239,12 +239,12 @@ class SnapshotTransaction:
         """End the transaction; if the server does not consent, with the session."""
         try:
             with suppress(*ERRORS, ConnectionLostError):
-                self._give_up()
+                self._abandon()
                 self._session.execute("IF @@TRANCOUNT > 0 ROLLBACK")
         finally:
             self._session.end()
 
-    def _give_up(self) -> None:
+    def _abandon(self) -> None:
         """What nobody has read of the last statement; the server is asked to stop it."""
         cursor, self._cursor = self._cursor, None
         if cursor is not None:

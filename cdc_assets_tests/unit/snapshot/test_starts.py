@@ -10,7 +10,7 @@ import pytest
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError, LakeError
-from cdc_assets.run.overview import Glance
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
@@ -73,7 +73,7 @@ class Starts:
     def due(self) -> list[TableId]:
         """Tables for which the sensor would start a snapshot."""
         with SqlServerSource.of(self.world.config) as source:
-            return Glance(self.world.config, source).waiting(self.world.tables)
+            return CaptureOverview(self.world.config, source).waiting(self.world.tables)
 
     def position(self) -> object:
         return self.world.position(self.orders)

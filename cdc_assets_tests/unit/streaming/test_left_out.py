@@ -7,7 +7,7 @@ import pytest
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
-from cdc_assets.run.overview import Glance
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import World
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
@@ -54,7 +54,7 @@ class Pair:
     def has_news(self) -> bool:
         """Whether the sensor would start a run."""
         with SqlServerSource.of(self.world.config) as source:
-            return bool(Glance(self.world.config, source).fresh())
+            return bool(CaptureOverview(self.world.config, source).fresh())
 
 
 @pytest.fixture

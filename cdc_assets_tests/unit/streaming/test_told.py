@@ -11,7 +11,7 @@ from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ServerBusyError
-from cdc_assets.streaming.job_watch import LOOK_EVERY
+from cdc_assets.streaming.job_watch import CHECK_EVERY
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 from cdc_assets_tests.unit.streaming.test_trouble import two_tables
 
@@ -63,7 +63,7 @@ def test_standstill_of_the_capture_job_is_told_once_and_its_end_too(
         return CaptureJob(database, None, 60 * (minutes.pop(0) if minutes else 0))
 
     object.__setattr__(server, "capture_job", ask)
-    quiet = 10 * LOOK_EVERY.total_seconds()
+    quiet = 10 * CHECK_EVERY.total_seconds()
     make_capture(server, replace(config, streaming=replace(config.streaming, idle_timeout_s=quiet))).stream()
     said = [line for line in lines(caplog, logging.INFO) if "capture job" in line]
     assert [("for 20 minutes" in line, "again" in line) for line in said] == [(True, False), (False, True)]
