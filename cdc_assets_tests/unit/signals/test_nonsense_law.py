@@ -21,7 +21,7 @@ import pytest
 from cdc_assets.config import patterns
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.location import Location
-from cdc_assets.signals import asking, tables
+from cdc_assets.signals import requests, tables
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import Signal
 from cdc_assets.standin.control import StandIn
@@ -209,11 +209,11 @@ class Senders:
         part = sent.decode("utf-8", "surrogateescape")
         text = [part[start : start + 40] for start in (rng.randrange(len(part) + 1) for _ in range(3))]
         try:
-            signal = asking.compose(
+            signal = requests.compose(
                 rng.choice(["run", part[:50]]), rng.choice(TYPES), [rng.choice(NAMES), text[0]], {text[1]: text[2]},
                 snapshot=rng.choice(["incremental", "blocking"]), surrogate=rng.choice(["", text[2]]), message=text[2],
             )  # fmt: skip
-            asking.ask(self._world.config, signal)
+            requests.ask(self._world.config, signal)
         except ConfigurationError as refused:
             self.refused.append(str(refused))
 
