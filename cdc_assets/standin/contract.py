@@ -10,12 +10,21 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from cdc_assets.standin.catalog import Catalog, Table
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.rights import Rights
 from cdc_assets.standin.sqltypes import SqlType, Value
+
+ISOLATION: Final = {
+    "READ UNCOMMITTED": 1,
+    "READ COMMITTED": 2,
+    "REPEATABLE READ": 3,
+    "SERIALIZABLE": 4,
+    "SNAPSHOT": 5,
+}
+"""Level → number in sys.dm_exec_sessions."""
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error: the client asked for it

@@ -10,8 +10,8 @@ from cdc_assets.standin.capture.hooks import agent
 from cdc_assets.standin.capture.instances import CaptureInstance
 from cdc_assets.standin.capture.messages import error
 from cdc_assets.standin.contract import Parameter, ProcedureContext, ResultColumn
+from cdc_assets.standin.measures import measures
 from cdc_assets.standin.sqltypes import BIT, DATETIME, INT, LSN_TYPE, NVARCHAR_MAX, SMALLINT, SYSNAME, TINYINT, Value
-from cdc_assets.standin.system.describe import measures
 
 _HELP: Final = (
     ResultColumn("source_schema", SYSNAME), ResultColumn("source_table", SYSNAME),

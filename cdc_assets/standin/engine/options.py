@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from cdc_assets.standin.contract import ISOLATION
 from cdc_assets.standin.engine.lexer import Token
-from cdc_assets.standin.engine.transactions import ISOLATION
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 
 _IGNORED: Final = frozenset(

@@ -29,15 +29,6 @@ from cdc_assets.standin.engine.persist import Saved
 from cdc_assets.standin.engine.storage import Storage
 from cdc_assets.standin.errors import SqlError
 
-ISOLATION: Final = {
-    "READ UNCOMMITTED": 1,
-    "READ COMMITTED": 2,
-    "REPEATABLE READ": 3,
-    "SERIALIZABLE": 4,
-    "SNAPSHOT": 5,
-}
-"""Level → number in sys.dm_exec_sessions."""
-
 
 class Owner(Protocol):
     """The session, as far as its transaction knows it."""

@@ -8,8 +8,7 @@ from cdc_assets.standin.capture import lsn
 from cdc_assets.standin.capture.hooks import agent
 from cdc_assets.standin.capture.sessions import EMPTY_LSN, ScanSession
 from cdc_assets.standin.catalog import Database
-from cdc_assets.standin.contract import SessionContext
-from cdc_assets.standin.engine.transactions import ISOLATION
+from cdc_assets.standin.contract import ISOLATION, SessionContext
 from cdc_assets.standin.sqltypes import SqlType, Value, decimal_to_stored
 from cdc_assets.standin.system.describe import stored_datetime
 from cdc_assets.standin.system.objects import OBJECT

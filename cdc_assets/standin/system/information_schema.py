@@ -5,12 +5,12 @@ from typing import Final
 
 from cdc_assets.standin.catalog import Column, Database, Index, Table
 from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.measures import measures
 from cdc_assets.standin.sqltypes import CHARACTER, UNICODE, Value
 from cdc_assets.standin.system.describe import (
     alias_of,
     catalog_type_name,
     collation,
-    measures,
     procedures_of,
     referenced_index,
     shapes_of,

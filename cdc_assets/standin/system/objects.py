@@ -7,15 +7,14 @@ from typing import Final
 from cdc_assets.standin.capture import instances
 from cdc_assets.standin.catalog import Column, Database, Table
 from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.measures import precision, scale
 from cdc_assets.standin.rights import DATABASE_ROLES, USERS
 from cdc_assets.standin.sqltypes import Value, parse_type
 from cdc_assets.standin.system.describe import (
     CLR_TYPES,
     catalog_type_name,
     collation,
-    precision,
     procedures_of,
-    scale,
     schema_id,
     shapes_of,
     stored_datetime,
