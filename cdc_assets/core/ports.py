@@ -1,6 +1,6 @@
 """What the domain rooms need from the outside world, as protocols.
 
-`resources/` implements them; tests implement them over the stand-in or in memory.
+`adapters/` implements them; tests implement them over the stand-in or in memory.
 Nothing here knows pyodbc, Spark or Dagster.
 """
 

@@ -72,7 +72,13 @@ class Link:
             cancelled_by(lambda: self.line.cut() or cursor.cancel()),
             bounded(self.line, limit_s, self.server),
         ):
-            return action(cursor)
+            try:
+                return action(cursor)
+            finally:
+                # Left to the garbage collector it would be closed by whatever thread that happens to be, which would
+                # wait for the statement that the connection is busy with then.
+                with suppress(pyodbc.Error):
+                    cursor.close()
 
     def close(self) -> None:
         """Close it, whatever state it is in, and wait for nobody."""
