@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import mssql_python
@@ -127,10 +128,18 @@ def test_nullability_comes_from_the_catalogue(odbc: Client, table: str) -> None:
     assert [entry[6] for entry in odbc.raw.execute(f"SELECT id, s FROM {table}").description] == [False, True]
 
 
+@pytest.fixture
+def pool_of_one() -> Iterator[None]:
+    """The driver's own pool, which is a setting of the whole process."""
+    mssql_python.pooling(max_size=1, idle_timeout=30)
+    yield
+    mssql_python.pooling(enabled=False)
+
+
+@pytest.mark.usefixtures("pool_of_one")
 def test_a_pooled_connection_comes_back_clean(server: Server, database: str) -> None:
     """mssql-python pools: the next user must find no temporary table, no option and no transaction."""
     text = ";".join(part for part in server.connection_string(database).split(";") if not part.startswith("Driver="))
-    mssql_python.pooling(max_size=1, idle_timeout=30)
     first = mssql_python.connect(text)
     cursor = first.cursor()
     cursor.execute("CREATE TABLE #left (id int); SET NOCOUNT ON; SET LOCK_TIMEOUT 77")
