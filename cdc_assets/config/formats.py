@@ -156,11 +156,17 @@ def _leaves(prefix: str, document: Mapping[Any, Any], level: int) -> Iterator[tu
             yield name, _text(name, value)
 
 
+_NO_NUMBER = 1e300
+"""No property takes a number as large; Python refuses to write whole ones of thousands of digits."""
+
+
 def _text(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return value
+    if isinstance(value, int | float) and abs(value) < _NO_NUMBER:  # in Python or a component; files give texts
+        return str(value)
     form = type(value).__name__  # the value may hold a secret
     raise ConfigurationError(name, form, "a text, a number, true, false or a list of them", "put it in quotes")
 

@@ -44,7 +44,7 @@ def failure(result: dg.ExecuteInProcessResult) -> str:
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"database.password": "wrong"}, "LoginError: .*18456|LoginError: .*[Ll]ogin"),
+        ({"database.password": "wrong"}, "CredentialsError: .*refused the login"),
         ({"database.names": "master"}, "CdcDisabledError: .*sp_cdc_enable_db"),
         ({"table.include.list": "dbo.nothing", "table.exclude.list": ""}, "ConfigurationError: .*dbo.nothing"),
         ({"lake.path": "/proc/no/lake"}, "LakeError: .*/proc/no/lake"),

@@ -75,7 +75,7 @@ def run(python: Path, folder: Path, shop: Shop, *arguments: str) -> str:
     done = subprocess.run(
         [str(python), *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-9000:]
     return done.stdout
 
 

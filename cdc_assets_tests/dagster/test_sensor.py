@@ -250,12 +250,14 @@ def test_capture_without_a_table_is_an_empty_location_until_one_is_enabled(
 
         early.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY)")
         early.execute("INSERT INTO dbo.orders VALUES (1)")
-        with patch("cdc_assets.defs.build.discovered_tables", lambda _: []):
+        with patch("cdc_assets.defs.sqlserver.SqlServerCdcResource.tables", lambda _: []):
             assert "Nothing new" in tick(early, instance).skip_message, "it is not enabled"
         early.execute(
             "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'orders', @role_name = NULL"
         )
-        with patch("cdc_assets.defs.build.discovered_tables", lambda _: []):  # the location is not loaded again
+        with patch(
+            "cdc_assets.defs.sqlserver.SqlServerCdcResource.tables", lambda _: []
+        ):  # the location is not loaded again
             request = tick(early, instance)
             assert (request.job_name, request.tags[NEWCOMERS_TAG]) == ("shop_changes", "SalesDb.dbo.orders")
             assert early.changes(instance, tags=request.tags).success

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cdc_assets.config.build import build_config
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.formats import parse_java_properties
-from cdc_assets.config.load import environment_name, load_config
+from cdc_assets.config.load import config_of, environment_name, load_config
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
 
@@ -316,3 +316,23 @@ def test_java_properties_round_trip(pairs: dict[str, str]) -> None:
 def test_a_refused_value_tells_why(mode: str) -> None:
     with pytest.raises(ConfigurationError, match=r"no event here that could be left out alone.*loses nothing"):
         build_config(MINIMUM | {"event.processing.failure.handling.mode": mode})
+
+
+def test_properties_in_python_are_nested_or_dotted_and_may_be_numbers() -> None:
+    given = {
+        "topic.prefix": "erp",
+        "database": {"hostname": "db", "port": 1500, "names": ["A", "B"], "user": "u", "password": "${env:ERP}"},
+        "lake.path": "lake",
+        "tombstones.on.delete": False,
+    }
+    config = config_of(given, {"ERP": "secret"})
+    assert (config.connection.port, config.connection.databases) == (1500, ("A", "B"))
+    assert config.connection.password == "secret"
+    assert not config.events.tombstones
+
+
+@pytest.mark.parametrize("value", [10**5000, float("nan"), float("inf"), object(), b"1"], ids=range(5))
+def test_values_that_no_property_has(value: object) -> None:
+    given = {"topic.prefix": "erp", "database.hostname": "db", "database.port": value}
+    with pytest.raises(ConfigurationError, match=r"database\.port"):
+        config_of(given, {})
