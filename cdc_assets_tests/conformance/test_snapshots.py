@@ -127,7 +127,11 @@ def test_what_is_told_about_chunks(world: World, tmp_path: Path, monkeypatch: py
     world.snapshot()
 
     def of_chunks(found: list[tuple[str, dict[str, str]]]) -> list[tuple[str, list[tuple[str, str]]]]:
-        lines = [(kind, data) for kind, data in found if "CHUNK" in kind and "lines" in str(data)]
+        """What the connector's two threads tell alike in each run: how far one is when the other begins is chance."""
+        lines = [(kind, dict(data)) for kind, data in found if "CHUNK" in kind and "lines" in str(data)]
+        for kind, data in lines:
+            if kind == "TABLE_CHUNK_IN_PROGRESS":
+                assert data.pop("total_rows_scanned") in ("0", "2", "3")
         return [entry for entry in comparable(lines) if ("total_chunks", "2") in entry[1]]
 
     assert len(of_chunks(theirs)) == 4

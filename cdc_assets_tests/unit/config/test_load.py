@@ -328,7 +328,7 @@ def test_properties_in_python_are_nested_or_dotted_and_may_be_numbers() -> None:
     config = config_of(given, {"ERP": "secret"})
     assert (config.connection.port, config.connection.databases) == (1500, ("A", "B"))
     assert config.connection.password == "secret"
-    assert not config.events.tombstones
+    assert not config.events.tombstones_on_delete
 
 
 @pytest.mark.parametrize("value", [10**5000, float("nan"), float("inf"), object(), b"1"], ids=range(5))
