@@ -73,11 +73,11 @@ class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] #
         Raises:
             CdcError: the server cannot be reached, or refuses the login.
         """
-        connection = connect(self.settings().connection)
+        link = connect(self.settings().connection)
         try:
-            yield connection
+            yield link.connection
         finally:
-            connection.close()
+            link.close()
 
     def query(self, statement: str, *parameters: object) -> list[dict[str, object]]:
         """Rows of a statement's first result set by column name; repeated if the connection breaks.

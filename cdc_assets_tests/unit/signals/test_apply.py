@@ -41,14 +41,14 @@ def queued(outcome: Outcome) -> list[str]:
 def test_tables_are_queued_in_the_order_of_the_expressions() -> None:
     outcome = applied(execute("a", r"SalesDb\.dbo\.o.*", "SalesDb.dbo.lines"))
     assert queued(outcome) == ["orders", "lines"]
-    assert [told.kind for told in outcome.told] == ["STARTED"]
+    assert [told.kind for told in outcome.notices] == ["STARTED"]
 
 
 def test_letter_case_counts_and_unknown_tables_are_told() -> None:
     outcome = applied(execute("a", "SalesDb.dbo.LINES"))
     assert queued(outcome) == []
-    assert [told.kind for told in outcome.told] == ["STARTED", "TABLE_SCAN_COMPLETED", "ABORTED"]
-    assert outcome.told[1].data["status"] == "UNKNOWN_SCHEMA"
+    assert [told.kind for told in outcome.notices] == ["STARTED", "TABLE_SCAN_COMPLETED", "ABORTED"]
+    assert outcome.notices[1].data["status"] == "UNKNOWN_SCHEMA"
     assert "expected database.schema.table, or schema.table" in outcome.warnings[0]
     assert str(TABLES[0]) in outcome.warnings[0]
 
@@ -89,7 +89,7 @@ def test_ids_may_repeat() -> None:
     """The pair of the connector's documents has one id."""
     stop = Signal("ad-hoc-1", "stop-snapshot", '{"data-collections": ["dbo.lines"], "type": "INCREMENTAL"}')
     outcome = applied(replace(TWO, id="ad-hoc-1"), stop, replace(stop, data=None), replace(TWO, id="ad-hoc-1"))
-    assert [told.kind for told in outcome.told] == ["STARTED", "ABORTED", "ABORTED", "STARTED"]
+    assert [told.kind for told in outcome.notices] == ["STARTED", "ABORTED", "ABORTED", "STARTED"]
     assert queued(outcome) == ["lines", "orders"]
     assert not outcome.warnings
 
@@ -130,7 +130,7 @@ def test_a_blocking_snapshot_waits_beside_the_queue() -> None:
         ("a", [("lines", select), ("orders", "")])
     ]  # fmt: skip
     assert not outcome.state.queue
-    assert not outcome.told
+    assert not outcome.notices
     assert len(outcome.warnings) == 1
     assert not applied(execute("b", "nothing", type="blocking")).state.blocking
 
@@ -146,7 +146,7 @@ def test_stop_pause_resume() -> None:
     everything = applied(Signal("f", "stop-snapshot", None), state=some.state)
     assert not everything.state.queue
     assert not everything.state.paused
-    assert (everything.told[-1].kind, everything.told[-1].signal) == ("ABORTED", "a")
+    assert (everything.notices[-1].kind, everything.notices[-1].signal) == ("ABORTED", "a")
     assert "stop ignored" in applied(Signal("g", "stop-snapshot", "{}")).warnings[0]
 
 
@@ -208,7 +208,7 @@ def test_an_expression_that_tries_all_ways_is_skipped_and_holds_nobody_up(monkey
 
 def test_what_many_wrong_names_and_long_conditions_leave_is_bounded() -> None:
     many = applied(execute("a", *(f"dbo.x{n}" for n in range(1000))))
-    assert (len(many.told), len(many.warnings), len(many.state.failed)) == (22, 20, 0)
+    assert (len(many.notices), len(many.warnings), len(many.state.failed)) == (22, 20, 0)
     tables = [TableId("SalesDb", "dbo", f"t{n}") for n in range(100)]
     condition = {"additional-condition": "x" * 100_000}
     outcome = apply(SignalState(), [execute("a", ".*", **condition)], tables, None)
