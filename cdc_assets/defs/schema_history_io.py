@@ -16,8 +16,6 @@ from cdc_assets.envelope.naming import NOT_IN_TOPIC
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.history.store import SCHEMA
 
-HISTORY_ASSET = "schema_history"
-
 
 class SchemaHistoryIOManager(LakeIOManager):
     """Loads the schema history as a Spark data frame and appends entries to it."""

@@ -29,7 +29,6 @@ class Parts:
         after: row structs or null.
         operation: event letters.
         times: microseconds since 1970 of the source's clock, int64.
-        nanos: nanoseconds below each microsecond, the same for all rows.
         snapshot: markers.
         change_lsn: printed, or None for null.
         commit_lsn: printed.
@@ -50,7 +49,6 @@ class Parts:
     serial: pa.Array | None = None
     tombstone: Numbers | None = None
     headers: pa.Array | None = None
-    nanos: int = 0
 
 
 def event_batch(plan: EventPlan, parts: Parts, window_id: int, processed_ns: int) -> pa.RecordBatch:
@@ -111,7 +109,7 @@ def _stamps(parts: Parts) -> dict[str, pa.Array]:
         hidden = parts.times.is_null().to_numpy(zero_copy_only=False)
     else:
         filled, hidden = micros, None
-    made = {"ts_ms": filled // 1000, "ts_us": filled, "ts_ns": filled * 1000 + parts.nanos}
+    made = {"ts_ms": filled // 1000, "ts_us": filled, "ts_ns": filled * 1000}
     return {name: pa.array(values, mask=hidden) for name, values in made.items()}
 
 

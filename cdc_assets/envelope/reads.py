@@ -38,10 +38,6 @@ class ReadContext:
         server_time: aware time of the server when the table (or chunk) was begun.
         slice_number: unique among the slices of the window, below 65,536.
         snapshot: marker of all rows: `true` or `incremental`; `mark` changes single rows.
-        change_lsn: of the signal's row, for blocking and incremental snapshots.
-        serial: event_serial_no of that row.
-        first_row: number of the first row within the slice, if it is built in several calls.
-        server_nanos: nanoseconds of `server_time` below a microsecond.
         processed: processing time in nanoseconds, read once per batch.
 
     Raises:
@@ -53,10 +49,6 @@ class ReadContext:
     server_time: datetime
     slice_number: int = 0
     snapshot: str = "true"
-    change_lsn: Lsn | None = None
-    serial: int | None = None
-    first_row: int = 0
-    server_nanos: int = 0
     processed: Clock = field(default=now_ns)
 
     def __post_init__(self) -> None:
@@ -77,7 +69,7 @@ def build_reads(plan: EventPlan, batches: Iterator[pa.RecordBatch], context: Rea
     Raises:
         InvalidValueError: a value does not fit its event type.
     """
-    first = context.first_row
+    first = 0
     for batch in portions(batches):
         if batch.num_rows:
             yield _build(plan, batch, context, first)
@@ -98,9 +90,6 @@ def _build(plan: EventPlan, batch: pa.RecordBatch, context: ReadContext, first: 
         times=pa.repeat(pa.scalar(micros, pa.int64()), rows),
         snapshot=constant(context.snapshot, rows),
         commit_lsn=constant(str(context.commit_lsn), rows),
-        change_lsn=None if context.change_lsn is None else constant(str(context.change_lsn), rows),
-        serial=None if context.serial is None else pa.repeat(pa.scalar(context.serial, pa.int64()), rows),
-        nanos=context.server_nanos,
     )
     return event_batch(plan, parts, context.window_id, context.processed())
 

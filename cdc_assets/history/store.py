@@ -144,11 +144,6 @@ class SchemaHistory:
         valid = (entry for entry in own if lsn is None or entry.lsn <= lsn)
         return next(valid, own[-1] if own else None)
 
-    def at(self, table: TableId, lsn: Lsn) -> HistoryEntry | None:
-        """The structure valid for a change at an LSN, or None if it was not known then."""
-        found = [entry for entry in self._entries.get(table, []) if entry.lsn <= lsn]
-        return found[-1] if found and found[-1].kind != "DROP" else None
-
     def commit(self, window_id: int, entries: Sequence[HistoryEntry]) -> bool:
         """Write a window's entries and their public events, once each.
 

@@ -138,6 +138,6 @@ def changed(plan: EventPlan, *batches: pa.RecordBatch, window: int = 1) -> pa.Ta
     return pa.Table.from_batches(built, schema=plan.topic_schema)
 
 
-def moment(nanos: int) -> tuple[datetime, int]:
-    """An aware time of nanoseconds since 1970, and what lies below a microsecond."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanos // 1000), nanos % 1000
+def moment(micros: int) -> datetime:
+    """An aware time of microseconds since 1970."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)

@@ -1,4 +1,4 @@
-"""The schema history in the lake: once per window, readable back, valid at a position."""
+"""The schema history in the lake: once per window, and readable back."""
 
 import json
 from datetime import UTC, datetime
@@ -33,15 +33,12 @@ def opened(path: Path, publish: bool = True) -> SchemaHistory:
     return history
 
 
-def test_structure_is_the_one_valid_at_a_position(tmp_path: Path) -> None:
+def test_structure_is_that_of_the_instance(tmp_path: Path) -> None:
     create, alter = entry("CREATE", 5, "a", "id"), entry("ALTER", 9, "b", "id", "note")
     history = opened(tmp_path)
     history.commit(1, [create])
     history.commit(4, [alter])
     for found in (history, opened(tmp_path)):
-        assert found.at(ORDERS, Lsn.from_int(4)) is None
-        assert found.at(ORDERS, Lsn.from_int(8)) == create
-        assert found.at(ORDERS, Lsn.from_int(9)) == alter
         assert (found.of_instance(ORDERS, "a"), found.latest(ORDERS)) == (create, alter)
         assert found.written(4)
         assert not found.written(2)
@@ -52,8 +49,7 @@ def test_dropped_table_has_no_structure(tmp_path: Path) -> None:
     history.commit(1, [entry("CREATE", 5, "a", "id")])
     history.commit(2, [entry("DROP", 9, "a", "id")])
     assert history.latest(ORDERS) is None
-    assert history.at(ORDERS, Lsn.from_int(9)) is None
-    assert history.at(ORDERS, Lsn.from_int(8)) is not None
+    assert history.of_instance(ORDERS, "a") is None
 
 
 def test_repeat_writes_nothing_again(tmp_path: Path) -> None:
