@@ -39,6 +39,11 @@ def shortened(text: str) -> str:
     return f"{text[:_LONGEST_VALUE]}… ({len(text):,} characters)"
 
 
+def describe_error(error: Exception) -> str:
+    """What went wrong, as reasons, checks and skipped ticks tell it: the error's class and its message."""
+    return f"{type(error).__name__}: {error}"
+
+
 class CdcError(Exception):
     """Root of all errors that this project raises on purpose."""
 

@@ -42,7 +42,7 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.partitions import all_ranges
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG
 from cdc_assets.defs.snapshot import SnapshotConfig
-from cdc_assets.errors import CdcError
+from cdc_assets.errors import CdcError, describe_error
 
 AFTER_TERMINATION = timedelta(minutes=1)
 """So that whoever ended a run can stop the sensor before the next one starts."""
@@ -99,7 +99,7 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
             answer = answer_of(context, resource)
         except CdcError as error:
             if error.retryable:
-                return dg.SkipReason(f"{type(error).__name__}: {error}")
+                return dg.SkipReason(describe_error(error))
             raise
         if not (events := capture_jobs.look(resource)):
             return answer

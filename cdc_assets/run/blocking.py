@@ -28,7 +28,15 @@ from collections.abc import Sequence
 from cdc_assets.capture.context import Context
 from cdc_assets.capture.progress import OnProgress, TroubledTable
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcError, CredentialsError, DatabaseRestoredError, FencedError, InvariantError, LakeError
+from cdc_assets.errors import (
+    CdcError,
+    CredentialsError,
+    DatabaseRestoredError,
+    FencedError,
+    InvariantError,
+    LakeError,
+    describe_error,
+)
 from cdc_assets.incremental.snapshot import IncrementalSnapshot
 from cdc_assets.ledger.signal_state import BlockingRequest, SignalState
 from cdc_assets.signals.watch import SignalWatch
@@ -107,7 +115,7 @@ class BlockingSnapshots:
 
     def _abandon(self, database: str, signal: str, tables: Sequence[TableId], error: CdcError) -> None:
         log.warning("The snapshot of signal %r is given up: %s", signal, error)
-        self.unread += [TroubledTable(table, "failed", f"{type(error).__name__}: {error}") for table in tables]
+        self.unread += [TroubledTable(table, "failed", describe_error(error)) for table in tables]
         now, manifest = self._context.clock.now(), self._context.manifest
         notifications = [self._context.notice("Initial Snapshot", "ABORTED", signal)]
         if database in manifest.state.snapshots:

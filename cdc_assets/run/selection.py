@@ -22,7 +22,7 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts
 from cdc_assets.envelope.plan import plan_events
 from cdc_assets.envelope.rules import message_key
-from cdc_assets.errors import CdcError, ConfigurationError, DatabaseAwayError
+from cdc_assets.errors import CdcError, ConfigurationError, DatabaseAwayError, describe_error
 from cdc_assets.ledger.state import TableState
 
 log = logging.getLogger(__name__)
@@ -205,7 +205,7 @@ def remembered(context: Context, databases: Collection[str]) -> list[TableSchema
 def troubled_by_database(tables: Iterable[TableId], away: Mapping[str, CdcError]) -> list[TroubledTable]:
     """Those of some tables whose database cannot be captured now."""
     return [
-        TroubledTable(table, "failed", f"{type(away[table.database]).__name__}: {away[table.database]}")
+        TroubledTable(table, "failed", describe_error(away[table.database]))
         for table in tables
         if table.database in away
     ]

@@ -34,7 +34,7 @@ from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.progress import OnProgress, SnapshotSummary, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
-from cdc_assets.errors import CdcError, LakeError
+from cdc_assets.errors import CdcError, LakeError, describe_error
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.state import CaptureState, SnapshotRun, SnapshotTable, TableState
 from cdc_assets.snapshot.locks import SnapshotLocks, of_one_moment
@@ -132,7 +132,7 @@ class Snapshotter:
         unfit = self._prepare([request.table for request in requests])
         drafts, failed = self._planner.draft([request for request in requests if request.table not in unfit])
         failed |= unfit
-        unplanned = tuple(TroubledTable(table, "failed", _reason(error)) for table, error in failed.items())
+        unplanned = tuple(TroubledTable(table, "failed", describe_error(error)) for table, error in failed.items())
         for trouble in unplanned:
             log.warning("%s could not be read: %s", trouble.table, trouble.reason)
         notifications = list(self._notices.unplanned(signal, failed))
@@ -208,7 +208,3 @@ class Snapshotter:
             gaps=known.gaps if known else (),
             made=table.made,
         )
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

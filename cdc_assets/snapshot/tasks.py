@@ -32,6 +32,7 @@ from cdc_assets.errors import (
     PreflightError,
     QueryError,
     ServerBusyError,
+    describe_error,
 )
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
@@ -157,7 +158,7 @@ def _read_all(task: RoundTask, read: Read, attempts: int) -> RoundResult:
         try:
             written, found = _read_table(task, read, reading, slices, attempts)
         except OF_ONE_TABLE as error:
-            failures.append(TableFailure(table, f"{type(error).__name__}: {error}"))
+            failures.append(TableFailure(table, describe_error(error)))
             continue
         files[reading.directory] = (*files.get(reading.directory, ()), *written)
         ends += found

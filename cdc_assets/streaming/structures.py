@@ -24,7 +24,7 @@ from cdc_assets.capture.context import Context
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
-from cdc_assets.errors import CdcError, CredentialsError, InvariantError, LakeError
+from cdc_assets.errors import CdcError, CredentialsError, InvariantError, LakeError, describe_error
 from cdc_assets.history.records import ChangeType, HistoryEntry
 from cdc_assets.history.structure import captured_structure, followed, with_nulls
 from cdc_assets.ledger.state import TableRead, Window
@@ -93,7 +93,7 @@ class WindowStructures:
             except CdcError as error:
                 if error.retryable:
                     raise
-                failed[read.table] = f"{type(error).__name__}: {error}"
+                failed[read.table] = describe_error(error)
                 continue
             entries[read.table, read.instance] = entry
             if entry is known:

@@ -34,7 +34,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource
 from cdc_assets.envelope.changes import ChangeContext, build_changes
 from cdc_assets.envelope.plan import EventPlan
-from cdc_assets.errors import CdcDisabledError, CdcError, CredentialsError, LakeError, QueryError
+from cdc_assets.errors import CdcDisabledError, CdcError, CredentialsError, LakeError, QueryError, describe_error
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.state import TableRead
@@ -153,7 +153,7 @@ def run_slice(task: SliceTask) -> SliceResult:
         except CdcError as error:
             if error.retryable:
                 raise
-            failed[table] = _reason(error)
+            failed[table] = describe_error(error)
     return SliceResult(tuple(written), failed, *_guards(task))
 
 
@@ -165,7 +165,7 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
         table = planned.read.table
 
         def note(error: CdcError) -> None:
-            failed.setdefault(table, _reason(error))
+            failed.setdefault(table, describe_error(error))
 
         return Stream(str(table), _events(task, planned), _forget if planned.committed else writer.write, note)
 
@@ -184,10 +184,6 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
 
 def _forget(batches: Sequence[pa.RecordBatch]) -> None:
     """The sink of a table that an earlier attempt committed."""
-
-
-def _reason(error: CdcError) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def _events(task: SliceTask, planned: PlannedRead) -> Iterator[pa.RecordBatch]:
