@@ -26,7 +26,7 @@ from cdc_assets.config.settings import NotificationSettings
 from cdc_assets.core.lsn import ZERO_LSN, Position
 from cdc_assets.core.notification import Notification
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
-from cdc_assets.errors import CdcError, ConfigurationError
+from cdc_assets.errors import CdcError
 from cdc_assets.lake.small import append_rows
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.typemap.connect import ConnectType, struct
@@ -66,9 +66,6 @@ class Notifier:
         settings: channels and topic.
         name: `connector_name`.
         listener: told of each as well, whatever the settings say.
-
-    Raises:
-        ConfigurationError: channel `sink` has no topic.
     """
 
     def __init__(
@@ -78,10 +75,6 @@ class Notifier:
         name: str,
         listener: Listener | None = None,
     ) -> None:
-        if "sink" in settings.channels and not settings.sink_topic:
-            raise ConfigurationError(
-                "notification.sink.topic.name", "", "a topic name, because channel sink is enabled", "set it"
-            )
         self._tables, self._settings, self._name, self._listener = tables, settings, name, listener
         self._last: int | None = None
 

@@ -53,7 +53,6 @@ ALLOWED: dict[str, set[str]] = {
         "signals",
         "snapshot",
         "streaming",
-        "transactions",
     },
     "adapters.clock": {"core"},
     "adapters.kafka": {"config", "core", "errors"},

@@ -10,6 +10,8 @@ WINDOWS = "windows"
 """Short name of the window manifest."""
 HISTORY = "schema_history"
 """Short name of the schema history."""
+GROWING = ("transactions", "heartbeat", "notifications")
+"""Short names of those that get a file per window, or with time."""
 
 
 def system_topics(config: CaptureConfig) -> Mapping[str, str]:

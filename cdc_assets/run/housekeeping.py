@@ -9,12 +9,10 @@ from dataclasses import replace
 
 from cdc_assets.capture.context import Context
 from cdc_assets.capture.progress import OnProgress, Progress
-from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.capture.system_topics import GROWING, system_topics
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.heartbeat import heartbeat_topic
 from cdc_assets.lake.upkeep import Upkeep
-from cdc_assets.transactions import transaction_topic
 
 _REPLACED_HOURS = 1
 """How long files are kept that the manifest has replaced by a fold: whoever reads it lists its files and reads them at once."""
@@ -62,20 +60,10 @@ def tidy(context: Context, tables: Iterable[TableId]) -> bool:
     if context.manifest.state.files_wait:
         return False
     topics = [topic_name(table, context.config.events) for table in tables]
-    topics += _topics_of_the_capture(context.config)
+    topics += [topic for name, topic in system_topics(context.config).items() if name in GROWING]
     upkeep = Upkeep(context.tables, context.config.lake)
     upkeep.tidy(directory for topic in topics for directory in context.tables.generations(topic))
     if context.manifest.folded:
         short = replace(context.config.lake, retention_hours=min(context.config.lake.retention_hours, _REPLACED_HOURS))
         Upkeep(context.tables, short).try_vacuum(context.manifest.directory)
     return True
-
-
-def _topics_of_the_capture(config: CaptureConfig) -> Iterable[str]:
-    """Topics of no table that get a file per window, or with time."""
-    if config.events.transaction_metadata:
-        yield transaction_topic(config.events)
-    if config.heartbeat.interval_s:
-        yield heartbeat_topic(config.heartbeat, config.events)
-    if "sink" in config.notifications.channels:
-        yield config.notifications.sink_topic
