@@ -10,7 +10,7 @@ import re
 
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.ports import KeyRange
-from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.core.schema import Column, TableSchema, declared_type
 from cdc_assets.errors import InvalidValueError
 
 _STYLES = dict.fromkeys(("date", "time", "datetime", "datetime2", "smalldatetime", "datetimeoffset"), 126)
@@ -21,7 +21,6 @@ _STYLES |= dict.fromkeys(("binary", "varbinary", "timestamp", "rowversion"), 1)
 _PLAIN = frozenset({"bit", "tinyint", "smallint", "int", "bigint", "decimal", "numeric", "uniqueidentifier"})
 _CODE_PAGE = frozenset({"char", "varchar"})
 _LENGTH = _CODE_PAGE | {"nchar", "nvarchar", "binary", "varbinary"}
-_SCALE = frozenset({"time", "datetime2", "datetimeoffset"})
 _COLLATION = re.compile(r"\w{1,128}\Z", re.ASCII)
 
 
@@ -31,15 +30,8 @@ def can_bound(column: Column) -> bool:
 
 
 def type_text(column: Column) -> str:
-    """The column's type as a declaration writes it, such as `decimal(18,2)`; alias types as their base type."""
-    name = "binary(8)" if column.type_name in ("timestamp", "rowversion") else column.type_name
-    if name in _LENGTH:
-        return f"{name}({'max' if column.length in (None, -1) else column.length})"
-    if name in ("decimal", "numeric"):
-        return f"{name}({column.precision},{column.scale})"
-    if name in _SCALE and column.scale is not None:
-        return f"{name}({column.scale})"
-    return name
+    """The type to which a bound is converted: as declared, and bytes for a row version, which nothing can be cast to."""
+    return "binary(8)" if column.type_name in ("timestamp", "rowversion") else declared_type(column)
 
 
 def to_text(column: Column, expression: str) -> str:
@@ -50,7 +42,7 @@ def to_text(column: Column, expression: str) -> str:
     return f"CONVERT(nvarchar(max), {expression}{f', {style}' if style else ''})"
 
 
-def from_text(column: Column, parameter: str = "?") -> str:
+def from_text(column: Column) -> str:
     """T-SQL that turns a text parameter into the column's own type.
 
     Raises:
@@ -59,9 +51,9 @@ def from_text(column: Column, parameter: str = "?") -> str:
     if column.type_name in _CODE_PAGE and column.collation:
         if not _COLLATION.match(column.collation):
             raise InvalidValueError("collation", column.collation, "a collation name", "check sys.columns")
-        return f"CONVERT({type_text(column)}, {parameter} COLLATE {column.collation})"
+        return f"CONVERT({type_text(column)}, ? COLLATE {column.collation})"
     style = _STYLES.get(column.type_name)
-    return f"CONVERT({type_text(column)}, {parameter}{f', {style}' if style else ''})"
+    return f"CONVERT({type_text(column)}, ?{f', {style}' if style else ''})"
 
 
 def where(schema: TableSchema, key_range: KeyRange) -> tuple[str, tuple[str, ...]]:

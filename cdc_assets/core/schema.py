@@ -1,7 +1,10 @@
 """Structure of captured tables as the catalogue describes it."""
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, Self
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -40,6 +43,15 @@ class Column:
     collation: str | None = None
 
 
+def declared_type(column: Column) -> str:
+    """The column's type as one would declare it, such as `decimal(10, 2)`; an alias type as its base type."""
+    if column.length is not None:
+        return f"{column.type_name}({'max' if column.length < 0 else column.length})"
+    if column.precision is not None:
+        return f"{column.type_name}({column.precision}, {column.scale})"
+    return column.type_name if column.scale is None else f"{column.type_name}({column.scale})"
+
+
 @dataclass(frozen=True, slots=True)
 class TableSchema:
     """Columns and key of a source table.
@@ -59,6 +71,20 @@ class TableSchema:
     def column(self, name: str) -> Column | None:
         """The column of that exact name, or None."""
         return next((column for column in self.columns if column.name == name), None)
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON data, an object for each dataclass."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """Inverse of `to_data`, also of what JSON makes of it.
+
+        Raises:
+            KeyError, TypeError: the data are of another form.
+        """
+        columns = tuple(Column(**column) for column in data["columns"])
+        return cls(TableId(**data["table"]), data["object_id"], columns, tuple(data["key"]))
 
 
 @dataclass(frozen=True, slots=True)

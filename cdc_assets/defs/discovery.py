@@ -7,7 +7,6 @@ problem is shown. A table that appears later is captured by the running loop all
 the same and is listed after the next reload of the code location.
 """
 
-import dataclasses
 import json
 import logging
 import os
@@ -15,9 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.schema import Column, TableSchema
-from cdc_assets.errors import CdcError
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.errors import CdcError, describe_error
 
 _log = logging.getLogger(__name__)
 
@@ -46,14 +44,14 @@ def discover(ask: Callable[[], Sequence[TableSchema]], remembered: Path) -> Disc
         tables = tuple(sorted(ask(), key=lambda schema: schema.table))
     except CdcError as error:
         _log.warning("The captured tables could not be asked for: %s", error)
-        return Discovery(recall(remembered), f"{type(error).__name__}: {error}")
+        return Discovery(recall(remembered), describe_error(error))
     remember(remembered, tables)
     return Discovery(tables)
 
 
 def remember(path: Path, tables: Sequence[TableSchema]) -> None:
     """Write the tables to `path`, whole or not at all; a place that cannot be written is no reason to stop."""
-    text = json.dumps([dataclasses.asdict(schema) for schema in tables], indent=1)
+    text = json.dumps([schema.to_data() for schema in tables], indent=1)
     try:
         if path.exists() and path.read_text(encoding="utf-8") == text:
             return
@@ -68,14 +66,6 @@ def remember(path: Path, tables: Sequence[TableSchema]) -> None:
 def recall(path: Path) -> tuple[TableSchema, ...]:
     """The tables in `path`; none if it is missing or not ours."""
     try:
-        return tuple(_schema(entry) for entry in json.loads(path.read_text(encoding="utf-8")))
+        return tuple(TableSchema.from_data(entry) for entry in json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         return ()
-
-
-def _schema(entry: dict[str, object]) -> TableSchema:
-    fields = dict(entry)
-    fields["table"] = TableId(**fields["table"])  # type: ignore[arg-type]
-    fields["columns"] = tuple(Column(**column) for column in fields["columns"])  # type: ignore[attr-defined]
-    fields["key"] = tuple(fields["key"])  # type: ignore[arg-type]
-    return TableSchema(**fields)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import dagster as dg
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.core.schema import Column, TableSchema, declared_type
 from cdc_assets.envelope.naming import key_parts
 
 Role = Literal["source", "snapshot", "changes"]
@@ -111,14 +111,3 @@ def _column(column: Column, in_key: bool) -> dg.TableColumn:
         nullable=column.nullable, unique=False, other=["primary key"] if in_key else []
     )
     return dg.TableColumn(name=column.name, type=declared_type(column), constraints=constraints)
-
-
-def declared_type(column: Column) -> str:
-    """The type as one would declare it, such as `decimal(10, 2)`."""
-    if column.length is not None:
-        return f"{column.type_name}({'max' if column.length < 0 else column.length})"
-    if column.type_name in ("decimal", "numeric"):
-        return f"{column.type_name}({column.precision}, {column.scale})"
-    if column.type_name in ("time", "datetime2", "datetimeoffset"):
-        return f"{column.type_name}({column.scale})"
-    return column.type_name

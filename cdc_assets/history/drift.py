@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
+from cdc_assets.core.schema import CaptureInstance, Column, TableSchema, declared_type
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.remedy import InstanceOptions, disable, enable
 
@@ -108,15 +108,15 @@ def _differences(entry: HistoryEntry, current: TableSchema, statements: Sequence
         if name in now and now[name].ordinal == column.ordinal:
             yield from _changed(column, now[name])
         elif name in now:
-            yield Difference("dropped", name, declared(column))
-            yield Difference("added", name, "", declared(now[name]))
+            yield Difference("dropped", name, declared_type(column))
+            yield Difference("added", name, "", declared_type(now[name]))
         elif column.ordinal in places:
             yield Difference("renamed", places[column.ordinal].name, name, places[column.ordinal].name)
         else:
-            yield Difference("dropped", name, declared(column))
+            yield Difference("dropped", name, declared_type(column))
     for name, column in now.items():
         if (name not in recorded and name not in renamed) or _left_out(column, entry, statements):
-            yield Difference("added", name, "", declared(column))
+            yield Difference("added", name, "", declared_type(column))
     if entry.schema.key != current.key:
         yield Difference("key", "key", ", ".join(entry.schema.key), ", ".join(current.key))
 
@@ -130,8 +130,8 @@ def _left_out(column: Column, entry: HistoryEntry, statements: Sequence[str]) ->
 
 
 def _changed(old: Column, new: Column) -> Iterator[Difference]:
-    if declared(old) != declared(new):
-        yield Difference("retyped", new.name, declared(old), declared(new))
+    if declared_type(old) != declared_type(new):
+        yield Difference("retyped", new.name, declared_type(old), declared_type(new))
     if old.nullable != new.nullable:
         yield Difference("nullability", new.name, _nullability(old), _nullability(new))
     if old.default != new.default:
@@ -140,15 +140,6 @@ def _changed(old: Column, new: Column) -> Iterator[Difference]:
 
 def _nullability(column: Column) -> str:
     return "NULL" if column.nullable else "NOT NULL"
-
-
-def declared(column: Column) -> str:
-    """The type as one would declare it, such as `decimal(10, 2)`."""
-    if column.length is not None:
-        return f"{column.type_name}({'max' if column.length < 0 else column.length})"
-    if column.precision is not None:
-        return f"{column.type_name}({column.precision}, {column.scale})"
-    return column.type_name if column.scale is None else f"{column.type_name}({column.scale})"
 
 
 def _columns(current: TableSchema, captured: Sequence[str], differences: Sequence[Difference]) -> list[str] | None:
@@ -180,12 +171,12 @@ def changes_between(old: HistoryEntry, new: HistoryEntry) -> tuple[Difference, .
     """What an ALTER changed in events."""
     before = {column.name: column for column in old.columns()}
     after = {column.name: column for column in new.columns()}
-    found = [Difference("dropped", name, declared(column)) for name, column in before.items() if name not in after]
+    found = [Difference("dropped", name, declared_type(column)) for name, column in before.items() if name not in after]
     for name, column in after.items():
         if name in before:
             found += _changed(before[name], column)
         else:
-            found.append(Difference("added", name, "", declared(column)))
+            found.append(Difference("added", name, "", declared_type(column)))
     if old.schema.key != new.schema.key:
         found.append(Difference("key", "key", ", ".join(old.schema.key), ", ".join(new.schema.key)))
     return tuple(found)

@@ -145,18 +145,13 @@ def quoted_id(table: TableId) -> str:
 
 def structure_text(entry: HistoryEntry) -> str:
     """Our complete structure as JSON text."""
-    data = dataclasses.asdict(entry.schema)
-    return json.dumps({"schema": data, "captured": entry.captured}, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(
+        {"schema": entry.schema.to_data(), "captured": entry.captured}, separators=(",", ":"), ensure_ascii=False
+    )
 
 
 def parse_structure(text: str) -> tuple[TableSchema, tuple[str, ...] | None]:
     """Inverse of `structure_text`."""
     data = json.loads(text)
-    schema = data["schema"]
-    parsed = TableSchema(
-        TableId(**schema["table"]),
-        schema["object_id"],
-        tuple(Column(**column) for column in schema["columns"]),
-        tuple(schema["key"]),
-    )
-    return parsed, None if data["captured"] is None else tuple(data["captured"])
+    captured = data["captured"]
+    return TableSchema.from_data(data["schema"]), None if captured is None else tuple(captured)

@@ -20,7 +20,7 @@ from cdc_assets.defs.discovery import discover, recall, remember
 from cdc_assets.defs.partitions import all_ranges, range_numbers, range_partitions
 from cdc_assets.defs.snapshot import snapshot_assets
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.defs.translator import CdcTranslator, declared_type, word
+from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.standin import sample
@@ -246,20 +246,6 @@ def test_range_numbers_follow_the_keys() -> None:
     partitions = range_partitions(3)
     assert range_numbers(partitions, ["range_03_of_03", "range_01_of_03"]) == (0, 2)
     assert set(all_ranges(partitions).values()) == {"range_01_of_03", "range_03_of_03"}
-
-
-@pytest.mark.parametrize(
-    ("column", "expected"),
-    [
-        (Column("c", "nvarchar", 1, length=-1), "nvarchar(max)"),
-        (Column("c", "binary", 1, length=8), "binary(8)"),
-        (Column("c", "numeric", 1, precision=38, scale=0), "numeric(38, 0)"),
-        (Column("c", "datetime2", 1, scale=7), "datetime2(7)"),
-        (Column("c", "int", 1), "int"),
-    ],
-)
-def test_types_read_as_declared(column: Column, expected: str) -> None:
-    assert declared_type(column) == expected
 
 
 def test_words_and_topics() -> None:

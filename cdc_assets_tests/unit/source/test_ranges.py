@@ -17,7 +17,7 @@ def column(type_name: str, **more: object) -> Column:
     ("given_column", "declared", "back"),
     [
         (column("int"), "int", "CONVERT(int, ?)"),
-        (column("decimal", precision=18, scale=2), "decimal(18,2)", "CONVERT(decimal(18,2), ?)"),
+        (column("decimal", precision=18, scale=2), "decimal(18, 2)", "CONVERT(decimal(18, 2), ?)"),
         (column("datetime2", scale=7), "datetime2(7)", "CONVERT(datetime2(7), ?, 126)"),
         (column("nvarchar", length=40), "nvarchar(40)", "CONVERT(nvarchar(40), ?)"),
         (
