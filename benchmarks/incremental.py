@@ -31,6 +31,7 @@ from cdc_assets.adapters.sqlserver.session import connect
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
@@ -82,7 +83,7 @@ class Bench:
     """
 
     def __init__(self, config: CaptureConfig, runner: TaskRunner, folder: Path, rows: int, pause: float) -> None:
-        signals = SignalSettings((SIGNALS,))
+        signals = SignalSettings((TableId(DATABASE, "dbo", "cdc_signal"),))
         filters = replace(config.filters, also=frozenset({SIGNALS.lower()}))
         self.config = replace(config, signals=signals, filters=filters)
         self._runner, self._folder, self._rows, self._pause = runner, folder, rows, pause

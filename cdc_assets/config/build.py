@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, cast
 
 from cdc_assets.config.columns import column_rules
@@ -25,7 +25,7 @@ from cdc_assets.config.settings import (
     TextSettings,
 )
 from cdc_assets.config.table.connection import DRIVER_OPTIONS, EXCLUSIVE, JDBC_ONLY
-from cdc_assets.core.identifiers import unquoted
+from cdc_assets.core.identifiers import TableId, parts_of, unquoted
 from cdc_assets.errors import ConfigurationError, InvalidValueError, shortened
 
 Given = Mapping[str, str]
@@ -69,7 +69,7 @@ def _build(given: Given, masks: Masks) -> CaptureConfig:
     _check_exclusive(found)
     values = _values(found)
     signals = _signals(values, found)
-    also = frozenset(table.lower() for table in signals.collections)
+    also = frozenset(str(table).lower() for table in signals.collections)
     events = EventSettings(**values["events"], column_rules=column_rules(found))
     options, ignored_options = _driver_options(found)
     capture = {"name": events.topic_prefix} | values["capture"]
@@ -263,18 +263,12 @@ def _storage_options(found: Found) -> tuple[tuple[str, str], ...]:
 
 
 def _signals(values: Mapping[str, Mapping[str, Any]], found: Found) -> SignalSettings:
-    """Signal tables in three parts, without brackets; one per database at most."""
     given = dict(values["signals"])
-    tables = tuple(_bare(table) for table in given.pop("collections", ()))
     databases = {name.lower() for name in values["connection"]["databases"]}
-    for table in tables:
-        if table.count(".") != 2 or table.split(".")[0].lower() not in databases:
-            raise ConfigurationError(
-                "signal.data.collection", table, "database.schema.table with a database of database.names", "correct it"
-            )
-    if len({table.split(".")[0].lower() for table in tables}) < len(tables):
+    tables = tuple(_parse_signal_table(name, databases) for name in given.pop("collections", ()))
+    if len({table.database.lower() for table in tables}) < len(tables):
         raise ConfigurationError(
-            "signal.data.collection", ", ".join(tables), "one table per database at most", "remove the others"
+            "signal.data.collection", ", ".join(map(str, tables)), "one table per database at most", "remove the others"
         )
     for channel in given.get("channels", ()):
         if channel not in _SIGNAL_CHANNELS:
@@ -287,6 +281,18 @@ def _signals(values: Mapping[str, Mapping[str, Any]], found: Found) -> SignalSet
         )
     consumer = tuple((holes["option"], text) for _, holes, text in _of_pattern(found, "signal.consumer.<option>"))
     return SignalSettings(**given, collections=tables, kafka_consumer=consumer)
+
+
+def _parse_signal_table(name: str, databases: Set[str]) -> TableId:
+    try:
+        table = TableId(*parts_of(name))
+    except (TypeError, InvalidValueError):  # of another number of parts, or no name at all
+        table = None
+    if table is None or table.database.lower() not in databases:
+        raise ConfigurationError(
+            "signal.data.collection", name, "database.schema.table with a database of database.names", "correct it"
+        )
+    return table
 
 
 def _notifications(values: dict[str, Any]) -> NotificationSettings:

@@ -2,12 +2,13 @@
 
 import re
 from dataclasses import dataclass
-from typing import Self
 
 from cdc_assets.errors import InvalidValueError
 
 _MAX_NAME = 128
 """Length of sysname, in characters."""
+_LONGEST_DOTTED = 1000
+"""Characters of a dotted name; it has up to three parts of 128, of which each character may be doubled."""
 _PART = re.compile(r"""\s*(?:\[((?:[^\]]|\]\])+)\]|"((?:[^"]|"")+)"|([^.\[\]"]*[^.\[\]"\s]))\s*(?=\.|\Z)""")
 """One part of a dotted name: in brackets, in double quotes, or plain."""
 
@@ -27,24 +28,31 @@ def quote(name: str) -> str:
     return "[" + name.replace("]", "]]") + "]"
 
 
-def unquoted(name: str) -> str:
-    """A dotted name as people write it, without brackets, double quotes and blanks around its parts.
-
-    A dot inside a quoted part stays, so the result reads as `str(TableId)` does.
+def parts_of(name: str) -> tuple[str, ...]:
+    """The parts of a dotted name as people write it, without brackets, double quotes and blanks around them.
 
     Raises:
-        InvalidValueError: a part is empty, or a bracket or quote is not closed.
+        InvalidValueError: a part is empty, a bracket or quote is not closed, or the whole is longer than any name.
     """
     parts, place, text = list[str](), 0, name.strip()
-    while part := _PART.match(text, place):
+    while len(text) <= _LONGEST_DOTTED and (part := _PART.match(text, place)):
         bracketed, double, plain = part[1], part[2], part[3]
         parts.append(
             bracketed.replace("]]", "]") if bracketed else double.replace('""', '"') if double else plain.strip()
         )
         if part.end() == len(text):
-            return ".".join(parts)
+            return tuple(parts)
         place = part.end() + 1
     raise InvalidValueError("table name", name, "schema.table or database.schema.table", "close brackets and quotes")
+
+
+def unquoted(name: str) -> str:
+    """A dotted name in its plain form; a dot inside a quoted part stays, so the result reads as `str(TableId)` does.
+
+    Raises:
+        InvalidValueError: see `parts_of`.
+    """
+    return ".".join(parts_of(name))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -67,15 +75,3 @@ class TableId:
     def quoted(self) -> str:
         """Three-part name for a statement."""
         return f"{quote(self.database)}.{quote(self.schema)}.{quote(self.table)}"
-
-    @classmethod
-    def of(cls, database: str, schema_table: str) -> Self:
-        """From a database and `schema.table` without dots inside the parts.
-
-        Raises:
-            InvalidValueError: there are not exactly two parts.
-        """
-        parts = schema_table.split(".")
-        if len(parts) != 2:
-            raise InvalidValueError("table name", schema_table, "schema.table", "write the schema, as in dbo.orders")
-        return cls(database, parts[0], parts[1])

@@ -9,7 +9,7 @@ row, so none is lost; whether it forgets it at all plays no part in what is done
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from cdc_assets.core.identifiers import TableId
@@ -115,12 +115,11 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def signal_table(collections: Iterable[str], database: str) -> TableId | None:
-    """The signal table of a database: settings name it in three parts, letter case ignored for the database."""
-    for name in collections:
-        parts = [part.strip().strip('[]"') for part in name.split(".")]
-        if len(parts) == 3 and parts[0].lower() == database.lower():
-            return TableId(database, parts[1], parts[2])
+def signal_table(collections: Iterable[TableId], database: str) -> TableId | None:
+    """The signal table of a database, whose letter case may be another in the settings."""
+    for table in collections:
+        if table.database.lower() == database.lower():
+            return replace(table, database=database)
     return None
 
 

@@ -8,19 +8,16 @@ not be made required, so that is only loosened.
 """
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.identifiers import TableId, parts_of
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import Column
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.typemap.jdbc import jdbc_type
-
-_PART = re.compile(r'"((?:[^"]|"")*)"|\[((?:[^\]]|\]\])*)\]|([^."\[\]]+)')
 
 
 def table_of(change: Mapping[str, Any]) -> TableId:
@@ -29,11 +26,11 @@ def table_of(change: Mapping[str, Any]) -> TableId:
     Raises:
         InvalidValueError: it names none.
     """
-    found = _PART.findall(str(change.get("id", "")))
-    parts = [quoted.replace('""', '"') or bracketed.replace("]]", "]") or bare for quoted, bracketed, bare in found]
-    if len(parts) != 3:
-        raise _wrong("id", change.get("id"), '"database"."schema"."table"')
-    return TableId(*parts)
+    try:
+        database, schema, table = parts_of(str(change.get("id", "")))
+    except ValueError:  # of another number of parts, or no name at all
+        raise _wrong("id", change.get("id"), '"database"."schema"."table"') from None
+    return TableId(database, schema, table)
 
 
 def given_entry(change: Mapping[str, Any], known: HistoryEntry, lsn: Lsn, now: datetime) -> HistoryEntry:

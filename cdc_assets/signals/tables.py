@@ -13,8 +13,6 @@ from cdc_assets.errors import InvalidValueError
 
 _LOOKING_S = 2.0
 """Seconds that the expressions of one signal may take to be matched."""
-_LONGEST_NAME = 1000
-"""Characters of what may be a quoted name; names have up to three parts of 128."""
 EXPECTED = "database.schema.table, or schema.table, letter case counting"
 
 
@@ -70,6 +68,6 @@ class Meaning:
 
 def _bare(pattern: str) -> str:
     try:
-        return unquoted(pattern) if len(pattern) <= _LONGEST_NAME else pattern
+        return unquoted(pattern)
     except InvalidValueError:
         return pattern

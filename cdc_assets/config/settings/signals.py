@@ -3,13 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cdc_assets.core.identifiers import TableId
+
 
 @dataclass(frozen=True, slots=True)
 class SignalSettings:
     """How a running capture is asked for snapshots (spec debezium-sqlserver §8, §9).
 
     Args:
-        collections: `signal.data.collection`: `db.schema.table` of the signal table, one per database at most.
+        collections: `signal.data.collection`: the signal tables, one per database at most.
         channels: `signal.enabled.channels`: `source`, `file`, `kafka`.
         file: `signal.file`: one JSON object per line; renamed when it is read, then removed.
         poll_interval_s: `signal.poll.interval.ms` in seconds: how often channels other than `source` are looked at.
@@ -23,7 +25,7 @@ class SignalSettings:
         kafka_consumer: options of the client by name, may hold secrets; never printed.
     """
 
-    collections: tuple[str, ...] = ()
+    collections: tuple[TableId, ...] = ()
     channels: tuple[str, ...] = ("source",)
     file: str = "file-signals.txt"
     poll_interval_s: float = 5.0

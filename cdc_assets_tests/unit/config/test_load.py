@@ -12,6 +12,7 @@ from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.formats import parse_java_properties
 from cdc_assets.config.load import config_of, environment_name, load_config
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import ConfigurationError
 
 MINIMUM = {
@@ -135,6 +136,13 @@ def test_environment_overrides_the_file(tmp_path: Path) -> None:
     assert environment_name("base64-x.y") == "CDC_BASE64_X_Y"
 
 
+def test_signal_tables_may_have_dots_in_their_names() -> None:
+    config = build_config({**MINIMUM, "signal.data.collection": '[Stock].dbo.[a.b], "sales".dbo.c'})
+    assert config.signals.collections == (TableId("Stock", "dbo", "a.b"), TableId("sales", "dbo", "c"))
+    assert config.filters.also == {"stock.dbo.a.b", "sales.dbo.c"}
+    assert signal_table(config.signals.collections, "Sales") == TableId("Sales", "dbo", "c")
+
+
 @pytest.mark.parametrize(
     ("change", "needles"),
     [
@@ -152,6 +160,8 @@ def test_environment_overrides_the_file(tmp_path: Path) -> None:
         ({"topic.prefix": "a b"}, ["topic.prefix", "a b", "letters"]),
         ({"table.include.list": "a", "table.exclude.list": "b"}, ["table.exclude.list", "nothing beside"]),
         ({"signal.data.collection": "db.dbo.signal"}, ["db.dbo.signal", "database.names"]),
+        ({"signal.data.collection": "dbo.signal"}, ["dbo.signal", "database.schema.table"]),
+        ({"signal.data.collection": "[SalesDb].[dbo.signal"}, ["[SalesDb].[dbo.signal", "database.schema.table"]),
         ({"signal.enabled.channels": "jmx"}, ["jmx", "source, file, kafka"]),
         ({"signal.enabled.channels": "kafka"}, ["signal.kafka.bootstrap.servers", "host:port"]),
         ({"driver.aplicationIntent": "ReadOnly"}, ["driver.aplicationIntent", "applicationintent"]),

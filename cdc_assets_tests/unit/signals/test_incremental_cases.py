@@ -310,9 +310,11 @@ def test_a_stop_by_another_channel_beats_the_error_of_what_it_stops(server: Stan
 def test_databases_have_signal_tables_and_rounds_of_their_own(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     both = replace(world.config.connection, databases=(DATABASE, "Other"))
-    signals = replace(world.config.signals, collections=(*world.config.signals.collections, "Other.dbo.ask"))
+    signals = replace(
+        world.config.signals, collections=(*world.config.signals.collections, TableId("Other", "dbo", "ask"))
+    )
     filters = FilterSettings(
-        also=frozenset(name.lower() for name in signals.collections), table_exclude=("dbo.cdc_.*", "dbo.ask")
+        also=frozenset(str(name).lower() for name in signals.collections), table_exclude=("dbo.cdc_.*", "dbo.ask")
     )
     world.config = replace(world.config, connection=both, signals=signals, filters=filters)
     server.execute("CREATE DATABASE Other")

@@ -56,7 +56,7 @@ class World:
         self.server = server
         self.meanwhile: Callable[[], None] = lambda: None
         """Called before each span of an incremental snapshot is read, in the thread that reads."""
-        settings = SignalSettings((SIGNALS,), **{"chunk_rows": 1} | signals)
+        settings = SignalSettings((TableId(DATABASE, "dbo", "cdc_signal"),), **{"chunk_rows": 1} | signals)
         self.config: CaptureConfig = replace(
             config_of(server.port, server.password, lake),
             signals=settings,
