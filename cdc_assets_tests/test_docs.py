@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.cli.console import TRACEBACK_VARIABLE
 from cdc_assets.cli.main import app
 from cdc_assets.config.load import CONFIGURATION_VARIABLE
-from cdc_assets.config.properties import property_of
+from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.core.steps import STEPS, VARIABLE
 from cdc_assets.defs.build import STATE_VARIABLE
 from cdc_assets.defs.checks import CONTINUITY, HEADROOM
@@ -61,12 +62,25 @@ def test_commands_exist(document: Path) -> None:
     assert used <= known | {"properties"}
 
 
-@documents
+NO_PROPERTIES = re.compile(
+    r"(sys|cdc|dbo|msdb)\.\w.*|(database\.)?schema\.table"  # of the server
+    r"|source\.(sequence|snapshot|ts_ns|version)|lake\.form|connect\.parameters|(io|org)\.\w+\..*"  # of an event
+    r"|server\.(agent|bulk|clock|faults)"  # of the stand-in in Python
+    r"|(spark|concurrency|storage)\..*|\w+\.(json|yaml)"  # of Spark and Dagster, and files
+)
+"""Names with dots in the documents that are none of ours."""
+
+
+@pytest.mark.parametrize(  # configuration.md is generated from the table itself
+    "document", [path for path in DOCUMENTS if path.name != "configuration.md"], ids=lambda path: path.name
+)
 def test_properties_exist(document: Path) -> None:
-    if document.name == "configuration.md":
-        return  # generated from the table itself
-    for name in re.findall(r'"((?:[a-z]+\.)+[a-z]+)":', document.read_text()):
-        assert property_of(name)
+    """In backticks, also with a value or by its end alone, and as keys of JSON."""
+    text = document.read_text()
+    names = re.findall(r"`([a-z][A-Za-z0-9-]*(?:\.[\w<>-]+)+)(?:=[^`]*)?`", text)
+    for name in {*names, *re.findall(r'"([a-z][A-Za-z0-9-]*(?:\.[\w-]+)+)":', text)}:
+        by_its_end = any(known.name.endswith(f".{name}") for known in PROPERTIES)
+        assert NO_PROPERTIES.fullmatch(name) or by_its_end or property_of(name)
 
 
 def test_steps_are_all_there() -> None:
@@ -74,7 +88,12 @@ def test_steps_are_all_there() -> None:
 
 
 def test_variables_are_all_there() -> None:
-    assert {CONFIGURATION_VARIABLE, STATE_VARIABLE, VARIABLE} < set(cells(OPERATIONS_PAGE, "Environment"))
+    """Constants of the code; properties' own variables have one row together."""
+    own = re.compile(r'^[A-Z_]+(?:: Final)? = "(CDC_[A-Z_]+[A-Z])"', re.MULTILINE)
+    sources = [path for path in (ROOT / "cdc_assets").rglob("*.py") if "standin" not in path.parts]
+    found = {name for path in sources for name in own.findall(path.read_text())}
+    assert {CONFIGURATION_VARIABLE, STATE_VARIABLE, TRACEBACK_VARIABLE, VARIABLE} <= found
+    assert set(cells(OPERATIONS_PAGE, "Environment")) == {*found, "CDC_<PROPERTY>"}
 
 
 def test_metadata_is_all_there() -> None:

@@ -198,7 +198,8 @@ https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-ddl
 
 LOW_WATER_MARKS = _query("low_water_marks", "SELECT capture_instance, start_lsn FROM {db}.cdc.change_tables")
 """The clean-up job moves start_lsn. `fn_cdc_get_min_lsn` gives zero for an unknown instance or a missing permission
-and can lag early on (spec sqlserver-cdc §1.4 no. 3), so it is not used."""
+and can lag early on (spec sqlserver-cdc §1.4 no. 3), so it is not used.
+https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-change-tables-transact-sql"""
 
 MAX_LSN = _query("max_lsn", "SELECT {db}.sys.fn_cdc_get_max_lsn()")
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-functions/sys-fn-cdc-get-max-lsn-transact-sql"""
@@ -214,6 +215,7 @@ NTH_TRANSACTION = _query(
     """SELECT MAX(start_lsn) FROM (SELECT TOP (?) start_lsn FROM {db}.cdc.lsn_time_mapping
     WHERE start_lsn > ? AND tran_id <> 0x00 ORDER BY start_lsn) AS next_lsns""",
 )
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql"""
 
 AGENT = _query(
     "agent",
@@ -266,7 +268,10 @@ def commit_times(database: str, count: int) -> str:
 
 
 def change_table(database: str, instance: str) -> str:
-    """Quoted name of an instance's change table."""
+    """Quoted name of an instance's change table.
+
+    https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-capture-instance-ct-transact-sql
+    """
     return f"{quote(database)}.cdc.{quote(f'{instance}_CT')}"
 
 
@@ -368,7 +373,10 @@ def lock_timeout(milliseconds: int) -> str:
 
 
 def shared_lock(table: str) -> str:
-    """Locks a quoted table against writers until the transaction ends."""
+    """Locks a quoted table against writers until the transaction ends.
+
+    https://learn.microsoft.com/en-us/sql/t-sql/queries/hints-transact-sql-table
+    """
     return f"{_TAG.format(name='shared_lock')}SELECT TOP (1) 1 AS one FROM {table} WITH (TABLOCK, HOLDLOCK)"  # noqa: S608
 
 

@@ -42,9 +42,12 @@ BUILT_BY_CODE = {
 def test_default_is_the_settings_default(row: Property) -> None:
     section, name = row.target.split(".")
     field = next(field for field in fields(SECTIONS[section]) if field.name == name)
-    if row.default is None or field.default is MISSING:
-        return
-    assert row.parse(row.default) == field.default
+    if row.default is None:
+        assert field.default in (MISSING, None)
+    elif field.default is MISSING:  # the settings are always given it
+        assert field.default_factory is MISSING
+    else:
+        assert row.parse(row.default) == field.default
 
 
 def test_every_setting_has_a_property() -> None:

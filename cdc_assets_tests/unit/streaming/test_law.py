@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.core.steps import STEPS, listening
+from cdc_assets.core.steps import listening
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import check, state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
@@ -165,7 +165,3 @@ def test_each_step_of_a_snapshot_may_be_the_last(cut: int, tmp_path_factory: pyt
     assert markers[4] == "first_in_data_collection"
     assert markers[-1] == "last"
     assert markers.count("true") == 7
-
-
-def test_all_steps_are_known() -> None:
-    assert all(STEPS.values())
