@@ -23,15 +23,12 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.run import loop
 from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.child import config_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
 
 HERE, THERE = TableId("Here", "dbo", "orders"), TableId("There", "dbo", "orders")
-
-
-class PowerCutError(BaseException):
-    """Ends a run as a dying process would."""
 
 
 class Two:
@@ -152,11 +149,7 @@ def test_capture_turned_off_while_a_window_is_in_flight(two: Two) -> None:
 def test_capture_turned_off_while_another_database_is_in_flight(two: Two, step: str) -> None:
     two.insert(HERE)
 
-    def cut(name: str) -> None:
-        if name == step:
-            raise PowerCutError
-
-    with listening(cut), pytest.raises(PowerCutError):
+    with cut_at(step), pytest.raises(PowerCutError):
         two.run()
     two.server.execute("EXEC sys.sp_cdc_disable_db", database=THERE.database)
     for _ in range(2):
@@ -171,12 +164,8 @@ def test_capture_turned_off_while_another_database_is_in_flight(two: Two, step: 
 def test_database_that_is_offline_goes_on_where_it_stopped(two: Two, step: str) -> None:
     two.insert(THERE)
 
-    def cut(name: str) -> None:
-        if name == step:
-            raise PowerCutError
-
     if step:
-        with listening(cut), pytest.raises(PowerCutError):
+        with cut_at(step), pytest.raises(PowerCutError):
             two.run()
     two.offline()
     two.insert(HERE)
@@ -378,13 +367,9 @@ def test_table_half_of_whose_window_is_committed_when_its_database_goes_offline(
 def test_database_that_is_named_no_more_stops_nothing_and_goes_on_when_it_is_named_again(
     two: Two, step: str, gone: bool
 ) -> None:
-    def cut(name: str) -> None:
-        if name == step:
-            raise PowerCutError
-
     two.insert(THERE)
     if step:
-        with listening(cut), pytest.raises(PowerCutError):
+        with cut_at(step), pytest.raises(PowerCutError):
             two.run()
     named = two.config
     two.config = replace(named, connection=replace(named.connection, databases=(HERE.database,)))

@@ -15,7 +15,8 @@ from cdc_assets.errors import CdcError, DatabaseRestoredError
 from cdc_assets.run import loop
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.contract.test_databases import HERE, THERE, PowerCutError, Two, reasons, snapshot
+from cdc_assets_tests.contract.test_databases import HERE, THERE, Two, reasons, snapshot
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
 
@@ -45,16 +46,6 @@ def at_step(name: str, action: Callable[[], None]) -> Callable[[str], None]:
     def listener(step: str) -> None:
         if step == name and left:
             left.pop()()
-
-    return listener
-
-
-def cut_at(name: str) -> Callable[[str], None]:
-    """Die when a step is reached."""
-
-    def listener(step: str) -> None:
-        if step == name:
-            raise PowerCutError
 
     return listener
 
@@ -175,7 +166,7 @@ def test_a_new_history_goes_on_behind_the_old_one(two: Two, dies_at: str) -> Non
     refused = snapshot(two, THERE)
     assert f"have passed {reached}" in refused.failed[0].reason
     two.insert(HERE)
-    with listening(cut_at("window-planned")), suppress(PowerCutError):
+    with cut_at("window-planned"), suppress(PowerCutError):
         two.run()  # another database's window is in flight
     pass_by(two, reached)
     assert snapshot(two).tables == ()
@@ -261,12 +252,12 @@ def test_death_when_it_is_recorded(two: Two, pending: bool) -> None:
     backup = two.server.backup()
     two.insert(THERE)
     if pending:
-        with listening(cut_at("files-written")), pytest.raises(PowerCutError):
+        with cut_at("files-written"), pytest.raises(PowerCutError):
             two.run()
     else:
         two.run()
     two.server.restore(backup)
-    with listening(cut_at("tables-marked")), pytest.raises(PowerCutError):
+    with cut_at("tables-marked"), pytest.raises(PowerCutError):
         two.run()
     state = state_of(two.config)
     assert state.pending is None

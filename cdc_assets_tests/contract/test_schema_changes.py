@@ -16,6 +16,7 @@ from cdc_assets.core.steps import listening
 from cdc_assets.history.drift import Drift
 from cdc_assets.run.drift import drifts
 from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -195,11 +196,7 @@ def test_a_table_that_is_altered_between_a_crash_and_the_repeat_is_taken_along_b
         execute(f"INSERT INTO dbo.{table} VALUES (2, N'Bob', 20.0001)")
     server.agent.drain()
 
-    def cut(step: str) -> None:
-        if step == "history-written":
-            raise PowerCutError
-
-    with listening(cut), pytest.raises(PowerCutError):
+    with cut_at("history-written"), pytest.raises(PowerCutError):
         run(config, "stream")
     execute("ALTER TABLE dbo.invoices ALTER COLUMN amount nvarchar(30) NULL")
     run(config, "stream")
@@ -234,7 +231,3 @@ def test_tail_prints_events_of_all_generations_in_order(server: StandIn, tmp_pat
     assert told(3) == [2, 3, 4]
     assert told(1) == [4]
     assert told(0) == []
-
-
-class PowerCutError(BaseException):
-    """Ends a run as a dying process would."""

@@ -33,6 +33,7 @@ from cdc_assets.ledger.state import TableState
 from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.changing import ChangingTables, Moment, Row
+from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -48,10 +49,6 @@ STATEMENTS += ["stream"] * 5 + ["cut"] * 2 + ["mend"] * 2
 def server() -> Iterator[StandIn]:
     with StandIn(databases=(DATABASE,)) as server:
         yield server
-
-
-class PowerCutError(BaseException):
-    """Ends a run as a dying process would."""
 
 
 class Reader:
@@ -84,15 +81,7 @@ class Reader:
 
     def cut(self, step: int) -> None:
         """Stream, and die at the n-th step if there are so many."""
-        left = step
-
-        def count(_: str) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                raise PowerCutError
-
-        with listening(count), contextlib.suppress(PowerCutError):
+        with listening(cut_after(step)), contextlib.suppress(PowerCutError):
             self.run()
 
     def look(self) -> None:

@@ -16,7 +16,8 @@ from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import database_of
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.unit.signals.world import PowerCutError, World
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 WHOLE = {"data-collections": [f"{DATABASE}.dbo.orders"]}
@@ -164,15 +165,7 @@ def test_signals_act_once_whatever_dies(server: StandIn, tmp_path: Path, cut: in
     inbox.put(Signal("r1", "execute-snapshot", json.dumps(WHOLE)))
     inbox.put(Signal("r2", "execute-snapshot", json.dumps({"data-collections": ["Elsewhere.dbo.orders"]})))
     file.write_text(line("pause-snapshot") + "\n" + line("resume-snapshot") + "\n")
-    left = [cut]
-
-    def die(name: str) -> None:
-        if name == "signals-recorded":
-            left[0] -= 1
-            if left[0] == 0:
-                raise PowerCutError(name)
-
-    with listening(die):
+    with cut_at("signals-recorded", cut):
         try:
             world.run()
         except PowerCutError:
@@ -201,14 +194,7 @@ def test_one_id_acts_as_often_as_it_comes_whatever_dies(server: StandIn, tmp_pat
         ask_once_more(kind)
     blocking = {"type": "blocking", "data-collections": ["dbo.orders"]}
     file.write_text(2 * (line("execute-snapshot", id="ad-hoc-1", data=blocking) + "\n"))
-    left = [cut]
-
-    def die(name: str) -> None:
-        left[0] -= name == "signals-recorded"
-        if name == "signals-recorded" and left[0] == 0:
-            raise PowerCutError(name)
-
-    with listening(die):
+    with cut_at("signals-recorded", cut):
         try:
             world.run()
         except PowerCutError:

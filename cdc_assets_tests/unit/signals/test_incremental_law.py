@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from cdc_assets.core.steps import listening
 from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.crashes import PowerCutError
 from cdc_assets_tests.unit.signals.weather import Weather
-from cdc_assets_tests.unit.signals.world import PowerCutError, World, check_law
+from cdc_assets_tests.unit.signals.world import World, check_law
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "3"))

@@ -16,10 +16,10 @@ from cdc_assets.adapters import kafka
 from cdc_assets.adapters.kafka import KafkaSignals, kafka_channels
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import SignalSettings
-from cdc_assets.core.steps import listening
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.unit.signals.world import PowerCutError, World
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 
@@ -161,14 +161,7 @@ def test_each_message_acts_once_whatever_dies(broker: Broker, tmp_path: Path, cu
         server.agent.drain()
         world.run("snapshot")
         broker.send(signal("execute-snapshot", data={"data-collections": [f"{DATABASE}.dbo.orders"]}))
-        left = [cut]
-
-        def die(name: str) -> None:
-            left[0] -= name == "signals-recorded"
-            if name == "signals-recorded" and left[0] == 0:
-                raise PowerCutError(name)
-
-        with listening(die):
+        with cut_at("signals-recorded", cut):
             try:
                 world.run()
             except PowerCutError:

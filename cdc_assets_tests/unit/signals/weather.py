@@ -3,7 +3,8 @@
 import random
 import threading
 
-from cdc_assets_tests.unit.signals.world import PowerCutError, World
+from cdc_assets_tests.crashes import PowerCutError
+from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 _BUSY = ("marker-written", "chunk-read", "window-complete", "signals-recorded", "reads-committed", "reading")

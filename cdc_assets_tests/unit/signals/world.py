@@ -25,10 +25,6 @@ SIGNALS = f"{DATABASE}.dbo.cdc_signal"
 SIGNAL_COLUMNS = "id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL"
 
 
-class PowerCutError(BaseException):
-    """Ends a run as a dying process would: nothing handles it."""
-
-
 @dataclass
 class Watched:
     """`core.ports.BulkSource` that tells when rows of a table are about to be read."""

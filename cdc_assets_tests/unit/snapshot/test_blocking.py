@@ -2,24 +2,12 @@
 
 from pathlib import Path
 
-from cdc_assets.core.steps import listening
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 
 SELECT = f"SELECT * FROM {DATABASE}.dbo.orders WHERE id > 3 ORDER BY id DESC;"
-
-
-class PowerCutError(BaseException):
-    """Ends a run as a dying process would."""
-
-
-def cut_at(wanted: str):  # type: ignore[no-untyped-def]
-    def listener(name: str) -> None:
-        if name == wanted:
-            raise PowerCutError(name)
-
-    return listening(listener)
 
 
 def test_statement_of_the_signal_is_read_and_changes_no_position(server: StandIn, tmp_path: Path) -> None:

@@ -9,12 +9,9 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.standin.control import StandIn
 from cdc_assets.standin.errors import SqlError
+from cdc_assets_tests.crashes import PowerCutError
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
-
-
-class PowerCutError(BaseException):
-    """Ends a run as a dying process would."""
 
 
 class Storm:

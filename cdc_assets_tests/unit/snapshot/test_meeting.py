@@ -17,6 +17,7 @@ from cdc_assets.errors import ConfigurationError, ConnectionLostError, QueryErro
 from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
 from cdc_assets.standin.errors import SqlError
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.simulation import LoopRunner
 
@@ -98,14 +99,7 @@ def test_crash_begins_again_at_another_moment_unless_all_was_read(
 ) -> None:
     bank = Bank(server, tmp_path)
 
-    class PowerCutError(BaseException):
-        pass
-
-    def cut(name: str) -> None:
-        if name == step:
-            raise PowerCutError
-
-    with pytest.raises(PowerCutError), listening(cut):
+    with pytest.raises(PowerCutError), cut_at(step):
         bank.snapshot()
     assert bank.transfer()
     assert bank.snapshot() == tuple(bank.tables)

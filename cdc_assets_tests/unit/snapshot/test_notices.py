@@ -12,6 +12,7 @@ from cdc_assets.config.settings import CaptureConfig, NotificationSettings
 from cdc_assets.core.notification import Notification
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import QueryError
+from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 
@@ -105,22 +106,6 @@ def test_snapshot_that_is_given_up_is_told(tmp_path: Path) -> None:
     kinds = [kind for kind, _ in told(config)]
     assert kinds.index("ABORTED") < len(kinds) - 1
     assert (kinds[-1], kinds.count("STARTED")) == ("COMPLETED", 2)
-
-
-class PowerCutError(BaseException):
-    """Ends a run as a dying process would: nothing handles it."""
-
-
-def cut_after(left: int) -> Callable[[object], None]:
-    """Ends the run at the n-th call; 0 never does."""
-
-    def count(_: object) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise PowerCutError
-
-    return count
 
 
 def lasting(kinds: list[str]) -> list[str]:

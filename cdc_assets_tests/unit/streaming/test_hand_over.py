@@ -12,7 +12,7 @@ from cdc_assets.ledger.state import TableState
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture
-from cdc_assets_tests.unit.streaming.test_structures import HAND_OVER, cut_at, started, told
+from cdc_assets_tests.unit.streaming.test_structures import HAND_OVER, started, stream_until, told
 
 V1, V2 = "dbo_orders", "dbo_orders_2"
 
@@ -84,7 +84,7 @@ def test_each_step_of_a_hand_over_without_rows_may_be_the_last(tmp_path: Path, s
     second(server, orders)
     made.append(server.instances[-1])
     server.idle_tick()
-    cut_at(server, config, step)
+    stream_until(server, config, step)
     server.commit((orders, "insert", 12, "c"))
     assert make_capture(server, config).stream().troubled == ()
     assert told(config).count(("ALTER", "orders")) == 1
@@ -96,7 +96,7 @@ def test_second_instance_that_is_dropped_before_it_is_read_leaves_the_first(tmp_
     made = list(server.instances)
     second(server, orders)
     server.commit((lines, "insert", 11, "b"), (orders, "insert", 11, "b"))
-    cut_at(server, config, "window-planned")
+    stream_until(server, config, "window-planned")
     server.disable(V2)
     server.commit((orders, "insert", 12, "c"))
     assert make_capture(server, config).stream().troubled == ()

@@ -11,38 +11,20 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import listening
+from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import check, state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 
 
-class PowerCutError(BaseException):
-    """Ends a run as a dying process would: nothing handles it."""
-
-
-class PowerCut:
-    """Raises at the n-th step of a run."""
-
-    def __init__(self, number: int) -> None:
-        self._left = number
-        self.step = ""
-
-    def __call__(self, name: str) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self.step = name
-            raise PowerCutError(name)
-
-
-def run(server: SimulatedServer, config: CaptureConfig, cut_after: int | None, what: str) -> str:
+def run(server: SimulatedServer, config: CaptureConfig, cut: int | None, what: str) -> str:
     """A process that snapshots or streams; the step at which it died, if it did."""
-    cut = PowerCut(cut_after or 10**9)
-    with listening(cut):
+    with listening(cut_after(cut or 0)):
         capture = make_capture(server, config)
         try:
             capture.snapshot() if what == "snapshot" else capture.stream()
-        except PowerCutError:
-            return cut.step
+        except PowerCutError as died:
+            return str(died)
     return ""
 
 

@@ -6,15 +6,11 @@ import pytest
 
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.steps import listening
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.snapshot.world import World
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
-
-
-class PowerCutError(BaseException):
-    """Ends a run as a dying process would."""
 
 
 class Pair:
@@ -98,16 +94,8 @@ def test_what_was_cleaned_up_while_a_table_was_left_out_is_a_gap(pair: Pair) -> 
 @pytest.mark.parametrize("step", ["window-planned", "files-written", "table-committed:1", "table-committed:2"])
 def test_window_in_flight_is_finished_for_a_table_that_is_left_out_since(pair: Pair, step: str) -> None:
     name, _, times = step.partition(":")
-    left = int(times or 1)
-
-    def cut(reached: str) -> None:
-        nonlocal left
-        left -= reached == name
-        if not left:
-            raise PowerCutError
-
     keys = [pair.insert()]
-    with listening(cut), pytest.raises(PowerCutError):
+    with cut_at(name, int(times or 1)), pytest.raises(PowerCutError):
         pair.world.stream()
     pair.leave_out_lines()
     keys.append(pair.insert())

@@ -12,13 +12,10 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcDisabledError
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, make_capture, make_config, table_id
-
-
-class PowerCutError(BaseException):
-    """Ends a run as a dying process would."""
 
 
 def started(path: Path, **changes: object):  # type: ignore[no-untyped-def]
@@ -168,7 +165,7 @@ def test_each_step_of_an_end_may_be_the_last(tmp_path: Path, step: str) -> None:
     made = list(server.instances)
     disable(server, orders)
     server.commit((lines, "insert", 11, "b"))
-    cut_at(server, config, step)
+    stream_until(server, config, step)
     server.commit((lines, "insert", 12, "c"))
     make_capture(server, config).stream()
     assert told(config).count(("DROP", "orders")) == 1
@@ -177,14 +174,9 @@ def test_each_step_of_an_end_may_be_the_last(tmp_path: Path, step: str) -> None:
     check(server, config, made)
 
 
-def cut_at(server: SimulatedServer, config: object, wanted: str) -> None:
+def stream_until(server: SimulatedServer, config: object, step: str) -> None:
     """A run that dies when it reaches a step, if it does."""
-
-    def cut(name: str) -> None:
-        if name == wanted:
-            raise PowerCutError
-
-    with listening(cut), contextlib.suppress(PowerCutError):
+    with cut_at(step), contextlib.suppress(PowerCutError):
         make_capture(server, config).stream()  # type: ignore[arg-type]
 
 
@@ -201,7 +193,7 @@ def test_each_step_of_a_hand_over_may_be_the_last(tmp_path: Path, step: str) -> 
         server.commit((table, "update", 11, "between"))
         made.append(server.enable(table))
         server.commit((table, "insert", 12, "new"))
-    cut_at(server, config, step)
+    stream_until(server, config, step)
     server.commit((lines, "delete", 12, ""), (orders, "delete", 11, ""))
     make_capture(server, config).stream()
     check(server, config, made)

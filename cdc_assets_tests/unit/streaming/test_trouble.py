@@ -11,6 +11,7 @@ from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CaptureNotReadyError, ConfigurationError, ConnectionLostError, FencedError, LakeError
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
@@ -157,14 +158,7 @@ def test_incompatible_hand_over_opens_a_new_generation_and_repeats_safely(tmp_pa
     server.enable(orders)
     server.commit((orders, "insert", 11, "new"))
 
-    class CutError(BaseException):
-        pass
-
-    def cut(name: str) -> None:
-        if name == "table-committed":
-            raise CutError
-
-    with listening(cut), pytest.raises(CutError):
+    with cut_at("table-committed"), pytest.raises(PowerCutError):
         make_capture(server, config).stream()
     make_capture(server, config).stream()
     assert [event.key for event in events_of(config, orders)][-2:] == [10, 11]
@@ -356,14 +350,7 @@ def test_unfinished_snapshot_of_a_dropped_table_is_given_up_and_planned_again(tm
     server.idle_tick()
     config = make_config(str(tmp_path))
 
-    class CutError(BaseException):
-        pass
-
-    def cut(name: str) -> None:
-        if name == "round-written":
-            raise CutError
-
-    with listening(cut), pytest.raises(CutError):
+    with cut_at("round-written"), pytest.raises(PowerCutError):
         make_capture(server, config).snapshot()
     server.disable("dbo_orders")
     del server.schemas[orders], server.rows[orders]
