@@ -17,8 +17,10 @@ from cdc_assets.cli.lake_view import LakeView
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.defs.build import build_definitions
+from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.standin import sample
 from cdc_assets.standin.control import StandIn
 
@@ -170,3 +172,18 @@ def open_shop(folder: Path, **counts: int) -> Iterator[Shop]:
             sample.create(connection.execute, **({"customers": 40, "products": 10, "orders": 80} | counts))
         server.agent.drain()
         yield Shop(server, folder)
+
+
+def tick(shop: Shop, instance: dg.DagsterInstance) -> Any:
+    """Evaluate the sensor once: its request or its reason."""
+    definitions = shop.definitions()
+    (sensor,) = definitions.get_repository_def().sensor_defs
+    resources = {
+        "cdc_shop": CaptureResource(server=SqlServerCdcResource(config_file=str(shop.file)), spark=SparkResource())
+    }
+    context = dg.build_sensor_context(
+        instance=instance, resources=resources, repository_def=definitions.get_repository_def()
+    )
+    with shop.in_environment(), context:
+        data = sensor.evaluate_tick(context)
+    return data.run_requests[0] if data.run_requests else data

@@ -1,6 +1,7 @@
 """Each room imports only the rooms that it may know; so no two know each other (docs/architecture.md)."""
 
 import ast
+import re
 import sys
 from functools import cache
 from graphlib import TopologicalSorter
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+IMPORTED_TEST = re.compile(r"^\s*(?:from|import) cdc_assets_tests\S*\.test_\w+.*", re.MULTILINE)
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -172,6 +174,13 @@ def test_every_room_is_listed_and_there_is_no_circle() -> None:
     assert {own_room(path) for path in modules()} - {"adapters"} == set(ALLOWED)
     order = list(TopologicalSorter(ALLOWED).static_order())
     assert order.index("core") < order.index("lake") < order.index("capture") < order.index("run") < order.index("cli")
+
+
+def test_no_test_module_is_imported() -> None:
+    """What tests share stands in modules of its own."""
+    tests = list((ROOT / "cdc_assets_tests").rglob("*.py"))
+    assert len(tests) > 100
+    assert not {path.name: found for path in tests if (found := IMPORTED_TEST.findall(path.read_text()))}
 
 
 def test_nothing_is_allowed_that_nobody_uses() -> None:

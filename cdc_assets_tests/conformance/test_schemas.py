@@ -22,9 +22,9 @@ import pytest
 
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.compare import Record, Report, compare
+from cdc_assets_tests.conformance.compare import explained as values_explained
 from cdc_assets_tests.conformance.debezium import Debezium, payload
 from cdc_assets_tests.conformance.side_by_side import settled, side_by_side
-from cdc_assets_tests.conformance.test_events import explained as values_explained
 from cdc_assets_tests.conformance.workload import TABLES, TYPES, TableModel, Workload
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 

@@ -10,8 +10,8 @@ import pytest
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.compare import Record, reads
 from cdc_assets_tests.conformance.debezium import payload
+from cdc_assets_tests.conformance.shop import ROWS, Shop
 from cdc_assets_tests.conformance.side_by_side import side_by_side
-from cdc_assets_tests.conformance.test_blocking import ROWS, Shop
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
 

@@ -9,14 +9,15 @@ import pytest
 
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.real import RealServer
+from cdc_assets_tests.contract.two import HERE, THERE, Two
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything below this folder is a contract test."""
     for item in items:
-        if HERE in item.path.parents:
+        if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.contract)
 
 
@@ -56,3 +57,10 @@ def table(server: StandIn | RealServer, database: str) -> Iterator[str]:
     name = f"dbo.t_{secrets.token_hex(4)}"
     yield name
     server.execute(f"IF OBJECT_ID(N'{name}') IS NOT NULL DROP TABLE {name}", database=database)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    """A stand-in with two databases, and a capture of both."""
+    with StandIn(databases=(HERE.database, THERE.database)) as server:
+        yield Two(server, str(tmp_path))

@@ -1,6 +1,6 @@
 """Two databases of one capture, one of which is turned off, goes offline or goes away: the other goes on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,101 +8,18 @@ from typing import Any
 import pytest
 
 from cdc_assets.adapters.clock import SystemClock
-from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.retry import ATTEMPTS
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.capture.progress import SnapshotSummary, StreamSummary
-from cdc_assets.cli.local import LocalRunner
-from cdc_assets.config.settings import CaptureConfig, LakeSettings
-from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.ports import Clock
+from cdc_assets.capture.progress import StreamSummary
+from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LakeError, LoginError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.run import loop
-from cdc_assets.run.capture import Capture
-from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.contract.two import HERE, THERE, Two, reasons, snapshot
 from cdc_assets_tests.crashes import PowerCutError, cut_at
-from cdc_assets_tests.unit.streaming.child import config_of
-from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
-
-HERE, THERE = TableId("Here", "dbo", "orders"), TableId("There", "dbo", "orders")
-
-
-class Two:
-    """A server with two databases and a capture of both.
-
-    Args:
-        server: with the databases.
-        path: of the lake.
-    """
-
-    def __init__(self, server: StandIn, path: str) -> None:
-        self.server, self._key = server, 0
-        config = config_of(server.port, server.password, path)
-        self.config: CaptureConfig = replace(
-            config,
-            connection=replace(config.connection, databases=(HERE.database, THERE.database)),
-            streaming=replace(config.streaming, retry_wait_s=0.1, max_retries=1),
-        )
-        for table in (HERE, THERE):
-            self.enable(table)
-        self.insert(HERE, THERE)
-        self.run("snapshot")
-
-    def enable(self, table: TableId, instance: str = "dbo_orders") -> None:
-        if not self.server.execute(f"SELECT name FROM [{table.database}].sys.tables WHERE name = N'orders'"):
-            self.server.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY)", database=table.database)
-        self.server.execute(
-            "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'orders', @role_name = NULL, "
-            f"@capture_instance = N'{instance}'",
-            database=table.database,
-        )
-
-    def insert(self, *tables: TableId) -> None:
-        for table in tables:
-            self._key += 1
-            self.server.execute(f"INSERT INTO dbo.orders VALUES ({self._key})", database=table.database)
-        self.server.agent.drain()
-
-    def run(self, what: str = "stream", clock: Clock | None = None) -> StreamSummary | None:
-        with SqlServerSource(self.config.connection) as source:
-            bulk = MssqlBulkSource(self.config.connection)
-            capture = Capture(self.config, source, bulk, LocalRunner(2), clock or SystemClock())
-            return capture.stream() if what == "stream" else capture.snapshot() and None
-
-    def offline(self) -> None:
-        """Take a database away, and everybody who uses it."""
-        self.server.execute("ALTER DATABASE [There] SET OFFLINE WITH ROLLBACK IMMEDIATE")
-
-    def online(self) -> None:
-        self.server.execute("ALTER DATABASE [There] SET ONLINE")
-
-    def keys(self, table: TableId) -> list[int]:
-        return [event.key for event in events_of(self.config, table)]
-
-    def told(self) -> list[tuple[str, str]]:
-        rows = rows_of_topic(self.config, "shop.__schema_history")
-        return [(str(row["type"]), str(row["database"])) for row in rows if row["snapshot"] is None]
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[Two]:
-    with StandIn(databases=(HERE.database, THERE.database)) as server:
-        yield Two(server, str(tmp_path))
-
-
-def reasons(summary: StreamSummary | None) -> dict[TableId, str]:
-    assert summary is not None
-    return {trouble.table: trouble.reason for trouble in summary.troubled}
-
-
-def snapshot(two: Two, *tables: TableId) -> SnapshotSummary:
-    with SqlServerSource(two.config.connection) as source:
-        bulk = MssqlBulkSource(two.config.connection)
-        return Capture(two.config, source, bulk, LocalRunner(2), SystemClock()).snapshot(tables or None)
 
 
 def test_capture_turned_off_before_a_run_ends_the_tables_of_that_database(two: Two) -> None:

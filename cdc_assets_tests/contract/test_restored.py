@@ -1,9 +1,8 @@
 """A server is restored to an earlier moment: what was read beyond it is never mixed with what comes after it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,17 +13,10 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError, DatabaseRestoredError
 from cdc_assets.run import loop
 from cdc_assets.run.overview import CaptureOverview
-from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.contract.test_databases import HERE, THERE, Two, reasons, snapshot
+from cdc_assets_tests.contract.two import HERE, THERE, Two, reasons, snapshot
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[Two]:
-    with StandIn(databases=(HERE.database, THERE.database)) as server:
-        yield Two(server, str(tmp_path))
 
 
 def fork_of(two: Two) -> RecoveryFork | None:

@@ -7,8 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cdc_assets.cli.main import app
-from cdc_assets_tests.dagster.test_sensor import tick
-from cdc_assets_tests.shop import Shop, key, open_shop
+from cdc_assets_tests.shop import Shop, key, open_shop, tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 

@@ -13,7 +13,6 @@ import pytest
 from dagster import DagsterRunStatus
 
 from cdc_assets.defs import runs, sensors
-from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.process import PROCESS_TAG, is_gone, own_process
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.sensors import (
@@ -25,28 +24,12 @@ from cdc_assets.defs.sensors import (
     streaming_starts,
 )
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.signal_state import Collection, SignalState
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.shop import TABLES, Shop, key
-
-
-def tick(shop: Shop, instance: dg.DagsterInstance) -> Any:
-    """Evaluate the sensor once: its request or its reason."""
-    definitions = shop.definitions()
-    (sensor,) = definitions.get_repository_def().sensor_defs
-    resources = {
-        "cdc_shop": CaptureResource(server=SqlServerCdcResource(config_file=str(shop.file)), spark=SparkResource())
-    }
-    context = dg.build_sensor_context(
-        instance=instance, resources=resources, repository_def=definitions.get_repository_def()
-    )
-    with shop.in_environment(), context:
-        data = sensor.evaluate_tick(context)
-    return data.run_requests[0] if data.run_requests else data
+from cdc_assets_tests.shop import TABLES, Shop, key, tick
 
 
 def test_first_tick_asks_for_the_snapshot_of_all_tables(shop: Shop, instance: dg.DagsterInstance) -> None:

@@ -16,9 +16,8 @@ from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.standin import sample
-from cdc_assets_tests.dagster.test_sensor import tick
-from cdc_assets_tests.shop import ROOT, Shop, key, open_shop
-from cdc_assets_tests.unit.signals.test_kafka import Broker
+from cdc_assets_tests.shop import ROOT, Shop, key, open_shop, tick
+from cdc_assets_tests.unit.signals.broker import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 

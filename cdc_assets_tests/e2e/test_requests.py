@@ -6,7 +6,7 @@ import pytest
 
 from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import Daemon
-from cdc_assets_tests.e2e.test_daemon import Killer
+from cdc_assets_tests.e2e.killer import Killer
 
 pytestmark = pytest.mark.timeout(600)
 

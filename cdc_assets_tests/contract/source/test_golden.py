@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cdc_assets_tests.contract.source.conftest import DATABASE, Server, drain
-from cdc_assets_tests.contract.source.test_commands import Shop, change
+from cdc_assets_tests.contract.source.shop import Shop, change
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 NAMES = ("rest-read", "rest-create", "rest-update", "rest-delete", "rest-tombstone")

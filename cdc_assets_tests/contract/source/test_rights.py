@@ -11,7 +11,8 @@ from typer.testing import CliRunner, Result
 from cdc_assets.cli.main import app
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE
-from cdc_assets_tests.test_docs import ROOT
+
+ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.contract
 

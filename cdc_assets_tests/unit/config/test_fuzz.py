@@ -21,7 +21,7 @@ from cdc_assets.config.load import load_config
 from cdc_assets.config.properties import PROPERTIES
 from cdc_assets.config.property import Property, Status
 from cdc_assets.errors import ConfigurationError
-from cdc_assets_tests.unit.config.test_load import MINIMUM
+from cdc_assets_tests.unit.config.minimum import MINIMUM
 
 EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "30"))
 SUFFIXES = (".json", ".properties", ".yaml", ".yml")

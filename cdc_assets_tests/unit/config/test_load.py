@@ -14,14 +14,7 @@ from cdc_assets.config.load import config_of, environment_name, load_config
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import ConfigurationError
-
-MINIMUM = {
-    "database.hostname": "db",
-    "database.user": "reader",
-    "database.password": "s3cret!",
-    "database.names": "Sales, Stock",
-    "topic.prefix": "shop",
-}
+from cdc_assets_tests.unit.config.minimum import MINIMUM
 
 
 def write(folder: Path, name: str, text: str) -> Path:

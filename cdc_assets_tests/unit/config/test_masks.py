@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from cdc_assets.cli.main import app
 from cdc_assets.config.build import build_config
 from cdc_assets.errors import ConfigurationError
-from cdc_assets_tests.unit.config.test_load import MINIMUM
+from cdc_assets_tests.unit.config.minimum import MINIMUM
 
 HIDING = MINIMUM | {"custom.sanitize.pattern": r"(hostname|\.list|topic\.prefix|topic\.name)$"}
 

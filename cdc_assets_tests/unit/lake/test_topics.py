@@ -14,34 +14,11 @@ from cdc_assets.config.settings import BinaryMode, EventSettings
 from cdc_assets.core.schema import Column
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
-from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.unit.envelope.building import plan_of
-
-
-def schema_of(**columns: pa.DataType) -> pa.Schema:
-    row = pa.struct([pa.field(name, kind, metadata={"connect.type": "x"}) for name, kind in columns.items()])
-    value = pa.struct([pa.field("before", row), pa.field("after", row), pa.field("op", pa.string())])
-    return pa.schema([pa.field("position", pa.string()), pa.field("value", value), pa.field("window_id", pa.int64())])
-
-
-def batch_of(schema: pa.Schema, window_id: int, *rows: dict[str, object] | None) -> pa.RecordBatch:
-    found = [
-        {
-            "position": f"{window_id:04d}/{place:04d}",
-            "value": None if row is None else {"before": None, "after": row, "op": "c"},
-            "window_id": window_id,
-        }
-        for place, row in enumerate(rows)
-    ]
-    return pa.RecordBatch.from_pylist(found, schema)
-
-
-def write(tables: TopicTables, schema: pa.Schema, window_id: int, *rows: dict[str, object] | None) -> list[DataFile]:
-    with TopicWriter(tables.location, "topic", schema, window_id) as writer:
-        writer.write([batch_of(schema, window_id, *rows)])
-    return writer.files
+from cdc_assets_tests.unit.lake.writing import batch_of, schema_of, write
 
 
 @pytest.fixture(params=["path", "url"])

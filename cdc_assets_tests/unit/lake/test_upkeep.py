@@ -9,7 +9,7 @@ from cdc_assets.config.settings import LakeSettings
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
-from cdc_assets_tests.unit.lake.test_topics import schema_of, write
+from cdc_assets_tests.unit.lake.writing import schema_of, write
 
 
 def test_compaction_joins_files_and_keeps_rows_and_transactions(tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ from cdc_assets.incremental import rounds as incremental_round
 from cdc_assets.lake.location import Location
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.unit.signals.test_incremental import values
-from cdc_assets_tests.unit.signals.world import World, check_law
+from cdc_assets_tests.unit.signals.world import World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 X = "'x'"

@@ -14,8 +14,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import VARIABLE
 from cdc_assets.ledger.signal_state import Collection
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.unit.signals.test_incremental import values
-from cdc_assets_tests.unit.signals.world import SIGNALS, World, check_law
+from cdc_assets_tests.unit.signals.world import SIGNALS, World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 pytestmark = pytest.mark.crash

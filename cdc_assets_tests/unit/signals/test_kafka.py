@@ -1,16 +1,14 @@
 """Signals from Kafka: the real client against librdkafka's own mock cluster."""
 
 import json
-import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from cdc_assets.adapters import kafka
 from cdc_assets.adapters.kafka import KafkaSignals, kafka_channels
@@ -19,26 +17,9 @@ from cdc_assets.config.settings import SignalSettings
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.signals.broker import Broker
 from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
-
-
-class Broker:
-    """A mock cluster of one broker; topics are made with four partitions when they are first asked for."""
-
-    def __init__(self) -> None:
-        quiet = logging.getLogger("mock")
-        quiet.setLevel(logging.ERROR)
-        self.producer = Producer({"bootstrap.servers": "none:1", "test.mock.num.brokers": 1}, logger=quiet)
-        (broker,) = self.producer.list_topics(timeout=10).brokers.values()
-        self.address = f"{broker.host}:{broker.port}"
-
-    def send(self, value: str | bytes | None, key: str = "shop", topic: str = "shop-signal", **more: Any) -> None:
-        self.producer.produce(topic, key=key, value=value, **more)
-        assert self.producer.flush(10) == 0
-
-    def settings(self, **more: Any) -> SignalSettings:
-        return SignalSettings(channels=("kafka",), kafka_servers=self.address, **more)
 
 
 @pytest.fixture

@@ -136,3 +136,7 @@ def check_law(world: World, table: TableId, rows: dict[Any, Any], key: str = "id
             else:
                 state[row[key]] = row["version"]
         assert state == rows
+
+
+def values(*rows: str) -> str:
+    return ", ".join(f"({row})" for row in rows)

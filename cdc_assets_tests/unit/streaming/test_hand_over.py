@@ -12,7 +12,7 @@ from cdc_assets.ledger.state import TableState
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture
-from cdc_assets_tests.unit.streaming.test_structures import HAND_OVER, started, stream_until, told
+from cdc_assets_tests.unit.streaming.tables import HAND_OVER, started, stream_until, told
 
 V1, V2 = "dbo_orders", "dbo_orders_2"
 

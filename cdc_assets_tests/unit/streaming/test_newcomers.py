@@ -13,7 +13,7 @@ from cdc_assets.errors import ConfigurationError
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
-from cdc_assets_tests.unit.streaming.test_structures import started
+from cdc_assets_tests.unit.streaming.tables import started
 
 
 def once(server: SimulatedServer, do: Callable[[], object]) -> Callable[[], bool]:

@@ -1,6 +1,5 @@
 """Tables that come, go and change while the capture runs, and every place where that may be cut short."""
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,29 +11,10 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcDisabledError
-from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
-from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, make_capture, make_config, table_id
-
-
-def started(path: Path, **changes: object):  # type: ignore[no-untyped-def]
-    """A server with two captured tables, snapshotted and streamed once."""
-    server = SimulatedServer()
-    lines, orders = server.create("lines", rows=3), server.create("orders", rows=3)
-    server.idle_tick()
-    config = make_config(str(path), **changes)
-    make_capture(server, config).snapshot()
-    server.commit((lines, "insert", 10, "a"), (orders, "insert", 10, "a"))
-    make_capture(server, config).stream()
-    return server, config, lines, orders
-
-
-def told(config: object) -> list[tuple[str, str]]:
-    """Public schema change events in position order: type and table."""
-    rows = sorted(rows_of_topic(config, "shop"), key=lambda row: str(row["position"]))  # type: ignore[arg-type]
-    changes = [row["value"]["tableChanges"][0] for row in rows]  # type: ignore[index]
-    return [(change["type"], change["id"].split(".")[-1].strip('"')) for change in changes]
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, make_capture, table_id
+from cdc_assets_tests.unit.streaming.tables import HAND_OVER, started, stream_until, told
 
 
 def rename(server: SimulatedServer, old: TableId, new: TableId) -> None:
@@ -172,15 +152,6 @@ def test_each_step_of_an_end_may_be_the_last(tmp_path: Path, step: str) -> None:
     assert state_of(config).tables[orders].status == "failed"
     assert [event.key for event in events_of(config, lines) if event.op == "c"] == [10, 11, 12]
     check(server, config, made)
-
-
-def stream_until(server: SimulatedServer, config: object, step: str) -> None:
-    """A run that dies when it reaches a step, if it does."""
-    with cut_at(step), contextlib.suppress(PowerCutError):
-        make_capture(server, config).stream()  # type: ignore[arg-type]
-
-
-HAND_OVER = ["window-planned", "history-recorded", "history-written", "files-written", "table-committed"]
 
 
 @pytest.mark.parametrize("step", [*HAND_OVER, "window-complete"])

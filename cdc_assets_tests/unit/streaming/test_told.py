@@ -13,7 +13,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ServerBusyError
 from cdc_assets.streaming.job_watch import CHECK_EVERY
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
-from cdc_assets_tests.unit.streaming.test_trouble import two_tables
+from cdc_assets_tests.unit.streaming.tables import two_tables
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:

@@ -15,15 +15,7 @@ from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
-
-
-def two_tables(path: Path, **changes: object):  # type: ignore[no-untyped-def]
-    server = SimulatedServer()
-    lines, orders = server.create("lines", rows=3), server.create("orders", rows=3)
-    server.idle_tick()
-    config = make_config(str(path), **changes)
-    make_capture(server, config).snapshot()
-    return server, config, lines, orders
+from cdc_assets_tests.unit.streaming.tables import two_tables
 
 
 def test_clean_up_that_passes_in_mid_read_marks_only_the_table_that_lost_rows(tmp_path: Path) -> None:

@@ -1,0 +1,30 @@
+"""Events of a small topic, written as a task writes them."""
+
+import pyarrow as pa
+
+from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.topics import TopicTables
+
+
+def schema_of(**columns: pa.DataType) -> pa.Schema:
+    row = pa.struct([pa.field(name, kind, metadata={"connect.type": "x"}) for name, kind in columns.items()])
+    value = pa.struct([pa.field("before", row), pa.field("after", row), pa.field("op", pa.string())])
+    return pa.schema([pa.field("position", pa.string()), pa.field("value", value), pa.field("window_id", pa.int64())])
+
+
+def batch_of(schema: pa.Schema, window_id: int, *rows: dict[str, object] | None) -> pa.RecordBatch:
+    found = [
+        {
+            "position": f"{window_id:04d}/{place:04d}",
+            "value": None if row is None else {"before": None, "after": row, "op": "c"},
+            "window_id": window_id,
+        }
+        for place, row in enumerate(rows)
+    ]
+    return pa.RecordBatch.from_pylist(found, schema)
+
+
+def write(tables: TopicTables, schema: pa.Schema, window_id: int, *rows: dict[str, object] | None) -> list[DataFile]:
+    with TopicWriter(tables.location, "topic", schema, window_id) as writer:
+        writer.write([batch_of(schema, window_id, *rows)])
+    return writer.files

@@ -1,0 +1,42 @@
+"""Two captured tables that the simulated server has, and what runs of their capture leave."""
+
+import contextlib
+from pathlib import Path
+
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+
+HAND_OVER = ["window-planned", "history-recorded", "history-written", "files-written", "table-committed"]
+"""Steps that a window with a hand-over comes by, before it is complete."""
+
+
+def two_tables(path: Path, **changes: object):  # type: ignore[no-untyped-def]
+    """A server with two captured tables, snapshotted."""
+    server = SimulatedServer()
+    lines, orders = server.create("lines", rows=3), server.create("orders", rows=3)
+    server.idle_tick()
+    config = make_config(str(path), **changes)
+    make_capture(server, config).snapshot()
+    return server, config, lines, orders
+
+
+def started(path: Path, **changes: object):  # type: ignore[no-untyped-def]
+    """A server with two captured tables, snapshotted, and streamed once."""
+    server, config, lines, orders = two_tables(path, **changes)
+    server.commit((lines, "insert", 10, "a"), (orders, "insert", 10, "a"))
+    make_capture(server, config).stream()
+    return server, config, lines, orders
+
+
+def told(config: object) -> list[tuple[str, str]]:
+    """Public schema change events in position order: type and table."""
+    rows = sorted(rows_of_topic(config, "shop"), key=lambda row: str(row["position"]))  # type: ignore[arg-type]
+    changes = [row["value"]["tableChanges"][0] for row in rows]  # type: ignore[index]
+    return [(change["type"], change["id"].split(".")[-1].strip('"')) for change in changes]
+
+
+def stream_until(server: SimulatedServer, config: object, step: str) -> None:
+    """A run that dies when it reaches a step, if it does."""
+    with cut_at(step), contextlib.suppress(PowerCutError):
+        make_capture(server, config).stream()  # type: ignore[arg-type]
