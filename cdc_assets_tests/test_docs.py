@@ -65,7 +65,7 @@ def test_commands_exist(document: Path) -> None:
 NO_PROPERTIES = re.compile(
     r"(sys|cdc|dbo|msdb)\.\w.*|(database\.)?schema\.table"  # of the server
     r"|source\.(sequence|snapshot|ts_ns|version)|lake\.form|connect\.parameters|(io|org)\.\w+\..*"  # of an event
-    r"|server\.(agent|bulk|clock|faults)"  # of the stand-in in Python
+    r"|resources\.\w+|server\.(agent|bulk|clock|faults)"  # of Python
     r"|(spark|concurrency|storage)\..*|\w+\.(json|yaml)"  # of Spark and Dagster, and files
 )
 """Names with dots in the documents that are none of ours."""
