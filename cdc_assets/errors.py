@@ -101,7 +101,10 @@ class InvalidValueError(TerminalError, ValueError):
     def __init__(self, what: str, value: object, expected: str, hint: str) -> None:
         shown = shortened(repr(value))
         super().__init__(f"{shortened(what)} {shown} is not valid: expected {expected}. Next: {hint}.")
-        self.what, self.value, self.expected, self.hint = what, value, expected, hint
+        self.what = what
+        self.value = value
+        self.expected = expected
+        self.hint = hint
 
 
 class ConfigurationError(InvalidValueError):

@@ -75,7 +75,10 @@ class Notifier:
         name: str,
         listener: Listener | None = None,
     ) -> None:
-        self._tables, self._settings, self._name, self._listener = tables, settings, name, listener
+        self._tables = tables
+        self._settings = settings
+        self._name = name
+        self._listener = listener
         self._last: int | None = None
 
     def stamped(self, notification: Notification) -> Notification:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.heartbeat import heartbeat_topic
+from cdc_assets.history.store import history_directory
+from cdc_assets.ledger.manifest import manifest_directory
 from cdc_assets.transactions import transaction_topic
 
 WINDOWS = "windows"
@@ -17,7 +19,7 @@ GROWING = ("transactions", "heartbeat", "notifications")
 def system_topics(config: CaptureConfig) -> Mapping[str, str]:
     """Directories of the tables that these settings have written, by a short name for people."""
     events, notifications = config.events, config.notifications
-    topics = {WINDOWS: f"{events.topic_prefix}.__windows", HISTORY: f"{events.topic_prefix}.__schema_history"}
+    topics = {WINDOWS: manifest_directory(events.topic_prefix), HISTORY: history_directory(events.topic_prefix)}
     if config.history.publish:
         topics["schema_changes"] = events.topic_prefix
     if events.transaction_metadata:

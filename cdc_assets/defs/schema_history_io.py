@@ -14,7 +14,7 @@ from cdc_assets.defs.envelope_io import Committed, EnvelopeFiles, LakeIOManager
 from cdc_assets.defs.keys import TABLE, asset_facts
 from cdc_assets.envelope.naming import NOT_IN_TOPIC
 from cdc_assets.errors import InvalidValueError
-from cdc_assets.history.store import SCHEMA
+from cdc_assets.history.store import SCHEMA, history_directory
 
 
 class SchemaHistoryIOManager(LakeIOManager):
@@ -56,4 +56,4 @@ class SchemaHistoryIOManager(LakeIOManager):
     def directory(self, key: dg.AssetKey) -> str:
         """Directory of the capture's history, from any of its asset keys if the configuration is not known."""
         prefix = self._config.events.topic_prefix if self._config else key.path[0]
-        return f"{prefix}.__schema_history"
+        return history_directory(prefix)

@@ -121,8 +121,6 @@ def _request(
     """What to do next for a capture at rest.
 
     Args:
-        catalog: of the capture.
-        resource: of the capture.
         records: its newest ended runs.
         unread: when tables that could not be read may be tried again; None if now.
         first_look: whether this is the first look since the start.

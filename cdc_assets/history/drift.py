@@ -48,7 +48,6 @@ class Drift:
     """What is to be told of one table.
 
     Args:
-        table: which.
         differences: empty if events and table agree.
         statements: DDL the server recorded since the newest instance was made, oldest first.
         remedy: T-SQL, or advice, that brings the new structure into the events; empty if there is no difference.

@@ -40,7 +40,6 @@ def given_entry(change: Mapping[str, Any], known: HistoryEntry, lsn: Lsn, now: d
         change: element of `tableChanges`.
         known: the table's newest record.
         lsn: from which on it holds.
-        now: the time.
 
     Raises:
         InvalidValueError: it is no structure, or not one in which the table's rows could arrive.

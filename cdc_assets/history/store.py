@@ -54,6 +54,11 @@ SCHEMA = pa.schema(
 )
 
 
+def history_directory(prefix: str) -> str:
+    """Where the schema history of a topic prefix lies in the lake."""
+    return f"{prefix}.__schema_history"
+
+
 class SchemaHistory:
     """Reads and writes the history of one capture; keeps it in memory, for it is small.
 
@@ -67,8 +72,11 @@ class SchemaHistory:
     def __init__(
         self, tables: TopicTables, events: EventSettings, settings: HistorySettings, connector: ConnectorIdentity
     ) -> None:
-        self.directory = f"{events.topic_prefix}.__schema_history"
-        self._tables, self._events, self._settings, self._connector = tables, events, settings, connector
+        self.directory = history_directory(events.topic_prefix)
+        self._tables = tables
+        self._events = events
+        self._settings = settings
+        self._connector = connector
         self._entries: dict[TableId, list[HistoryEntry]] = defaultdict(list)
         self._windows: dict[int, list[tuple[HistoryEntry | None, HistoryEntry]]] = {}
 
@@ -134,7 +142,6 @@ class SchemaHistory:
         """The structure in which changes of a capture instance are decoded; what a DROP ended is not asked.
 
         Args:
-            table: whose.
             instance: its capture instance.
             lsn: of the first change; the structure that is valid there, or the oldest of the instance. None takes the
                 newest.

@@ -80,6 +80,11 @@ _KEEP_ROWS = 1000
 """Folded rows that are kept for people to look at."""
 
 
+def manifest_directory(prefix: str) -> str:
+    """Where the manifest of a topic prefix lies in the lake."""
+    return f"{prefix}.__windows"
+
+
 class Manifest:
     """Reads and writes `<prefix>.__windows`.
 
@@ -90,7 +95,7 @@ class Manifest:
     """
 
     def __init__(self, tables: TopicTables, prefix: str, outbox: Outbox | None = None) -> None:
-        self.directory = f"{prefix}.__windows"
+        self.directory = manifest_directory(prefix)
         self._tables = tables
         self._log = FencedLog(tables, self.directory, SCHEMA)
         self._outbox = outbox

@@ -52,7 +52,6 @@ class BlockingSnapshots:
     """Carries out requests for blocking snapshots between windows.
 
     Args:
-        context: of the capture.
         watch: of its signals.
         incremental: what must not overtake.
         on_progress: called after each round.
@@ -61,7 +60,10 @@ class BlockingSnapshots:
     def __init__(
         self, context: Context, watch: SignalWatch, incremental: IncrementalSnapshot, on_progress: OnProgress
     ) -> None:
-        self._context, self._watch, self._incremental, self._on_progress = context, watch, incremental, on_progress
+        self._context = context
+        self._watch = watch
+        self._incremental = incremental
+        self._on_progress = on_progress
         self._snapshotter = Snapshotter(context)
         self.unread: list[TroubledTable] = []
         """Tables that could not be read, and why."""

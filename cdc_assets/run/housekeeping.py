@@ -22,7 +22,6 @@ class Housekeeper:
     """Hears of each window, passes it on, and tidies from time to time.
 
     Args:
-        context: of the capture.
         on_progress: who is told of windows.
     """
 

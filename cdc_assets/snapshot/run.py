@@ -49,11 +49,7 @@ log = logging.getLogger(__name__)
 
 
 class Snapshotter:
-    """Carries out snapshots of one capture.
-
-    Args:
-        context: of the capture.
-    """
+    """Carries out snapshots of one capture."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -69,7 +65,6 @@ class Snapshotter:
         """Finish a snapshot that an earlier run left, if its tables are still the ones it was planned for.
 
         Args:
-            database: where.
             captured: tables that the filters let through now.
             on_progress: called after each round.
 
@@ -112,7 +107,6 @@ class Snapshotter:
         A table that cannot be read does not stop the others; it is told by a notification and in the outcome.
 
         Args:
-            database: where.
             requests: one per table, in the order in which they are read.
             on_progress: called after each round.
             signal: id of the signal that asked for it: a blocking snapshot.

@@ -51,11 +51,7 @@ class Structures:
 
 
 class WindowStructures:
-    """Looks structures up.
-
-    Args:
-        context: of the capture.
-    """
+    """Looks structures up."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
