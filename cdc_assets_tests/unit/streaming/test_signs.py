@@ -8,7 +8,6 @@ import pytest
 
 from cdc_assets.config.settings import HeartbeatSettings, NotificationSettings
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import ConfigurationError
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 
@@ -86,9 +85,3 @@ def test_hand_over_is_told_though_the_run_dies_before(tmp_path: Path) -> None:
     for _ in range(2):
         make_capture(server, config).stream()
         assert told() == ["COMPLETED"]
-
-
-def test_sink_without_topic_is_refused(tmp_path: Path) -> None:
-    config = replace(make_config(str(tmp_path)), notifications=NotificationSettings(channels=("sink",)))
-    with pytest.raises(ConfigurationError, match=r"notification\.sink\.topic\.name"):
-        make_capture(SimulatedServer(), config)
