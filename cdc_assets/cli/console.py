@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, ParamSpec, TextIO
 
@@ -70,6 +71,18 @@ def clear_errors(command: Callable[P, None]) -> Callable[P, None]:
                 raise
             text = f"{type(error).__name__}: {error}. Next: set {TRACEBACK_VARIABLE}=1 to see where, and report it"
             fail(f"This is a fault of cdc-assets. {text}", FAILED)
+
+    return guarded
+
+
+def needs_demo(command: Callable[P, None]) -> Callable[P, None]:
+    """The command, with an end in one message where the extra `demo` is not installed."""
+
+    @wraps(command)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        if find_spec("sqlglot") is None:
+            fail("The stand-in server is not installed. Next: pip install 'cdc-assets[demo]'", WRONG_USE)
+        command(*args, **kwargs)
 
     return guarded
 

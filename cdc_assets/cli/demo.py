@@ -17,15 +17,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cdc_assets.cli.console import clear_errors, err, out, read_config
+from cdc_assets.cli.console import clear_errors, err, needs_demo, out, read_config
 from cdc_assets.cli.demo_summary import compare, print_summary, totals
-from cdc_assets.standin import sample
-from cdc_assets.standin.control import StandIn
-from cdc_assets.standin.workload import Workload
+
+if TYPE_CHECKING:  # the extra `demo`: a command line lists this one without it
+    from cdc_assets.standin.control import StandIn
+    from cdc_assets.standin.workload import Workload
 
 CONFIGURATION = Path("resources/captures/shop.json")
 STATE = Path("var")
@@ -51,8 +52,8 @@ def step(text: str) -> None:
 class Shop:
     """The running stand-in with the sample database, and how others find it."""
 
-    server: StandIn
-    workload: Workload
+    server: "StandIn"
+    workload: "Workload"
     stop: threading.Event
     thread: threading.Thread | None = None
 
@@ -99,6 +100,10 @@ def ended_by_signals() -> Iterator[None]:
 @contextmanager
 def open_shop(seed: int) -> Iterator[Shop]:
     """Start the server; make the sample database if it is not there yet."""
+    from cdc_assets.standin import sample
+    from cdc_assets.standin.control import StandIn
+    from cdc_assets.standin.workload import Workload
+
     with StandIn(directory=STATE / "standin", password="S" + secrets.token_urlsafe(18)) as server:
         if not server.execute("SELECT name FROM sys.databases WHERE name = ?", sample.DATABASE):
             step(f"Making the sample database {sample.DATABASE}")
@@ -111,6 +116,7 @@ def open_shop(seed: int) -> Iterator[Shop]:
 
 
 @app.command()
+@needs_demo
 @clear_errors
 def run(
     seconds: Annotated[float, typer.Option(min=0, help="How long the workload goes on after the snapshot.")] = 8.0,
@@ -163,6 +169,7 @@ def capture_while_busy(shop: Shop, seconds: float) -> None:
 
 
 @app.command()
+@needs_demo
 @clear_errors
 def dev(
     rate: Annotated[float, typer.Option(min=0.01, help="Transactions a second.")] = 2.0,

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 from rich.console import Console
@@ -14,7 +15,9 @@ from cdc_assets.cli.console import out
 from cdc_assets.cli.lake_view import OPERATIONS, LakeView, TopicView
 from cdc_assets.cli.tail import lines
 from cdc_assets.config.settings import CaptureConfig, TextSettings
-from cdc_assets.standin.control import StandIn
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.control import StandIn
 
 Totals = dict[str, Counter[str]]
 """Events by topic and operation."""
@@ -45,7 +48,7 @@ def totals(config: CaptureConfig) -> Totals:
     return {topic.topic: Counter(view.rows_by_operation(topic)) for topic in view.topics()}
 
 
-def compare(config: CaptureConfig, before: Totals, server: StandIn) -> list[Comparison]:
+def compare(config: CaptureConfig, before: Totals, server: "StandIn") -> list[Comparison]:
     """Every topic of the lake beside its table on the server."""
     view = LakeView(config)
     return [
@@ -76,7 +79,7 @@ def live_rows(view: LakeView, topic: TopicView) -> int:
     return sum(op != "d" for op in last.values())
 
 
-def _rows_on(server: StandIn, topic: TopicView) -> int:
+def _rows_on(server: "StandIn", topic: TopicView) -> int:
     table = topic.state.table
     return int(server.execute(f"SELECT COUNT(*) FROM {table.quoted}")[0][0])  # noqa: S608 - quoted by the one function
 

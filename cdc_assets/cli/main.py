@@ -10,7 +10,7 @@ import typer
 
 from cdc_assets import __version__
 from cdc_assets.cli import capture, demo, doctor, properties, signal, status, tail
-from cdc_assets.cli.console import clear_errors, out
+from cdc_assets.cli.console import clear_errors, needs_demo, out
 from cdc_assets.standin import __main__ as standin
 
 app = typer.Typer(
@@ -45,7 +45,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "tail": tail.tail,
     "signal": signal.signal,
     "properties": properties.properties,
-    "standin": standin.main,
+    "standin": needs_demo(standin.main),
 }
 
 for _name, _command in COMMANDS.items():

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from cdc_assets.standin.serve import Options, serve
 from cdc_assets.standin.wire.prelogin import Encryption
 
 app = typer.Typer(add_completion=False, help="A SQL Server counterpart on loopback for demo, tests and development.")
@@ -28,6 +27,8 @@ def main(
     capture_latency: Annotated[float, typer.Option(help="Seconds from commit to capture; 0 captures at once.")] = 0.0,
 ) -> None:
     """Start the SQL Server stand-in on loopback, for demonstration, tests and development, until it is interrupted."""
+    from cdc_assets.standin.serve import Options, serve  # a command line lists this one without its parser being there
+
     serve(
         Options(
             port, tuple(database or ()), sample, workload_rate, seed, password, directory, encryption, capture_latency

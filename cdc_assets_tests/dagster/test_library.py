@@ -113,6 +113,33 @@ def test_its_import_is_quick_and_brings_no_dagster_and_no_spark(python: Path, sh
     assert run(python, tmp_path, shop, "-c", code).strip() == "True []"
 
 
+WITHOUT_DEMO = """
+import sys
+sys.modules["sqlglot"] = None
+from cdc_assets.cli.main import main
+sys.argv = ["cdc-assets", *{arguments!r}]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["--version"], "cdc-assets "), (["--help"], "doctor"), (["properties", "topic.prefix"], "topic.prefix")],
+)
+def test_commands_without_the_extra_demo(
+    python: Path, shop: Shop, tmp_path: Path, arguments: list[str], told: str
+) -> None:
+    assert told in run(python, tmp_path, shop, "-c", WITHOUT_DEMO.format(arguments=arguments))
+
+
+@pytest.mark.parametrize("arguments", [["standin"], ["demo", "run"], ["demo", "dev"]])
+def test_the_demo_says_what_it_lacks(python: Path, shop: Shop, tmp_path: Path, arguments: list[str]) -> None:
+    code = WITHOUT_DEMO.format(arguments=arguments)
+    done = subprocess.run([str(python), "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "pip install 'cdc-assets[demo]'" in done.stderr + done.stdout
+
+
 def test_every_public_name_is_there(python: Path, shop: Shop, tmp_path: Path) -> None:
     code = "import cdc_assets; print(all(getattr(cdc_assets, name).__doc__ for name in cdc_assets.__all__))"
     assert run(python, tmp_path, shop, "-c", code).strip() == "True"
