@@ -38,7 +38,7 @@ class Context:
         connector: who writes events.
         heartbeat: signs of life.
         notifier: tells about snapshots and capture instances.
-        channels: of signals, that need an adapter.
+        channels: signal channels that need an external client (Kafka).
     """
 
     config: CaptureConfig

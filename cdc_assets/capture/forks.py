@@ -1,8 +1,8 @@
 """Notices that a database was restored to an earlier moment (spec sqlserver-cdc §1.4 no. 23).
 
-After a restore the server hands out LSNs again that it had given to transactions which are gone now. A position above
-them would wait in silence until the new history has passed it, and then go on in the middle of it. So each database's
-recovery fork is recorded with its positions, and looked at again: when a run begins, when a window was chosen, when its
+After a restore the server hands out LSNs again that it had given to transactions which are gone now. A stale position
+would match nothing until new LSNs overtake it, and would then silently skip everything before. So each database's
+recovery fork is recorded with its positions, and checked again: when a run begins, when a window was chosen, when its
 rows or those of a snapshot were read and nothing of them is committed, and when nothing is new.
 
 *The rule.* Let `reached` be the greatest LSN of which the lake may hold something, and `point` the LSN at which the

@@ -66,7 +66,7 @@ def begin_anew(context: Context, database: str) -> None:
 
 
 def end_former_tables(context: Context, database: str) -> None:
-    """Tell the end of tables whose new history has begun, and whose end was not told; no window is in flight.
+    """Publish the DROP of tables whose new history has begun, if it was not published yet; no window is in flight.
 
     Raises:
         FencedError: another writer has taken over.

@@ -29,7 +29,7 @@ class Notification:
     number: int = 0
 
     def __str__(self) -> str:
-        """For people: what happened, to which table, and how it went; one table is not told with all the others."""
+        """For people: what happened, to which table, and how it went. If it is about one table, only that table is shown."""
         tables = ("scanned_collection", "current_collection_in_progress", "data_collections")
         about = next((self.data[name] for name in tables if name in self.data), "")
         facts = ", ".join(f"{name}={text}" for name, text in self.data.items() if name not in tables)

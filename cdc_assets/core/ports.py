@@ -58,7 +58,7 @@ class Source(Protocol):
     """
 
     def databases(self) -> Sequence[str]:
-        """Configured databases in the server's letter case, in configured order; also those that `trouble` tells of."""
+        """Configured databases in the server's letter case, in configured order, including those for which `trouble` returns an error."""
 
     def trouble(self, database: str) -> CdcError | None:
         """Why a configured database cannot be captured now, asked now; None if it can."""

@@ -11,9 +11,9 @@ or gave way changes the epoch, so the same LSN can be asked for again.
 
 *After a failure.* A run whose process was killed is started again at once. A
 run that failed for a reason would fail again: the pause doubles with each
-failure in a row, up to `LONGEST_PAUSE`. A run that committed all it found and
-then failed by the check of one troubled table, or because one table could not be
-read, counts as a good one: the other tables must not wait for it. Tables that
+failure in a row, up to `LONGEST_PAUSE`. A run that
+committed everything but failed one table's check, or could not read one table,
+does not delay the next run: the other tables must not wait for it. Tables that
 could not be read wait by such a pause of their own, while the others are streamed;
 so do tables of the loaded code location that are not on the server now.
 

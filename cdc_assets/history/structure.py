@@ -63,7 +63,7 @@ def _typed(column: Column, other: Column) -> Column:
 
 
 def without_namesakes(source: TableSchema, instance: CaptureInstance) -> TableSchema:
-    """The table without columns that only have the name of a captured one; for reading its rows."""
+    """The table without columns that were re-created under a captured column's name; for reading its rows."""
     places = dict(zip(instance.columns, instance.column_ids, strict=True))
     own = tuple(column for column in source.columns if places.get(column.name, column.ordinal) == column.ordinal)
     return replace(source, columns=own)
@@ -78,7 +78,7 @@ def with_nulls(schema: TableSchema, names: Collection[str]) -> TableSchema:
 
 
 def followed(recorded: TableSchema, arriving: TableSchema) -> TableSchema:
-    """The recorded structure with what rows of the same instance need now; equal to it if they need nothing."""
+    """The recorded structure widened so that current rows fit; unchanged if they already do."""
     now = {column.name: column for column in arriving.columns}
     return replace(recorded, columns=tuple(_followed(column, now.get(column.name)) for column in recorded.columns))
 

@@ -5,7 +5,7 @@ type and collation. SQL Server sorts NULL first, so NULL is smaller than every v
 false, never unknown, so that it may be negated (spec debezium-sqlserver §9.2).
 
 A span is bounded by values, not by a number of rows: all rows with one value are in one span. So the columns that a
-table is walked along need not be unique, and rows need not be sorted by them: only the bounds are looked up in order.
+key order need not be unique, and rows need not be sorted by them: only the bounds are looked up in order.
 
 The condition of a signal stands in the statement as it was given: whoever may write into the signal table may read
 what the capture's login may read.
@@ -37,11 +37,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """A table as it is walked along.
+    """A table with the key order in which its chunks are read.
 
     Args:
-        table: which.
-        columns: that it is walked along.
+        table: the table to read.
+        columns: columns of the key order, most significant first.
         condition: predicate that limits the rows, or empty.
     """
 

@@ -65,7 +65,7 @@ class Round:
         marker: common part of its markers' ids.
         data: of the open marker.
         entry: the queued table, as it stood when the round was begun.
-        walk: how it is walked along.
+        walk: its key order and row identity.
         wanted: rows that were asked for.
         server_time: when it was begun.
         reading: what is read.
@@ -134,7 +134,7 @@ class RoundReader:
 
         Args:
             entry: the queued table.
-            walk: how it is walked along.
+            walk: its key order and row identity.
             markers: the signal table.
             before: the round before this one, read but perhaps not committed; None: go on behind `entry.last`.
 
@@ -243,7 +243,7 @@ class RoundReader:
                 folder.remove(file.name)
 
     def make_way(self, seconds: float) -> None:
-        """Wait, but not longer than this, while rows are read by so many tasks that a window's would stand in a queue."""
+        """Wait up to `seconds` for a free task slot, if the current round uses all of them."""
         running = tuple(self._running)
         if running and self._tasks == self._context.runner.parallelism:
             wait(running, seconds, FIRST_COMPLETED)

@@ -26,7 +26,7 @@ the clean-up job must not have removed anything behind the open marker: that is 
 | the queue moved on | goes on with the next round, or the next table |
 
 The greatest key is fixed when a table is begun, so the end is reached however fast rows are added; those behind it come
-from the stream. If the columns that it is walked along change in between, it is begun anew.
+from the stream. If the columns of its key order change in between, it starts again.
 """
 
 import dataclasses
@@ -119,7 +119,7 @@ class IncrementalSnapshot:
             self._reader.forget(current)
 
     def make_way(self, seconds: float) -> None:
-        """Wait, but not longer than this, while rows are read by so many tasks that a window's would stand in a queue."""
+        """Wait up to `seconds` for a free task slot, if the current round uses all of them."""
         self._reader.make_way(seconds)
 
     def rest(self, seconds: float) -> None:

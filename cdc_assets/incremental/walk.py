@@ -1,4 +1,4 @@
-"""How a table is walked along in an incremental snapshot, and how its rows are told apart.
+"""Key order and row identity of an incremental snapshot.
 
 *Order.* A surrogate key if the signal names one, else the primary key (or unique index), else `message.key.columns`.
 Values need not be unique (`chunks`).
@@ -27,19 +27,19 @@ log = logging.getLogger(__name__)
 
 
 class UnreadableError(Exception):
-    """A table cannot be walked along; holds the status that is told (spec debezium-sqlserver §10.1)."""
+    """A table cannot be read in chunks; holds the status for its notification (spec debezium-sqlserver §10.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How a table is walked along.
+    """Key order and row identity of one table.
 
     Args:
         plan: how its rows become events.
         directory: where its events go.
         instance: capture instance whose columns are read.
-        ordered: what it is walked along.
-        identity: places in the plan's columns of those that tell rows apart.
+        ordered: the table with the columns of its key order.
+        identity: indexes in the plan's columns of those that identify a row.
         lacking: names of the plan's columns that the table has lost.
     """
 
@@ -67,15 +67,15 @@ class Walk:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns that it is walked along."""
+        """Names of the columns of the key order."""
         return tuple(column.name for column in self.ordered.columns)
 
 
 def walk_of(context: Context, entry: Collection) -> Walk:
-    """How a queued table is walked along now.
+    """Key order and row identity of a queued table, from its structure now.
 
     Raises:
-        UnreadableError: it cannot be.
+        UnreadableError: the table cannot be read in chunks.
         CdcError: the server or the lake failed.
     """
     state = context.manifest.state.tables.get(entry.table)

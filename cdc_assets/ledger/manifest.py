@@ -267,7 +267,7 @@ class Manifest:
         self._record(now, "audit", detail, "tables-marked")
 
     def settle(self, now: datetime) -> None:
-        """Nothing will be recorded for a while: note that everything was told, if the newest row told anything."""
+        """Record that all pending notifications were sent, before a quiet period."""
         if self.state.notifications:
             self._record(now, "told", {})
 

@@ -1,4 +1,4 @@
-"""What signals have brought a capture to: recorded in the manifest, so that a crash forgets and repeats nothing."""
+"""Pending work that signals have requested; stored in the manifest, so that a crash forgets and repeats nothing."""
 
 import dataclasses
 from dataclasses import dataclass

@@ -267,7 +267,7 @@ class CaptureState:
     marks: Mapping[str, Mark] = field(default_factory=dict)
     """What the lake's tables must hold, by directory; those that nothing was committed to may have none."""
     notifications: tuple[Notification, ...] = ()
-    """What the newest change of state is told by; it was sent if anything is recorded behind it."""
+    """Notifications recorded with the newest row; perhaps not sent yet. A later row proves that they were."""
 
     def with_tables(self, changed: Iterable[TableState]) -> "CaptureState":
         """With some tables' states replaced or added."""

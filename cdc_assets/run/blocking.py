@@ -53,7 +53,7 @@ class BlockingSnapshots:
 
     Args:
         watch: of its signals.
-        incremental: what must not overtake.
+        incremental: its rounds in flight are discarded first.
         on_progress: called after each round.
     """
 

@@ -77,7 +77,7 @@ class Capture:
         runner: runs tasks.
         clock: time.
         run_id: goes into the context headers of events; made if empty.
-        channels: of signals, that need an adapter.
+        channels: signal channels that need an external client (Kafka).
         listener: told of every notification.
         tables: the lake's Delta tables; opened by the settings if None.
 

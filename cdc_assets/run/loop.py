@@ -274,7 +274,7 @@ class StreamLoop:
         return state.is_to_be_repaired(policy) and state.table not in self._beyond_repair
 
     def _end_missing_tables(self, databases: Sequence[str]) -> None:
-        """Tell the end of tables that failed before it was known that they are gone."""
+        """Publish a DROP for failed tables that have since disappeared."""
         for database in databases:
             if self._context.manifest.state.log(database).restored:
                 continue

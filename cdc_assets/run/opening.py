@@ -168,7 +168,7 @@ class Opening:
 
     @contextlib.contextmanager
     def _of_one_history(self, database: str, tables: Sequence[TableId]) -> Iterator[list[TroubledTable]]:
-        """Record it if a database turns out to be restored; gives its tables, which have failed then."""
+        """Catch `DatabaseRestoredError`: record it, and yield the tables that fail because of it."""
         failed: list[TroubledTable] = []
         try:
             yield failed

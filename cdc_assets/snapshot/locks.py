@@ -83,7 +83,7 @@ class SnapshotLocks:
 
 
 def of_one_moment(settings: SnapshotSettings) -> bool:
-    """Whether all rows of a snapshot are of one moment, so that it cannot be gone on with."""
+    """Whether all rows of a snapshot are of one moment, so that it must restart instead of resuming."""
     return settings.isolation in ("exclusive", "snapshot") and settings.locking != "none"
 
 

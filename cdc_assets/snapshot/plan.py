@@ -40,7 +40,7 @@ class Request:
         table: which.
         partitions: numbers of its partitions; None reads all.
         data: whether rows are read; otherwise only the structure and the position are recorded.
-        keeps_position: whether not even the position is recorded, because there is one.
+        keeps_position: keep the stored position instead of setting a new one.
         joins: whether it was enabled while the capture runs: if its rows are not read, it starts where its capture
             instance does.
         select: a complete SELECT statement whose rows are read in place of the table's; goes before

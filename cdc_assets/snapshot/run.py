@@ -19,10 +19,10 @@ since is left out. A healthy table keeps its position, so a re-snapshot loses no
 a part of a table never changes it, and neither does a table that failed: it is
 as due as it was before.
 
-*Blocking snapshots* are asked for by a signal and run between two windows. They
-differ only in what they read and in whose name they tell; the signals' state that
-forgets the request is recorded together with the plan, so a signal acts once and
-a crash afterwards resumes the snapshot as any other.
+*Blocking snapshots* are requested by a signal and run between two windows. They
+differ in which rows they read and in the kind of their notifications. The
+commit that records the plan also removes the request from the signals' state,
+so a signal acts once. A crash after it resumes the snapshot like any other.
 """
 
 import dataclasses

@@ -53,7 +53,7 @@ OF_ONE_TABLE: Final[tuple[type[CdcError], ...]] = (
 log = logging.getLogger(__name__)
 
 _ATTEMPTS, _PAUSE_S = 3, 0.5
-"""Of a table whose reading broke off because the server was busy; the pause doubles."""
+"""Attempts per table after `ServerBusyError`; the pause doubles."""
 
 
 @dataclass(frozen=True, slots=True)

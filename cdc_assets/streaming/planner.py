@@ -67,7 +67,7 @@ class Planner:
         self._awaited: set[str] = set()
         """Databases with a capture instance that waits to be taken over."""
         self.tables_without_position: frozenset[TableId] = frozenset()
-        """Tables with a capture instance, by the last look, of which it is not known from where on they are read."""
+        """Tables that have a capture instance but no position yet."""
 
     @property
     def _state(self) -> CaptureState:

@@ -95,7 +95,7 @@ class SqlServerSource:
         return str(rows[0][0]) if rows else name
 
     def databases(self) -> Sequence[str]:
-        """Configured databases in the server's letter case, in configured order; also those that `trouble` tells of."""
+        """Configured databases in the server's letter case, in configured order, including those for which `trouble` returns an error."""
         return self._databases
 
     def trouble(self, database: str) -> CdcError | None:
