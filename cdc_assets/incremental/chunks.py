@@ -4,7 +4,7 @@ Key values travel as the server's own text forms (`core.ranges`) and are compare
 type and collation. SQL Server sorts NULL first, so NULL is smaller than every value here; each predicate is true or
 false, never unknown, so that it may be negated (spec debezium-sqlserver §9.2).
 
-A span is bounded by values, not by a number of rows: all rows with one value are in one span. So the columns that a
+A span is bounded by values, not by a number of rows: all rows with one value are in one span. So the columns of a
 key order need not be unique, and rows need not be sorted by them: only the bounds are looked up in order.
 
 The condition of a signal stands in the statement as it was given: whoever may write into the signal table may read
