@@ -17,7 +17,6 @@ from cdc_assets.standin.capture import lsn, scan
 from cdc_assets.standin.capture.state import register_scan, update_mask
 from cdc_assets.standin.capture.times import to_stored
 from cdc_assets.standin.catalog import Column, Database, Table, fold
-from cdc_assets.standin.engine.identity import counter
 from cdc_assets.standin.engine.server import Engine
 from cdc_assets.standin.errors import invalid_object, unsupported
 from cdc_assets.standin.sqltypes import (
@@ -30,6 +29,7 @@ from cdc_assets.standin.sqltypes import (
     decimal_to_stored,
     offset_to_stored,
 )
+from cdc_assets.standin.store.identity import counter
 
 _DAY: Final = 864_000_000_000
 _BASE_DAY: Final = 737_425

@@ -3,7 +3,7 @@
 A `Catalog` is a value: a committed one is never changed. The transaction that runs a
 definition statement works on its own copy (`Catalog.copy`) and publishes it at commit,
 so readers see definitions as of the last commit and a rollback forgets the copy.
-`engine.storage` persists it in the SQLite file beside the rows.
+`store.storage` persists it in the SQLite file beside the rows.
 
 All databases lie in one SQLite file: statements across databases and transactions over
 several of them then need nothing special. A table is stored as SQLite table

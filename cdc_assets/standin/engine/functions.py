@@ -44,7 +44,7 @@ def _xact_state(context: SessionContext, _: Call) -> Value:
 
 
 def _ident_current(context: SessionContext, _: Call, name: Value) -> Value:
-    from cdc_assets.standin.engine.lookup import table_named
+    from cdc_assets.standin.queries.lookup import table_named
 
     session = _session(context)
     table = table_named(session, str(name))
@@ -57,7 +57,7 @@ def _ident_current(context: SessionContext, _: Call, name: Value) -> Value:
 
 def _ident_part(place: int) -> Any:
     def part(context: SessionContext, _: Call, name: Value) -> Value:
-        from cdc_assets.standin.engine.lookup import table_named
+        from cdc_assets.standin.queries.lookup import table_named
 
         table = table_named(_session(context), str(name))
         identity = next((column.identity for column in table.columns if column.identity), None) if table else None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from cdc_assets.standin.capture.procedures import PROCEDURES as CAPTURE
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Parameter, Procedure
-from cdc_assets.standin.engine.lookup import name_parts
+from cdc_assets.standin.queries.lookup import name_parts
 from cdc_assets.standin.system.procedures import PROCEDURES as SYSTEM
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def argument_key(parameter: Parameter, place: int) -> str:
 
 def find(session: "EngineSession", name: str) -> tuple[Procedure, str] | None:
     """The procedure of that name and the database it runs in, or None."""
-    from cdc_assets.standin.engine.rename import OWN
+    from cdc_assets.standin.definitions.rename import OWN
 
     parts = name_parts(name)
     if not parts or (len(parts) > 1 and fold(parts[-2]) not in _SCHEMAS):

@@ -14,15 +14,15 @@ from typing import Final
 from cdc_assets.standin.capture.agent import Agent
 from cdc_assets.standin.catalog import Database, RecoveryFork, fold
 from cdc_assets.standin.contract import Fault, Login, RowBlocks, Session
-from cdc_assets.standin.engine import states
-from cdc_assets.standin.engine.databases import SYSTEM, add_database
-from cdc_assets.standin.engine.plans import Plan
-from cdc_assets.standin.engine.principals import fits
+from cdc_assets.standin.definitions import states
+from cdc_assets.standin.definitions.databases import SYSTEM, add_database
+from cdc_assets.standin.definitions.principals import fits
 from cdc_assets.standin.engine.session import EngineSession
-from cdc_assets.standin.engine.storage import Storage
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.queries.plans import Plan
 from cdc_assets.standin.rights import Rights
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION
+from cdc_assets.standin.store.storage import Storage
 
 Faults = Callable[[Session, str], Fault | None]
 

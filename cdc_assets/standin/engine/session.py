@@ -5,8 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from cdc_assets.standin.batches.interpreter import Interpreter
+from cdc_assets.standin.batches.sinks import NullSink
+from cdc_assets.standin.batches.suggest import suggest
 from cdc_assets.standin.capture import hooks
 from cdc_assets.standin.catalog import Catalog, Column, Table, fold
+from cdc_assets.standin.certain import certain
 from cdc_assets.standin.contract import (
     AgentControl,
     Cancelled,
@@ -16,21 +20,19 @@ from cdc_assets.standin.contract import (
     ResultColumn,
     ResultSink,
 )
-from cdc_assets.standin.engine import physical, procedures, states
-from cdc_assets.standin.engine.certain import certain
-from cdc_assets.standin.engine.frame import Frame
+from cdc_assets.standin.definitions import states
+from cdc_assets.standin.engine import procedures
 from cdc_assets.standin.engine.functions import register_engine_functions
-from cdc_assets.standin.engine.identity import Identities
-from cdc_assets.standin.engine.interpreter import Interpreter
-from cdc_assets.standin.engine.options import Options
-from cdc_assets.standin.engine.plans import FIRST_TEMPORARY, Plan
-from cdc_assets.standin.engine.sinks import NullSink
-from cdc_assets.standin.engine.suggest import suggest
-from cdc_assets.standin.engine.transactions import Transaction
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.queries.frame import Frame
+from cdc_assets.standin.queries.plans import FIRST_TEMPORARY, Plan
 from cdc_assets.standin.rights import Rights
 from cdc_assets.standin.sql.registry import register_functions
 from cdc_assets.standin.sqltypes import SqlType, Value
+from cdc_assets.standin.store import physical
+from cdc_assets.standin.store.identity import Identities
+from cdc_assets.standin.store.transactions import Transaction
+from cdc_assets.standin.text.options import Options
 
 if TYPE_CHECKING:
     from cdc_assets.standin.engine.server import Engine

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cdc_assets.standin.engine.locks import WRITER, Mode
-from cdc_assets.standin.engine.storage import Storage
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.store.locks import WRITER, Mode
+from cdc_assets.standin.store.storage import Storage
 
 Version = tuple[object, int, int]
 """(that of the tables, rows that arrived in the block, rows changed or deleted in it)."""

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.standin.engine.catalog_text import catalog_text
 from cdc_assets.standin.engine.server import Engine
+from cdc_assets.standin.text.catalog_text import catalog_text
 from cdc_assets_tests.standin.engine.collect import Client, open_client
 
 

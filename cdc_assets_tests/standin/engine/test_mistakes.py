@@ -2,6 +2,7 @@
 
 import pytest
 
+from cdc_assets.standin.queries import selects
 from cdc_assets_tests.standin.engine.collect import Client
 
 
@@ -64,11 +65,9 @@ def test_unusual_arguments(client: Client, text: str, value: object) -> None:
 
 def test_a_fault_of_our_own_is_an_error_that_catch_sees(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever goes wrong inside a statement: the client gets a number, and the session goes on."""
-    from cdc_assets.standin.engine import queries
-
     client.do("CREATE TABLE t (a int NOT NULL PRIMARY KEY); BEGIN TRAN; INSERT t VALUES (1)")
     with monkeypatch.context() as patch:
-        patch.setattr(queries, "select_plan", lambda *_: 1 // 0)
+        patch.setattr(selects, "select_plan", lambda *_: 1 // 0)
         assert [error.number for error in client.run("SELECT 1").errors] == [8624]
         assert client.run("BEGIN TRY SELECT 1 END TRY BEGIN CATCH PRINT ERROR_NUMBER() END CATCH").errors == []
     client.do("COMMIT")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cdc_assets.standin.contract import Cancelled
-from cdc_assets.standin.engine.locks import Locks
+from cdc_assets.standin.store.locks import Locks
 from cdc_assets_tests.standin.engine.collect import Client, Collected
 
 Connect = Callable[[], Client]

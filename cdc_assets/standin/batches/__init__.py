@@ -1,0 +1,1 @@
+"""Runs the statements of a batch: control flow, variables, calls, messages and errors."""

@@ -1,0 +1,203 @@
+"""Runs INSERT, UPDATE, DELETE, MERGE and SELECT INTO."""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cdc_assets.standin.batches.sinks import CollectingSink
+from cdc_assets.standin.certain import certain
+from cdc_assets.standin.changes import insert, merge, update
+from cdc_assets.standin.changes.effects import Row, changing, finish, judged_at_end, rewriting
+from cdc_assets.standin.changes.insert import ChangePlan
+from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.queries import selects
+from cdc_assets.standin.queries.plans import planned
+from cdc_assets.standin.sql.convert import convert_value
+from cdc_assets.standin.sqltypes import Value
+from cdc_assets.standin.store import constraints, sqlite_errors
+from cdc_assets.standin.text import tree, update_text
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.batches.interpreter import Interpreter
+    from cdc_assets.standin.engine.session import EngineSession
+
+
+def run(interpreter: "Interpreter", statement: tree.Change) -> None:
+    """Run a change and send what it sends."""
+    session, frame = interpreter.session, interpreter.frame
+    if session.options.rowcount:
+        raise unsupported("a change under SET ROWCOUNT; use TOP")
+    if statement.verb == "MERGE":
+        merge.run(interpreter, statement)
+        return
+    text = f"{statement.with_clause} {statement.text}" if statement.with_clause else statement.text
+    plan = planned(session, frame, statement.verb, text, lambda: compile_change(interpreter, statement))
+    if plan.execute:
+        rows: list[Row] | None = list(executed_rows(interpreter, plan))
+    else:
+        rows = None
+    plan.reads.prepare(session)
+    private = plan.target.variable and (plan.output is None or plan.output.into is None)
+    with changing(interpreter, private):
+        count, output_rows = execute(interpreter, plan, rows)
+    if plan.assigned:
+        assign_variables(interpreter, plan, output_rows)
+    shown = plan.output is not None and plan.output.into is None and not plan.assigned
+    finish(interpreter, plan.output.columns if plan.output and shown else None, output_rows, count)
+
+
+def assign_variables(interpreter: "Interpreter", plan: ChangePlan, rows: list[Row]) -> None:
+    """UPDATE … SET @v = …: the last row's values."""
+    if rows and plan.output is not None:
+        for name, value, column in zip(plan.assigned, rows[-1], plan.output.columns, strict=True):
+            variable = interpreter.frame.variable(name)
+            variable.value = convert_value(value, column.type, variable.type)
+
+
+def compile_change(interpreter: "Interpreter", statement: tree.Change) -> ChangePlan:
+    """The plan of an INSERT, UPDATE or DELETE."""
+    session, frame, with_clause = interpreter.session, interpreter.frame, statement.with_clause
+    if statement.verb == "INSERT":
+        return insert.InsertCompiler(session, frame, insert.read(statement.text), with_clause).compile()
+    return update.UpdateCompiler(session, frame, update_text.read(statement.text), with_clause).compile()
+
+
+def execute(interpreter: "Interpreter", plan: ChangePlan, rows: list[Row] | None) -> tuple[int, list[Row]]:
+    """Run the plan's statements; the number of rows and what OUTPUT gives."""
+    session = interpreter.session
+    plan.target.lock(session)
+    values = interpreter.frame.values(plan.variables)
+    try:
+        if rows is not None:
+            count, output_rows = _insert_rows(session.connection, plan, rows)
+        elif plan.before:
+            count, output_rows = _staged(session, plan, values)
+        else:
+            count, output_rows = _single(session, plan, values)
+    except sqlite3.Error as error:
+        raise sqlite_errors.translate(session, error, plan.verb) from error
+    if plan.explicit_identity is not None and count:
+        _note_identity(interpreter, plan)
+    if plan.target.table.foreign_keys:
+        check_self_references(interpreter, plan)
+    if plan.output is not None and plan.output.into is not None:
+        try:
+            session.connection.executemany(plan.output.insert, output_rows)
+        except sqlite3.Error as error:
+            raise sqlite_errors.translate(session, error, "INSERT") from error
+    return count, output_rows
+
+
+def _single(session: "EngineSession", plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
+    if plan.output is not None:
+        rows = session.connection.execute(plan.sql, values).fetchall()
+        return len(rows), rows
+    return _changed(session, plan, values), []
+
+
+def _changed(session: "EngineSession", plan: ChangePlan, values: dict[str, Value]) -> int:
+    """Run the plan's statement; the number of rows."""
+    connection = session.connection
+
+    def change() -> int:
+        return _count(connection, connection.execute(plan.sql, values))
+
+    if not (plan.keys_change or plan.rewrites):
+        return change()
+    with rewriting(session, plan.rewrites):
+        return judged_at_end(session, plan.target.table, change) if plan.keys_change else change()
+
+
+def _count(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> int:
+    if cursor.rowcount >= 0:
+        return cursor.rowcount
+    count: int = connection.execute("SELECT changes()").fetchone()[0]
+    return count
+
+
+def _staged(session: "EngineSession", plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
+    connection, wanted = session.connection, certain(plan.output, "an OUTPUT clause")
+    connection.execute("DROP TABLE IF EXISTS temp.engine_stage")
+    connection.execute(plan.before, values)
+    count = _changed(session, plan, values)
+    rows = connection.execute(wanted.sql, values).fetchall()
+    connection.execute("DROP TABLE temp.engine_stage")
+    return count, rows
+
+
+def _insert_rows(connection: sqlite3.Connection, plan: ChangePlan, rows: list[Row]) -> tuple[int, list[Row]]:
+    if plan.output is None:
+        connection.executemany(plan.sql, rows)
+        return len(rows), []
+    return len(rows), [row for given in rows for row in connection.execute(plan.sql, given).fetchall()]
+
+
+def _note_identity(interpreter: "Interpreter", plan: ChangePlan) -> None:
+    """After an insert with explicit identity values the counter follows the largest."""
+    session, table = interpreter.session, plan.target.table
+    column = certain(plan.explicit_identity, "the identity column")
+    function = "max" if certain(column.identity, "its identity")[1] > 0 else "min"
+    extreme = session.connection.execute(f"SELECT {function}({column.sqlite}) FROM {table.sqlite}").fetchone()[0]
+    last = session.connection.execute(
+        f"SELECT {column.sqlite} FROM {table.sqlite} WHERE rowid = last_insert_rowid()"
+    ).fetchone()
+    if isinstance(extreme, int):
+        session.identities.inserted(table, column, extreme)
+    if last:
+        session.identities.scope = session.identities.session = last[0]
+
+
+def check_self_references(interpreter: "Interpreter", plan: ChangePlan) -> None:
+    """Judge foreign keys of a table to itself at the end of the statement."""
+    session = interpreter.session
+    for key, query in constraints.self_references(plan.target.table):
+        if session.connection.execute(query).fetchone():
+            raise sqlite_errors.conflict(session, "fk", key.object_id, plan.verb, plan.verb == "DELETE")
+
+
+# ---- INSERT … EXEC -----------------------------------------------------------------------------------------------
+
+
+def executed_rows(interpreter: "Interpreter", plan: ChangePlan) -> Iterator[Row]:
+    """Rows of the EXEC, converted to the columns' types."""
+    from cdc_assets.standin.batches.interpreter import Interpreter
+    from cdc_assets.standin.text.batch import parse_batch
+
+    sink = CollectingSink(interpreter.sink)
+    inner = Interpreter(interpreter.session, interpreter.frame, sink)
+    outer, interpreter.session.sink = interpreter.session.sink, sink
+    try:
+        for statement in parse_batch(plan.execute).statements:
+            inner.statement(statement)
+    finally:
+        interpreter.session.sink = outer
+    for columns, rows in sink.results:
+        if len(columns) != len(plan.sources):
+            raise SqlError(213, "Column name or number of supplied values does not match table definition.")
+        types = [(given.type, column.type) for given, column in zip(columns, plan.sources, strict=True)]
+        for row in rows:
+            yield tuple(convert_value(value, *pair) for value, pair in zip(row, types, strict=True))
+
+
+# ---- SELECT INTO -------------------------------------------------------------------------------------------------
+
+
+def select_into(interpreter: "Interpreter", plan: selects.SelectPlan) -> None:
+    """Create a table from a query's columns and fill it."""
+    from cdc_assets.standin.definitions import dispatch
+
+    session = interpreter.session
+    parts = certain(plan.query.into, "the target of SELECT INTO")
+    plan.reads.prepare(session)
+
+    def work() -> int:
+        table = dispatch.table_like(interpreter, parts, plan.query.columns)
+        session.command_id += 1
+        columns = ", ".join(column.sqlite for column in table.columns)
+        cursor = session.connection.execute(
+            f"INSERT INTO {table.sqlite} ({columns}) SELECT * FROM ({plan.query.sql})",
+            interpreter.frame.values(plan.query.variables),
+        )
+        return _count(session.connection, cursor)
+
+    finish(interpreter, None, (), session.editing(work))

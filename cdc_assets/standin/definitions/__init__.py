@@ -1,0 +1,1 @@
+"""CREATE, ALTER, DROP, GRANT and their kin: what changes the catalogue."""

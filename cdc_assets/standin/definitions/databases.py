@@ -1,0 +1,290 @@
+"""Databases, schemas, alias types."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from cdc_assets.standin.catalog import DATABASE_STATES, OPTIONS, USER_ACCESS, AliasType, Catalog, Database, fold
+from cdc_assets.standin.certain import certain
+from cdc_assets.standin.definitions import states
+from cdc_assets.standin.definitions.dispatch import exists, home
+from cdc_assets.standin.definitions.elements import ElementReader
+from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
+from cdc_assets.standin.queries.lookup import table_named
+from cdc_assets.standin.queries.names import SessionNames
+from cdc_assets.standin.queries.targets import read_name
+from cdc_assets.standin.sql.collation import sqlite_collation
+from cdc_assets.standin.sqltypes import DEFAULT_COLLATION
+from cdc_assets.standin.text.reader import Reader
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.batches.interpreter import Interpreter
+    from cdc_assets.standin.engine.session import EngineSession
+
+SYSTEM: Final = ("master", "tempdb", "model", "msdb")
+
+
+def _no_transaction(interpreter: "Interpreter", what: str) -> None:
+    if interpreter.session.transaction.count:
+        raise SqlError(226, f"{what} statement not allowed within multi-statement transaction.")
+
+
+def create_database(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+    """CREATE DATABASE name [COLLATE …]."""
+    _no_transaction(interpreter, "CREATE DATABASE")
+    reader.expect("DATABASE")
+    name = reader.take().value
+    collation = DEFAULT_COLLATION
+    while reader.token() is not None:
+        if reader.accept("COLLATE"):
+            collation = reader.take().value
+            sqlite_collation(collation)
+        elif reader.word() == "(":
+            reader.parenthesised()  # files and sizes mean nothing here
+        elif reader.word() in ("ON", "PRIMARY", "LOG", ","):
+            reader.take()
+        else:
+            raise unsupported(f"CREATE DATABASE … {reader.word()}")
+    catalog = interpreter.session.edit()
+    if catalog.database(name) is not None:
+        raise SqlError(1801, f"Database '{name}' already exists. Choose a different database name.")
+    add_database(catalog, name, collation, interpreter.session.clock.local())
+
+
+def add_database(catalog: Catalog, name: str, collation: str, created: datetime) -> Database:
+    """Add a database to a catalogue copy."""
+    taken = {database.database_id for database in catalog.databases.values()}
+    number = next(i for i in range(1, 32767) if i not in taken)
+    database = Database(name, number, collation, created)
+    catalog.databases[fold(name)] = database
+    return database
+
+
+def alter_database(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+    """ALTER DATABASE name SET option …, COLLATE, MODIFY NAME."""
+    session = interpreter.session
+    _no_transaction(interpreter, "ALTER DATABASE")
+    reader.expect("DATABASE")
+    name = reader.take()
+    wanted = session.database if name.upper == "CURRENT" else name.value
+    if session.catalog.database(wanted) is None:
+        raise SqlError(5011, f"User does not have permission to alter database '{wanted}', the database does not exist, or the database is not in a state that allows access checks.", 14)  # fmt: skip
+    if reader.accept("COLLATE"):
+        _collate(session, wanted, reader.take().value)
+        return
+    if not reader.accept("SET"):
+        raise unsupported(f"ALTER DATABASE … {reader.word()}")
+    options = dict([_option(reader)])
+    while reader.accept(","):
+        options.update([_option(reader)])
+    termination = states.read_termination(reader)
+    if reader.token() is not None:
+        raise reader.fail()
+    alone = options.get("state") == "OFFLINE" or options.get("user_access") == "SINGLE_USER"
+    if alone and fold(wanted) in SYSTEM:
+        raise SqlError(5058, f"Option '{' '.join(map(str, options.values()))}' cannot be set in database '{wanted}'.")
+    if alone:  # before the lock that a transaction there may hold
+        states.clear(session, wanted, termination)
+    database = certain(session.edit().database(wanted), wanted)
+    for option, value in options.items():
+        if option in OPTIONS:
+            database.options[option] = value
+        elif option:
+            setattr(database, option, value)
+    if alone:  # who came in meanwhile
+        states.clear(session, wanted, termination)
+
+
+def _collate(session: "EngineSession", name: str, collation: str) -> None:
+    sqlite_collation(collation)
+    database = certain(session.edit().database(name), name)
+    if database.tables:
+        raise unsupported("ALTER DATABASE … COLLATE of a database with tables")
+    database.collation = collation
+
+
+def _option(reader: Reader) -> tuple[str, str]:
+    """Option and value; what is none of `OPTIONS` is a state of the database or who may use it."""
+    name = reader.take().upper
+    if name in DATABASE_STATES:
+        return "state", name
+    if name in USER_ACCESS:
+        return "user_access", name
+    if name == "READ_WRITE":
+        return "", ""  # no database is anything else
+    if name not in OPTIONS:
+        raise unsupported(f"ALTER DATABASE … SET {name}")
+    reader.accept("=")
+    token = reader.take()
+    value = token.upper or token.text
+    if value not in OPTIONS[name]:
+        if name == "COMPATIBILITY_LEVEL":
+            levels = "100, 110, 120, 130, 140, 150, or 160"
+            raise SqlError(15048, f"Valid values of the database compatibility level are {levels}.")
+        raise syntax_error(token.value)
+    if reader.word() == "(":
+        raise unsupported(f"ALTER DATABASE … SET {name} with options of its own")
+    return name, value
+
+
+def drop_database(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+    """DROP DATABASE [IF EXISTS] a, b."""
+    _no_transaction(interpreter, "DROP DATABASE")
+    reader.expect("DATABASE")
+    quiet = reader.accept("IF", "EXISTS")
+    while True:
+        _drop_database(interpreter, reader.take().value, quiet)
+        if not reader.accept(","):
+            return
+
+
+def _drop_database(interpreter: "Interpreter", name: str, quiet: bool) -> None:
+    session = interpreter.session
+    catalog = session.edit()
+    database = catalog.database(name)
+    if database is None:
+        if quiet:
+            return
+        raise SqlError(
+            3701, f"Cannot drop the database '{name}', because it does not exist or you do not have permission.", 11
+        )
+    if fold(name) in SYSTEM:
+        raise SqlError(3708, f"Cannot drop the database '{name}' because it is a system database.")
+    if any(fold(other.database) == fold(name) for other in session.engine.sessions()):
+        raise SqlError(3702, f'Cannot drop database "{name}" because it is currently in use.')
+    if database.cdc_enabled:
+        from cdc_assets.standin.capture.enable import disable_db
+
+        outer, session.procedure_database = session.procedure_database, database.name
+        try:
+            disable_db(session, {})
+        finally:
+            session.procedure_database = outer
+    for table in list(database.tables.values()):
+        session.drop_table(table)
+    del catalog.databases[fold(name)]
+
+
+def create_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+    """CREATE SCHEMA name [AUTHORIZATION owner]."""
+    reader.expect("SCHEMA")
+    if reader.word() == "AUTHORIZATION":
+        raise unsupported("CREATE SCHEMA AUTHORIZATION")
+    name = reader.take().value
+    if reader.accept("AUTHORIZATION"):
+        reader.take()
+    if reader.token() is not None:
+        raise unsupported("objects inside CREATE SCHEMA")
+    session = interpreter.session
+    database = certain(session.edit().database(session.database), "the current database")
+    if any(fold(known) == fold(name) for known in database.schemas):
+        raise exists(name)
+    database.schemas[name] = max([4, *(number for number in database.schemas.values() if number < 16384)]) + 1
+
+
+def drop_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+    """DROP SCHEMA [IF EXISTS] name."""
+    reader.expect("SCHEMA")
+    quiet = reader.accept("IF", "EXISTS")
+    name = reader.take().value
+    session = interpreter.session
+    database = certain(session.edit().database(session.database), "the current database")
+    found = next((known for known in database.schemas if fold(known) == fold(name)), None)
+    if found is None:
+        if quiet:
+            return
+        raise SqlError(
+            15151, f"Cannot drop the schema '{name}', because it does not exist or you do not have permission."
+        )
+    used = next((table.name for table in database.tables.shared() if fold(table.schema) == fold(name)), None)
+    used = used or next((view.shape.name for view in database.views if fold(view.shape.schema) == fold(name)), None)
+    if used is not None:
+        raise SqlError(3729, f"Cannot drop schema '{name}' because it is being referenced by object '{used}'.")
+    del database.schemas[found]
+    kept = [one for one in database.security.permissions if (one.kind, one.target) != ("SCHEMA", fold(found))]
+    database.security.permissions = kept
+
+
+def create_type(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+    """CREATE TYPE name FROM base [NULL | NOT NULL]."""
+    reader.expect("TYPE")
+    parts = read_name(reader)
+    if not reader.accept("FROM"):
+        raise unsupported("CREATE TYPE … AS TABLE")
+    session = interpreter.session
+    session.edit()
+    database, schema = home(session, parts)
+    from cdc_assets.standin.catalog import Table
+
+    base, alias = ElementReader(
+        session, SessionNames(session, interpreter.frame), reader, Table(0, "", "", "")
+    ).read_type()
+    if alias is not None:
+        raise SqlError(15373, f"Alias type '{alias}' cannot be the base of another.")
+    nullable = not reader.accept("NOT", "NULL")
+    reader.accept("NULL")
+    if any(
+        fold(known.name) == fold(parts[-1]) and fold(known.schema) == fold(schema) for known in database.alias_types
+    ):
+        raise SqlError(
+            219, f"The type '{schema}.{parts[-1]}' already exists, or you do not have permission to create it."
+        )
+    number = max([256, *(known.user_type_id for known in database.alias_types)]) + 1
+    database.alias_types.append(AliasType(schema, parts[-1], number, base, nullable))
+
+
+def drop_type(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+    """DROP TYPE [IF EXISTS] name."""
+    reader.expect("TYPE")
+    quiet = reader.accept("IF", "EXISTS")
+    parts = read_name(reader)
+    session = interpreter.session
+    session.edit()
+    database, schema = home(session, parts)
+    found = next(
+        (a for a in database.alias_types if fold(a.name) == fold(parts[-1]) and fold(a.schema) == fold(schema)), None
+    )
+    if found is None:
+        if quiet:
+            return
+        raise SqlError(
+            3701,
+            f"Cannot drop the type '{'.'.join(parts)}', because it does not exist or you do not have permission.",
+            11,
+        )
+    for table in database.tables.shared():
+        if any(column.alias_type and fold(column.alias_type) == fold(found.name) for column in table.columns):
+            raise SqlError(
+                3732,
+                f"Cannot drop type '{'.'.join(parts)}' because it is being referenced by object '{table.name}'. There may be other objects that reference this type.",
+            )
+    database.alias_types.remove(found)
+
+
+def dbcc(interpreter: "Interpreter", reader: Reader) -> None:
+    """DBCC CHECKIDENT (table, RESEED, value); the rest is refused."""
+    command = reader.take().upper
+    if command != "CHECKIDENT":
+        raise unsupported(f"DBCC {command}")
+    reader.expect("(")
+    name = reader.take().value
+    while reader.accept("."):
+        name += "." + reader.take().value
+    session = interpreter.session
+    table = table_named(session, name)
+    if table is None:
+        raise SqlError(2501, f'Cannot find a table or object with the name "{name}". Check the system catalog.')
+    if session.rights is not None and not session.rights.owns(certain(session.catalog.database(table.database), name)):
+        user = session.login.user
+        raise SqlError(
+            2557, f"User '{user}' does not have permission to run DBCC CHECKIDENT for object '{table.name}'.", 14
+        )
+    identity = next((column for column in table.columns if column.identity), None)
+    if identity is None or identity.identity is None:
+        raise SqlError(7997, f"'{table.name}' does not contain an identity column.")
+    if reader.accept(",") and reader.accept("RESEED") and reader.accept(","):
+        sign = -1 if reader.accept("-") else 1
+        value = sign * int(reader.take().text)
+        with session.transaction.statement():
+            empty = session.connection.execute(f"SELECT 1 FROM {table.sqlite} LIMIT 1").fetchone() is None
+            fresh = session.identities.current(table) is None or empty
+            session.identities.reseed(table, value - identity.identity[1] if fresh else value)

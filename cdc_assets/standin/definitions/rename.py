@@ -1,0 +1,209 @@
+"""New names and places of objects: sp_rename, ALTER SCHEMA … TRANSFER; and procedures that only answer."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, cast
+
+from cdc_assets.standin.capture import hooks
+from cdc_assets.standin.catalog import Check, Database, ForeignKey, Index, Table, fold
+from cdc_assets.standin.certain import certain
+from cdc_assets.standin.contract import Parameter, Procedure, ProcedureContext
+from cdc_assets.standin.definitions import principals
+from cdc_assets.standin.definitions.dispatch import require_ownership
+from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.queries.lookup import name_parts
+from cdc_assets.standin.queries.targets import read_name
+from cdc_assets.standin.text.reader import Reader
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.batches.interpreter import Interpreter
+    from cdc_assets.standin.engine.session import EngineSession
+
+
+def _argument(arguments: Mapping[str, Parameter], name: str, place: int) -> str | None:
+    found = arguments.get(name) or arguments.get(str(place))
+    return None if found is None or found.value is None else str(found.value)
+
+
+def sp_rename(context: ProcedureContext, arguments: dict[str, Parameter]) -> int:
+    """sp_rename @objname, @newname, @objtype: tables, columns, indexes, constraints."""
+    session = cast("EngineSession", context)
+    name, new = _argument(arguments, "objname", 1), _argument(arguments, "newname", 2)
+    kind = (_argument(arguments, "objtype", 3) or "OBJECT").upper()
+    if not name or not new:
+        raise SqlError(201, "Procedure or function 'sp_rename' expects parameter '@objname', which was not supplied.")
+    parts = name_parts(name)
+    require_ownership(session, "ALTER", kind)
+    session.edit()
+    if kind == "COLUMN":
+        _rename_column(session, name, parts, new)
+    elif kind == "INDEX":
+        _rename_index(session, name, parts, new)
+    elif kind == "OBJECT":
+        _rename_object(session, name, parts, new)
+    else:
+        raise unsupported(f"sp_rename of {kind}")
+    session.sink.message(
+        SqlError(15477, "Caution: Changing any part of an object name could break scripts and stored procedures.", 0)
+    )
+    return 0
+
+
+def _missing(name: str, kind: str) -> SqlError:
+    return SqlError(
+        15248,
+        f"Either the parameter @objname is ambiguous or the claimed @objtype ({kind}) is wrong. Object: '{name}'.",
+        11,
+    )
+
+
+def _table(session: "EngineSession", parts: tuple[str, ...]) -> Table | None:
+    database = session.catalog.database(parts[-3] if len(parts) > 2 and parts[-3] else session.procedure_database)
+    return (
+        database.table(parts[-2] if len(parts) > 1 and parts[-2] else "dbo", parts[-1]) if database and parts else None
+    )
+
+
+def _rename_column(session: "EngineSession", name: str, parts: tuple[str, ...], new: str) -> None:
+    table = _table(session, parts[:-1])
+    column = table.column(parts[-1]) if table else None
+    if table is None or column is None:
+        raise _missing(name, "COLUMN")
+    if table.column(new) is not None and fold(new) != fold(column.name):
+        raise SqlError(
+            15335,
+            f"Error: The new name '{new}' is already in use as a COLUMN name and would cause a duplicate that is not permitted.",
+            11,
+        )
+    old = column.name
+    if any(f"[{fold(old)}]" in fold(text) for text in _texts(table)):
+        raise SqlError(
+            15336, f"Object '{name}' cannot be renamed because the object participates in enforced dependencies."
+        )
+    hooks.before_table_change(session, table, "rename_column", old)
+    column.name = new
+    for index in table.indexes:
+        index.keys = tuple((new if fold(key) == fold(old) else key, descending) for key, descending in index.keys)
+        index.included = tuple(new if fold(key) == fold(old) else key for key in index.included)
+    _rename_in_keys(session, table, old, new)
+    hooks.table_changed(session, table, f"EXEC sp_rename '{name}', '{new}', 'COLUMN'")
+
+
+def _texts(table: Table) -> list[str]:
+    texts = [check.expression for check in table.checks]
+    texts += [column.computed for column in table.columns if column.computed]
+    return texts + [index.filter for index in table.indexes if index.filter]
+
+
+def _rename_in_keys(session: "EngineSession", table: Table, old: str, new: str) -> None:
+    database = session.catalog.database(table.database)
+    for child in database.tables.values() if database else ():
+        for key in child.foreign_keys:
+            if child is table:
+                key.columns = tuple(new if fold(c) == fold(old) else c for c in key.columns)
+            if fold(key.referenced_table) == fold(table.name) and fold(key.referenced_schema) == fold(table.schema):
+                key.referenced_columns = tuple(new if fold(c) == fold(old) else c for c in key.referenced_columns)
+
+
+def _rename_index(session: "EngineSession", name: str, parts: tuple[str, ...], new: str) -> None:
+    table = _table(session, parts[:-1])
+    index = next((i for i in table.indexes if fold(i.name) == fold(parts[-1])), None) if table else None
+    if index is None:
+        raise _missing(name, "INDEX")
+    index.name = new
+
+
+def _rename_object(session: "EngineSession", name: str, parts: tuple[str, ...], new: str) -> None:
+    table = _table(session, parts)
+    database = session.catalog.database(session.procedure_database)
+    if table is not None:
+        database = certain(session.catalog.database(table.database), table.database)
+        if (
+            database.table(table.schema, new)
+            or database.view(table.schema, new)
+            or database.procedure(table.schema, new)
+        ):
+            raise SqlError(
+                15335,
+                f"Error: The new name '{new}' is already in use as a OBJECT name and would cause a duplicate that is not permitted.",
+                11,
+            )
+        _repoint(database, table, table.schema, new)
+        del database.tables[fold(table.schema), fold(table.name)]
+        table.name = new
+        database.tables[fold(table.schema), fold(new)] = table
+        return
+    for other in database.tables.values() if database else ():
+        things: list[Index | Check | ForeignKey] = [*other.indexes, *other.checks, *other.foreign_keys]
+        for thing in things:
+            if fold(thing.name) == fold(parts[-1]):
+                thing.name = new
+                return
+        for column in other.columns:
+            if column.default_name and fold(column.default_name) == fold(parts[-1]):
+                column.default_name = new
+                return
+    raise SqlError(
+        15225,
+        f"No item by the name of '{name}' could be found in the current database '{session.procedure_database}', given that @itemtype was input as '(null)'.",
+        11,
+    )
+
+
+def _repoint(database: Database, table: Table, schema: str, name: str) -> None:
+    """Let foreign keys follow a table to its new schema or name."""
+    for child in database.tables.values():
+        for key in child.foreign_keys:
+            if fold(key.referenced_table) == fold(table.name) and fold(key.referenced_schema) == fold(table.schema):
+                key.referenced_schema, key.referenced_table = schema, name
+
+
+def alter_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+    """ALTER SCHEMA schema TRANSFER [OBJECT ::] table; a capture instance keeps its name and goes on.
+
+    Raises:
+        SqlError: 15151 for an unknown schema or table, 15530 when the schema has one of that name.
+    """
+    session = interpreter.session
+    reader.expect("SCHEMA")
+    wanted = reader.take().value
+    reader.expect("TRANSFER")
+    if reader.accept("OBJECT"):
+        reader.expect("::")
+    parts = read_name(reader)
+    session.edit()
+    database = certain(session.catalog.database(session.database), session.database)
+    schema = next((known for known in database.schemas if fold(known) == fold(wanted)), None)
+    if schema is None:
+        raise SqlError(
+            15151, f"Cannot alter the schema '{wanted}', because it does not exist or you do not have permission."
+        )
+    table = database.table(parts[-2] if len(parts) > 1 else "dbo", parts[-1])
+    if table is None:
+        raise SqlError(
+            15151,
+            f"Cannot find the object '{parts[-1]}', because it does not exist or you do not have permission.",
+        )
+    if database.table(schema, table.name) is not None or database.view(schema, table.name) is not None:
+        raise SqlError(15530, f'The object with name "{table.name}" already exists.')
+    _repoint(database, table, schema, table.name)
+    del database.tables[fold(table.schema), fold(table.name)]
+    table.schema = schema
+    database.tables[fold(schema), fold(table.name)] = table
+
+
+def _quiet(context: ProcedureContext, arguments: dict[str, Parameter]) -> int:
+    """Succeeds and does nothing: settings and grants mean nothing here."""
+    return 0
+
+
+def _refused(context: ProcedureContext, arguments: dict[str, Parameter]) -> int:
+    """Nothing would show what it sets."""
+    raise unsupported("extended properties")
+
+
+OWN: Final[dict[str, Procedure]] = {
+    "sp_rename": sp_rename,
+    "sp_updatestats": _quiet,
+    **principals.PROCEDURES,
+    "sp_addextendedproperty": _refused,
+}

@@ -1,0 +1,1 @@
+"""What names mean to a session, compiled plans, and SELECT."""

@@ -1,0 +1,195 @@
+"""What names mean to a session at a statement: implements `contract.Names`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cdc_assets.standin.capture import functions as capture_functions
+from cdc_assets.standin.catalog import Table, UserView, fold
+from cdc_assets.standin.certain import certain
+from cdc_assets.standin.contract import Relation, RelationColumn, Typed
+from cdc_assets.standin.definitions import states
+from cdc_assets.standin.errors import SqlError, invalid_object, undeclared_variable, unsupported
+from cdc_assets.standin.queries.frame import Frame
+from cdc_assets.standin.sql.expressions import compile_scalar
+from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
+from cdc_assets.standin.sql.query import compile_view
+from cdc_assets.standin.sql.scope import Scope
+from cdc_assets.standin.sqltypes import BIGINT, DEFAULT_COLLATION, SqlType
+from cdc_assets.standin.system import views
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.engine.session import EngineSession
+
+ROWID = "%%rowid%%"
+"""Hidden column of the table that an UPDATE, DELETE or MERGE changes: SQLite's rowid."""
+
+
+class SessionNames:
+    """Names over a session and the frame (batch) that runs.
+
+    Args:
+        target: the table whose rows get a `ROWID` column, for UPDATE, DELETE and MERGE.
+        database: instead of the session's current one, for the query of a view: who may read the view need not be
+            permitted to read what it reads.
+    """
+
+    def __init__(self, session: "EngineSession", frame: Frame, target: Table | None = None, database: str = "") -> None:
+        self._session, self._frame, self._target, self._database = session, frame, target, database
+
+    def permit(self, action: str, shape: Table) -> None:
+        """Refuse what the login may not do with a table, view or procedure.
+
+        Raises:
+            SqlError: 229, 916.
+        """
+        rights = None if self._database or not shape.database else self._session.rights
+        if rights is not None:
+            rights.require(action, certain(self._session.catalog.database(shape.database), shape.database), shape)
+
+    @property
+    def database(self) -> str:
+        """Current database."""
+        return self._database or self._session.database
+
+    @property
+    def collation(self) -> str:
+        """Collation of the current database."""
+        found = self._session.catalog.database(self.database)
+        return found.collation if found else DEFAULT_COLLATION
+
+    def variable(self, name: str) -> SqlType:
+        """Type of `@name`; error 137 if it is not declared."""
+        found = self._frame.variables.get(fold(name.removeprefix("@")))
+        if found is None:
+            raise undeclared_variable(name if name.startswith("@") else f"@{name}")
+        return found.type
+
+    def user_type(self, parts: tuple[str, ...]) -> SqlType | None:
+        """Base type of an alias type, or None."""
+        database = self._session.catalog.database(parts[-3] if len(parts) > 2 and parts[-3] else self.database)
+        schema = fold(parts[-2]) if len(parts) > 1 and parts[-2] else "dbo"
+        for alias in database.alias_types if database else ():
+            if fold(alias.name) == fold(parts[-1]) and fold(alias.schema) == schema:
+                return alias.base
+        return None
+
+    def table(self, parts: tuple[str, ...]) -> Table | None:
+        """The stored table, temporary table or table variable of that name, or None."""
+        name = parts[-1]
+        if name.startswith("@"):
+            found = self._frame.tables.get(fold(name))
+            if found is None:
+                raise SqlError(1087, f'Must declare the table variable "{name}".', 15)
+            return found
+        if name.startswith("#"):
+            if name.startswith("##"):
+                raise unsupported("global temporary tables")
+            return self._session.temporary.get(fold(name))
+        database, schema = self.place(parts)
+        home = self._session.catalog.database(database)
+        if home is None:
+            return None
+        if home.state != "ONLINE":
+            states.check_online(home)
+        return home.table(schema, name)
+
+    def view(self, parts: tuple[str, ...]) -> UserView | None:
+        """The user's view of that name, or None."""
+        database, schema = self.place(parts)
+        home = self._session.catalog.database(database)
+        return home.view(schema, parts[-1]) if home else None
+
+    def place(self, parts: tuple[str, ...]) -> tuple[str, str]:
+        """Database and schema that a name means."""
+        if len(parts) > 4 or (len(parts) == 4 and parts[0] and fold(parts[0]) != fold(self._session.server_name)):
+            raise unsupported("linked servers")
+        database = parts[-3] if len(parts) > 2 and parts[-3] else self.database
+        return database, parts[-2] if len(parts) > 1 and parts[-2] else "dbo"
+
+    def relation(self, parts: tuple[str, ...]) -> Relation:
+        """See `contract.Names.relation`."""
+        table = self.table(parts)
+        if table is not None:
+            self.permit("SELECT", table)
+            return self.of_table(table)
+        database, schema = self.place(parts)
+        if not parts[-1].startswith(("#", "@")):
+            if len(parts) > 2 and parts[-3] and self._session.catalog.database(database) is None:
+                raise invalid_object(".".join(parts))
+            view = self.view(parts)
+            if view is not None:
+                self.permit("SELECT", view.shape)
+                return compiled_view(self._session, view)
+            found = views.view_relation(self._session, database, schema, parts[-1])
+            if found is not None:
+                return found
+        raise invalid_object(".".join(parts))
+
+    def of_table(self, table: Table) -> Relation:
+        """A stored table as a relation; computed columns are computed by a query around it."""
+        columns = tuple(
+            RelationColumn(c.name, c.sqlite, c.type, c.nullable, c.identity is not None, bool(c.computed))
+            for c in table.columns
+        )
+        if table is self._target:
+            columns = (*columns, RelationColumn(ROWID, "rowid", BIGINT, False))
+        if not any(column.computed for column in table.columns):
+            return Relation(table.sqlite, columns, table)
+        return Relation(f"({self._computing(table)})", columns, table)
+
+    def _computing(self, table: Table) -> str:
+        columns = self.of_row(table, "").columns
+        items = ["rowid", *(f"{c.sql} AS {own.sqlite}" for c, own in zip(columns, table.columns, strict=True))]
+        return f"SELECT {', '.join(items)} FROM {table.sqlite}"
+
+    def of_row(self, table: Table, row: str) -> Relation:
+        """The columns of one row of a stored table, computed ones too, as complete SQLite text.
+
+        Args:
+            row: what stands for the row in SQLite: an alias, `NEW`, or empty.
+        """
+        prefix = f"{row}." if row else ""
+        stored = Relation(
+            table.sqlite,
+            tuple(
+                RelationColumn(c.name, prefix + c.sqlite, c.type, c.nullable)
+                for c in table.columns
+                if c.computed is None
+            ),
+        )
+        scope = Scope.of(stored, table.name, "")
+        columns = []
+        for column in table.columns:
+            sql = prefix + column.sqlite
+            if column.computed:
+                sql = f"({compile_scalar(parse_expression_tree(column.computed), self, scope).sql})"
+            columns.append(
+                RelationColumn(column.name, sql, column.type, column.nullable, computed=bool(column.computed))
+            )
+        return Relation(table.sqlite, tuple(columns), table)
+
+    def function_relation(self, parts: tuple[str, ...], arguments: Sequence[Typed]) -> Relation:
+        """See `contract.Names.function_relation`."""
+        database, _ = self.place(parts)
+        found = capture_functions.function_relation(self._session, database, parts, arguments)
+        if found is None:
+            raise invalid_object(".".join(parts))
+        return found
+
+
+def compiled_view(session: "EngineSession", view: UserView) -> Relation:
+    """A view as a relation: its query, with the columns that it was defined with, or all while it is being defined.
+
+    Raises:
+        SqlError: 4502 when its query has fewer columns now, and what compiling the query raises.
+    """
+    shape = view.shape
+    block, behind = compile_view(parse_select(view.query), SessionNames(session, Frame(), database=shape.database))
+    if len(block.columns) < len(shape.columns):
+        raise SqlError(4502, f"View or function '{shape.name}' has more column names specified than columns defined.")
+    names = [column.name for column in shape.columns] or [column.name for column in block.columns]
+    columns = tuple(
+        RelationColumn(name, given.sql, given.type, given.nullable)
+        for name, given in zip(names, block.columns, strict=False)
+    )
+    return Relation(f"({block.sql})", columns, behind=tuple(behind))

@@ -1,0 +1,1 @@
+"""The SQLite file: tables, indexes, constraints, transactions, locks and counters."""

@@ -1,0 +1,173 @@
+"""Check and foreign-key constraints as triggers.
+
+SQLite cannot add or drop constraints of a table in place, but triggers it can. Each raises ABORT with a
+text that `sqlite_errors` turns into error 547. A foreign key of a table to itself
+cannot be judged row by row (one statement may insert child and parent); `self_references` gives a query for
+the end of the statement instead.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from cdc_assets.standin.catalog import Database, ForeignKey, Table, fold
+from cdc_assets.standin.certain import certain
+from cdc_assets.standin.contract import Relation, RelationColumn
+from cdc_assets.standin.errors import unsupported
+from cdc_assets.standin.queries.plans import is_temporary
+from cdc_assets.standin.sql.expressions import compile_condition
+from cdc_assets.standin.sql.parse import parse_expression_tree
+from cdc_assets.standin.sql.scope import Scope
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.engine.session import EngineSession
+
+_ACTIONS: Final = {"NO_ACTION", "CASCADE", "SET_NULL", "SET_DEFAULT"}
+
+
+def plain_relation(table: Table) -> Relation:
+    """The stored columns of a table, without computed ones."""
+    columns = (RelationColumn(c.name, c.sqlite, c.type, c.nullable) for c in table.columns if c.computed is None)
+    return Relation(table.sqlite, tuple(columns), table)
+
+
+def condition_text(session: "EngineSession", table: Table, expression: str, row: str) -> str:
+    """SQLite text of a check over a row (`NEW`, or the table itself when empty)."""
+    from cdc_assets.standin.queries.frame import Frame
+    from cdc_assets.standin.queries.names import SessionNames
+
+    names = SessionNames(session, Frame())
+    scope = Scope.of(plain_relation(table), table.name, row)
+    return compile_condition(parse_expression_tree(expression), names, scope)
+
+
+def filter_text(session: "EngineSession", table: Table, expression: str) -> str:
+    """SQLite text of an index filter."""
+    return condition_text(session, table, expression, "")
+
+
+def create(session: "EngineSession", table: Table) -> None:
+    """Create the triggers of a table's checks and foreign keys, and of foreign keys that reference it."""
+    for check in table.checks:
+        _create_check(session, table, check.object_id, condition_text(session, table, check.expression, "NEW"))
+    database = session.catalog.database(table.database)
+    if database is None or not table.schema:
+        return
+    for child, key in [*((table, key) for key in table.foreign_keys), *referencing(database, table)]:
+        parent = database.table(key.referenced_schema, key.referenced_table)
+        if parent is not None and parent is not child:
+            create_foreign_key(session, child, parent, key)
+
+
+def _create_check(session: "EngineSession", table: Table, object_id: int, condition: str) -> None:
+    temporary = "TEMP " if is_temporary(table) else ""
+    for event in ("INSERT", "UPDATE"):
+        session.connection.execute(
+            f"CREATE {temporary}TRIGGER IF NOT EXISTS check_{event.lower()}_{object_id} AFTER {event} ON {table.sqlite} "
+            f"WHEN NOT ({condition}) BEGIN SELECT RAISE(ABORT, 'check:{object_id}:{event}'); END"
+        )
+
+
+def referencing(database: Database, table: Table) -> list[tuple[Table, ForeignKey]]:
+    """The foreign keys of other tables that reference this one."""
+    return [
+        (child, key)
+        for child in database.tables.shared()
+        for key in child.foreign_keys
+        if child is not table
+        and fold(key.referenced_table) == fold(table.name)
+        and fold(key.referenced_schema) == fold(table.schema)
+    ]
+
+
+def create_foreign_key(session: "EngineSession", child: Table, parent: Table, key: ForeignKey) -> None:
+    """Create the triggers on both sides of a foreign key."""
+    own = [_sqlite(child, name) for name in key.columns]
+    theirs = [_sqlite(parent, name) for name in key.referenced_columns]
+    present = " AND ".join(f"NEW.{c} IS NOT NULL" for c in own)
+    match = " AND ".join(f"{parent.sqlite}.{p} = NEW.{c}" for c, p in zip(own, theirs, strict=True))
+    missing = f"{present} AND NOT EXISTS (SELECT 1 FROM {parent.sqlite} WHERE {match})"
+    _trigger(session, f"fk_insert_{key.object_id}", f"AFTER INSERT ON {child.sqlite}", missing, _abort(key, "INSERT"))
+    _trigger(
+        session, f"fk_update_{key.object_id}", f"AFTER UPDATE OF {', '.join(own)} ON {child.sqlite}", missing,
+        _abort(key, "UPDATE"),
+    )  # fmt: skip
+    children = " AND ".join(f"{child.sqlite}.{c} = OLD.{p}" for c, p in zip(own, theirs, strict=True))
+    exists = f"EXISTS (SELECT 1 FROM {child.sqlite} WHERE {children})"
+    moved = " OR ".join(f"OLD.{p} IS NOT NEW.{p}" for p in theirs)
+    _trigger(
+        session, f"fk_deleted_{key.object_id}", f"AFTER DELETE ON {parent.sqlite}", exists,
+        _action(child, key, key.on_delete, "DELETE", own, theirs, children),
+    )  # fmt: skip
+    _trigger(
+        session, f"fk_moved_{key.object_id}", f"AFTER UPDATE OF {', '.join(theirs)} ON {parent.sqlite}",
+        f"({moved}) AND {exists}", _action(child, key, key.on_update, "UPDATE", own, theirs, children),
+    )  # fmt: skip
+
+
+def _sqlite(table: Table, name: str) -> str:
+    return certain(table.column(name), f"column {name} of {table}").sqlite
+
+
+def _abort(key: ForeignKey, event: str) -> str:
+    return f"SELECT RAISE(ABORT, 'fk:{key.object_id}:{event}');"
+
+
+def _action(
+    child: Table, key: ForeignKey, action: str, event: str, own: list[str], theirs: list[str], children: str
+) -> str:
+    if action == "NO_ACTION":
+        return _abort(key, f"{event} REFERENCE")
+    if action == "CASCADE" and event == "DELETE":
+        return f"DELETE FROM {child.sqlite} WHERE {children};"
+    if action == "SET_DEFAULT":
+        raise unsupported("ON DELETE/UPDATE SET DEFAULT")
+    values = ", ".join(
+        f"{c} = {'NULL' if action == 'SET_NULL' else f'NEW.{p}'}" for c, p in zip(own, theirs, strict=True)
+    )
+    return f"UPDATE {child.sqlite} SET {values} WHERE {children};"
+
+
+def _trigger(session: "EngineSession", name: str, event: str, when: str, body: str) -> None:
+    session.connection.execute(f"DROP TRIGGER IF EXISTS {name}")
+    session.connection.execute(f"CREATE TRIGGER {name} {event} WHEN {when} BEGIN {body} END")
+
+
+def drop_check(session: "EngineSession", object_id: int) -> None:
+    """Drop a check's triggers."""
+    for event in ("insert", "update"):
+        session.connection.execute(f"DROP TRIGGER IF EXISTS check_{event}_{object_id}")
+
+
+def drop_foreign_key(session: "EngineSession", key: ForeignKey) -> None:
+    """Drop a foreign key's triggers."""
+    for event in ("insert", "update", "deleted", "moved"):
+        session.connection.execute(f"DROP TRIGGER IF EXISTS fk_{event}_{key.object_id}")
+
+
+def drop(session: "EngineSession", table: Table) -> None:
+    """Drop all constraint triggers of a table and of the foreign keys that reference it."""
+    for check in table.checks:
+        drop_check(session, check.object_id)
+    database = session.catalog.database(table.database)
+    for key in [*table.foreign_keys, *(key for _, key in referencing(database, table) if database)] if database else ():
+        drop_foreign_key(session, key)
+
+
+def self_references(table: Table) -> list[tuple[ForeignKey, str]]:
+    """Foreign keys of a table to itself, each with a query that finds a violation."""
+    return [
+        (key, violation_query(table, table, key))
+        for key in table.foreign_keys
+        if fold(key.referenced_table) == fold(table.name) and fold(key.referenced_schema) == fold(table.schema)
+    ]
+
+
+def violation_query(child: Table, parent: Table, key: ForeignKey) -> str:
+    """A query that finds a row without its parent."""
+    own = [_sqlite(child, name) for name in key.columns]
+    theirs = [_sqlite(parent, name) for name in key.referenced_columns]
+    present = " AND ".join(f"child.{c} IS NOT NULL" for c in own)
+    match = " AND ".join(f"parent.{p} = child.{c}" for c, p in zip(own, theirs, strict=True))
+    return (
+        f"SELECT 1 FROM {child.sqlite} AS child WHERE {present} AND NOT EXISTS "
+        f"(SELECT 1 FROM {parent.sqlite} AS parent WHERE {match}) LIMIT 1"
+    )

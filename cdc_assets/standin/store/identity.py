@@ -1,0 +1,104 @@
+"""Identity values and row versions.
+
+The counters lie in the storage, outside transactions: a rollback leaves gaps, as on a real
+server. Which counter a table draws from lies in its definition, so that a TRUNCATE is taken back by a rollback. Only the holder of the writer lock draws, so no two sessions get one value.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from cdc_assets.standin.catalog import Column, Table
+from cdc_assets.standin.certain import certain
+from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.queries.plans import is_temporary
+from cdc_assets.standin.sqltypes import SqlType
+
+if TYPE_CHECKING:
+    from cdc_assets.standin.engine.session import EngineSession
+
+_LIMITS: Final = {"tinyint": 255, "smallint": 2**15 - 1, "int": 2**31 - 1, "bigint": 2**63 - 1}
+
+
+class Identities:
+    """What a session draws, and what it drew last."""
+
+    def __init__(self, session: "EngineSession") -> None:
+        self._session = session
+        self._temporary: dict[str, int] = {}
+        self.scope: int | None = None
+        """SCOPE_IDENTITY()."""
+        self.session: int | None = None
+        """@@IDENTITY."""
+
+    def forget(self) -> None:
+        """Connection reset."""
+        self.scope = self.session = None
+
+    def current(self, table: Table) -> int | None:
+        """The value drawn last for a table, None before the first."""
+        counters = self._temporary if is_temporary(table) else self._session.storage.counters
+        return counters.get(counter(table))
+
+    def draw(self, key: str, temporary: int, seed: int, increment: int, limit: int) -> int:
+        """The next value of a table's counter; called by SQLite per row."""
+        storage = self._session.storage
+        counters = self._temporary if temporary else storage.counters
+        last = counters.get(key)
+        value = seed if last is None else last + increment
+        if value > limit or value < -limit - 1:
+            self._session.failure = SqlError(8115, "Arithmetic overflow error converting IDENTITY to data type int.")
+            raise self._session.failure
+        if temporary:
+            counters[key] = value
+        else:
+            storage.count(key, value)
+        self.scope = self.session = value
+        return value
+
+    def inserted(self, table: Table, column: Column, value: int) -> None:
+        """An explicit value under IDENTITY_INSERT: the counter never stays behind it."""
+        last = self.current(table)
+        forward = certain(column.identity, "an identity")[1] > 0
+        if last is None or (value > last if forward else value < last):
+            self.reseed(table, value)
+        self.scope = self.session = value
+
+    def reseed(self, table: Table, value: int) -> None:
+        """Set the value drawn last."""
+        if is_temporary(table):
+            self._temporary[counter(table)] = value
+        else:
+            self._session.storage.count(counter(table), value)
+
+    def restart(self, table: Table) -> None:
+        """TRUNCATE TABLE: the next value is the seed again. A stored table must be the copy that the statement edits."""
+        if is_temporary(table):
+            self._temporary.pop(counter(table), None)
+            return
+        table.truncations += 1
+        while counter(table) in self._session.storage.counters:  # drawn from after a TRUNCATE that was rolled back
+            table.truncations += 1
+
+    def row_version(self, database: str) -> bytes:
+        """The next row version of a database; called by SQLite per row."""
+        storage = self._session.storage
+        key = f"v{database}"
+        value = storage.counters.get(key, _FIRST_ROW_VERSION) + 1
+        storage.count(key, value)
+        return value.to_bytes(8, "big")
+
+    def last_row_version(self) -> bytes:
+        """@@DBTS."""
+        return self._session.storage.counters.get(f"v{self._session.database}", _FIRST_ROW_VERSION).to_bytes(8, "big")
+
+
+_FIRST_ROW_VERSION: Final = 2000
+
+
+def counter(table: Table) -> str:
+    """Name of the counter that holds the identity value drawn last."""
+    return f"i{table.object_id}" + (f".{table.truncations}" if table.truncations else "")
+
+
+def limit(sql_type: SqlType) -> int:
+    """The largest identity value of a column type."""
+    return _LIMITS.get(sql_type.name, 10**sql_type.precision - 1 if sql_type.precision else 2**63 - 1)
