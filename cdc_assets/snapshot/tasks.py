@@ -5,7 +5,8 @@ written: only it knows, once all slices of a round are through, which of them
 open or close a table (spec debezium-sqlserver §2.5). All others are `true`.
 
 An error that concerns one table alone comes back as a result, so that the other
-tables of the job are read; if another attempt may help, it is made here first.
+tables of the job are read. If another attempt may help, it is made here first, for
+nobody outside knows that the task's other tables need not be read again.
 """
 
 import logging
@@ -26,6 +27,7 @@ from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.reads import ReadContext, build_reads
 from cdc_assets.errors import (
     CdcError,
+    ConnectionLostError,
     InvalidValueError,
     InvariantError,
     LockTimeoutError,
@@ -53,7 +55,7 @@ OF_ONE_TABLE: Final[tuple[type[CdcError], ...]] = (
 log = logging.getLogger(__name__)
 
 _ATTEMPTS, _PAUSE_S = 3, 0.5
-"""Attempts per table after `ServerBusyError`; the pause doubles."""
+"""Attempts per table after `ConnectionLostError` or `ServerBusyError`; the pause doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ def _read_table(
             return _attempt(task, read, reading, slices)
         except LockTimeoutError:
             raise
-        except ServerBusyError as error:
+        except (ConnectionLostError, ServerBusyError) as error:
             log.warning("%s is read again (attempt %d of %d): %s", reading.directory, attempt + 1, attempts, error)
             interruption.sleep(_PAUSE_S * 2 ** (attempt - 1))
     return _attempt(task, read, reading, slices)

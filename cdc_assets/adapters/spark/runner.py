@@ -15,14 +15,14 @@ arguments and attributes, and the driver raises the same error with the worker's
 traceback as a note. A worker that dies (killed, out of memory) still fails the
 Spark job; that becomes a retryable error.
 
-*Repeating.* `local[n]` never retries a task and a cluster would retry one that
-failed for good, so the retry is here: a task that fails with a retryable error
-is run again, after a pause, by its own worker. Tasks must therefore be
-repeatable, and they are: what they write counts only once the driver commits it.
+*Repeating.* Nothing is tried again here: for Spark a task that failed has succeeded,
+with an error as its result. Whoever knows what the least is that must be done again
+repeats that: the session a statement, a snapshot's task one table, the loop a window.
+A cluster may run a task twice all the same, after a lost executor; that is harmless,
+for what tasks write counts only once the driver commits it.
 """
 
 import pickle
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,11 +41,6 @@ from cdc_assets.errors import RetryableError
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-ATTEMPTS = 3
-"""How often a task that fails with a retryable error is tried."""
-PAUSE_S = 0.5
-"""Seconds before the second attempt; doubled for each further one."""
 
 
 class SparkTaskError(RetryableError):
@@ -78,7 +73,7 @@ class SparkTaskRunner:
         try:
             session = self._session()
             with _cancelled(session):
-                outcomes = _outcomes(session, lambda index: _attempt(payload, index), len(tasks))
+                outcomes = _outcomes(session, lambda index: _carry_out(payload, index), len(tasks))
         except (PySparkException, Py4JError) as error:
             raise SparkTaskError(
                 f"A Spark job of {len(tasks)} tasks broke: {_summary(error)}. "
@@ -121,19 +116,13 @@ def _summary(error: Exception) -> str:
     return (causes[-1] if causes else lines[0]).rstrip(".")
 
 
-def _attempt(payload: bytes, index: int) -> bytes:
-    """In the worker: run one task, retryable errors up to `ATTEMPTS` times, and pack what came of it."""
+def _carry_out(payload: bytes, index: int) -> bytes:
+    """In the worker: run one task, and pack what came of it."""
     function, tasks = pickle.loads(payload)  # noqa: S301 - our own driver wrote it
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            time.sleep(PAUSE_S * 2 ** (attempt - 1))
-        try:
-            return bytes(cloudpickle.dumps((function(tasks[index]), None)))
-        except Exception as error:  # noqa: BLE001 - the driver raises it again
-            failure = _packed(error)
-            if not getattr(error, "retryable", False):
-                break
-    return failure
+    try:
+        return bytes(cloudpickle.dumps((function(tasks[index]), None)))
+    except Exception as error:  # noqa: BLE001 - the driver raises it again
+        return _packed(error)
 
 
 def _packed(error: Exception) -> bytes:

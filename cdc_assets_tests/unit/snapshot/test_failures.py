@@ -1,5 +1,6 @@
 """A table that cannot be read fails alone."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.errors import QueryError, ServerBusyError
+from cdc_assets.errors import CdcError, ConnectionLostError, QueryError, ServerBusyError
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
@@ -66,6 +67,27 @@ def test_others_are_read_and_the_failed_one_is_due_again(
     server.before_read = lambda statement: None
     assert make_capture(server, config).snapshot().tables == (bad,)
     assert {event.key for event in events_of(config, bad)} == {*range(1, 41), 100}
+
+
+@pytest.mark.parametrize("error", [ConnectionLostError("gone"), ServerBusyError("deadlock")])
+def test_table_whose_reading_breaks_off_is_read_again_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: CdcError
+) -> None:
+    monkeypatch.setattr("cdc_assets.snapshot.tasks._PAUSE_S", 0.0)
+    server, config, tables = three(tmp_path)
+    asked: Counter[str] = Counter()
+
+    def before_read(statement: str) -> None:
+        for table in tables:
+            if f"FROM {table.quoted}" in statement and "rows */" in statement:
+                asked[table.table] += 1
+                if table.table == "b" and asked["b"] < 3:
+                    raise error
+
+    server.before_read = before_read
+    assert make_capture(server, config).snapshot().tables == tuple(tables)
+    assert asked == {"a": 1, "b": 3, "c": 1}
+    assert sorted(event.key for event in events_of(config, tables[1])) == list(range(1, 41))
 
 
 def test_table_that_cannot_be_cut_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
