@@ -47,9 +47,9 @@ def signal(
     """
     names = tables or []
     conditions = dict.fromkeys(names, condition) if condition else {}
-    entry = compose(
+    composed = compose(
         str(uuid.uuid4()), kind, names, conditions, snapshot=snapshot.value, surrogate=surrogate, message=message
     )
-    for pattern in ask(read_lake_config(config)[0], entry):
+    for pattern in ask(read_lake_config(config)[0], composed):
         out.print(f"No captured table matches {pattern!r}: expected {EXPECTED}.", soft_wrap=True, markup=False)
-    out.print(f"Asked, as signal {entry.id}. The run that follows the log carries it out.", soft_wrap=True)
+    out.print(f"Asked, as signal {composed.signal.id}. The run that follows the log carries it out.", soft_wrap=True)

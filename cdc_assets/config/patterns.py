@@ -57,7 +57,9 @@ def compiled(text: str, *, ignore_case: bool = False) -> Any:
             warnings.simplefilter("error", FutureWarning)
             re.compile(text)  # says what would mean another thing in Java: `[a&&b]`, flags in the middle, `\p{Alpha}`
             return regex.compile(text, regex.IGNORECASE if ignore_case else 0)
-    except (regex.error, re.error, FutureWarning, RecursionError, OverflowError) as error:
+    except RecursionError:
+        raise PatternError(f"{shortened(text)!r} does not compile: it is nested too deeply") from None
+    except (regex.error, re.error, FutureWarning, OverflowError) as error:
         raise PatternError(f"{shortened(text)!r} does not compile: {str(error) or type(error).__name__}") from None
 
 

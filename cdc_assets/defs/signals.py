@@ -58,7 +58,7 @@ def signal_job(catalog: CaptureCatalog) -> dg.JobDefinition:
     def ask_capture(context: dg.OpExecutionContext, config: SignalConfig) -> None:
         resource: CaptureResource = getattr(context.resources, names.resource)
         with as_failures():
-            signal = compose(
+            composed = compose(
                 context.run.run_id,
                 config.type.value,
                 config.tables,
@@ -67,7 +67,8 @@ def signal_job(catalog: CaptureCatalog) -> dg.JobDefinition:
                 surrogate=config.surrogate_key,
                 message=config.message,
             )
-            unknown = ask(resource.config(), signal)
+            unknown = ask(resource.config(), composed)
+        signal = composed.signal
         for pattern in unknown:
             context.log.warning(f"No captured table matches {pattern!r}: expected {EXPECTED}.")
         context.log.info(

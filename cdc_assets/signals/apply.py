@@ -18,13 +18,13 @@ from cdc_assets.signals.model import (
     ChangeSchemas,
     ExecuteSnapshot,
     Log,
+    ParsedSignal,
     PauseSnapshot,
     Problem,
     Request,
     ResumeSnapshot,
     StopSnapshot,
     Watermark,
-    parse,
 )
 from cdc_assets.signals.notices import SnapshotNotice, ends, in_vain, of_tables, scanned
 from cdc_assets.signals.tables import EXPECTED, Meaning
@@ -54,7 +54,9 @@ class Outcome:
     acted: bool = False
 
 
-def apply(state: SignalState, signals: Sequence[Signal], captured: Sequence[TableId], position: Lsn | None) -> Outcome:
+def apply(
+    state: SignalState, signals: Sequence[ParsedSignal], captured: Sequence[TableId], position: Lsn | None
+) -> Outcome:
     """Carry out signals in order.
 
     Args:
@@ -64,13 +66,14 @@ def apply(state: SignalState, signals: Sequence[Signal], captured: Sequence[Tabl
         position: for `log`.
     """
     outcome = Outcome(state)
-    for signal in signals:
-        _one(outcome, signal, captured, position)
+    for arrived in signals:
+        _one(outcome, arrived, captured, position)
     return outcome
 
 
-def _one(outcome: Outcome, signal: Signal, captured: Sequence[TableId], position: Lsn | None) -> None:
-    if isinstance(request := parse(signal), Watermark):
+def _one(outcome: Outcome, arrived: ParsedSignal, captured: Sequence[TableId], position: Lsn | None) -> None:
+    signal, request = arrived.signal, arrived.request
+    if isinstance(request, Watermark):
         return
     outcome.acted = True
     if signal.once:

@@ -1,8 +1,9 @@
 """What a signal says (spec debezium-sqlserver §8).
 
 Anybody who may write into the signal table can write nonsense, so `parse` never
-raises: it returns what is to be done, or a `Problem` with the reason. What it
-lets through can be stored, compared and sent to the server: texts of whole
+raises: what it returns says what is to be done, or has a `Problem` with the reason.
+It is called once for each signal, where the signal comes in (`watch`, `requests`);
+from there on the `ParsedSignal` is carried. What it lets through can be stored, compared and sent to the server: texts of whole
 characters, expressions that compile. Which tables they mean is told by
 `signals.tables`.
 """
@@ -22,6 +23,8 @@ _MOST_NAMES = 1000
 """Entries of `data-collections`, each of which is looked for and told."""
 _PARSING_S = 2.0
 """Seconds that the expressions of one signal may take to compile."""
+_SEPARATOR = re.compile(r"\\\.|\[\.\]|\.(?![*+?{])")
+_LITERAL = re.compile(r"[\w $#@-]+")
 
 SnapshotKind = Literal["incremental", "blocking"]
 
@@ -99,15 +102,42 @@ class Problem:
 
 
 Request = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | ChangeSchemas | Log
-Parsed = Request | Watermark | Problem
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedSignal:
+    """A signal and what it asks for.
+
+    Args:
+        signal: as it arrived.
+        request: what is to be done; `Watermark` and `Problem`: nothing.
+    """
+
+    signal: Signal
+    request: Request | Watermark | Problem
+
+    @property
+    def database(self) -> str | None:
+        """The database that it is about: the one that its first qualified data-collection names without an expression, or None."""
+        if isinstance(self.request, ChangeSchemas):
+            return self.request.database
+        for pattern in self.request.collections if isinstance(self.request, ExecuteSnapshot | StopSnapshot) else ():
+            first, *rest = _SEPARATOR.split(pattern, maxsplit=1)
+            if rest and "." in rest[0] and _LITERAL.fullmatch(first):
+                return first
+        return None
 
 
 class _BadDataError(ValueError):
     """What is wrong with the data of a signal."""
 
 
-def parse(signal: Signal) -> Parsed:
-    """What a signal asks for."""
+def parse(signal: Signal) -> ParsedSignal:
+    """The signal with what it asks for."""
+    return ParsedSignal(signal, _request_of(signal))
+
+
+def _request_of(signal: Signal) -> Request | Watermark | Problem:
     if signal.type in ("snapshot-window-open", "snapshot-window-close"):
         return Watermark()
     reader = _READERS.get(signal.type)
@@ -259,19 +289,3 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Request]] = {
     "schema-changes": _change,
     "log": _log,
 }
-
-
-_SEPARATOR = re.compile(r"\\\.|\[\.\]|\.(?![*+?{])")
-_LITERAL = re.compile(r"[\w $#@-]+")
-
-
-def database_of(signal: Signal) -> str | None:
-    """The database that a signal is about: the one that its first qualified data-collection names without an expression, or None."""
-    request = parse(signal)
-    if isinstance(request, ChangeSchemas):
-        return request.database
-    for pattern in request.collections if isinstance(request, ExecuteSnapshot | StopSnapshot) else ():
-        first, *rest = _SEPARATOR.split(pattern, maxsplit=1)
-        if rest and "." in rest[0] and _LITERAL.fullmatch(first):
-            return first
-    return None

@@ -12,7 +12,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.signals.inbox import Inbox
-from cdc_assets.signals.model import ExecuteSnapshot, Problem, SnapshotKind, StopSnapshot, parse
+from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal, Problem, SnapshotKind, StopSnapshot, parse
 from cdc_assets.signals.tables import EXPECTED, Meaning
 from cdc_assets.signals.watch import meant_by_signals
 
@@ -26,7 +26,7 @@ def compose(
     snapshot: SnapshotKind = "incremental",
     surrogate: str = "",
     message: str = "",
-) -> Signal:
+) -> ParsedSignal:
     """A signal that can be carried out.
 
     Args:
@@ -56,15 +56,18 @@ def compose(
         data["surrogate-key"] = surrogate
     if message:
         data["message"] = message
-    signal = Signal(own_id, kind, json.dumps(data))
-    problem = parse(signal)
-    if isinstance(problem, Problem):
-        raise ConfigurationError("signal", kind, problem.expected, "see docs/signals.md")
-    return signal
+    composed = parse(Signal(own_id, kind, json.dumps(data)))
+    if isinstance(composed.request, Problem):
+        raise ConfigurationError("signal", kind, composed.request.expected, "see docs/signals.md")
+    return composed
 
 
-def ask(config: CaptureConfig, signal: Signal) -> Sequence[str]:
+def ask(config: CaptureConfig, composed: ParsedSignal) -> Sequence[str]:
     """Put a signal into the capture's inbox; the run that follows the log finds it there, now or later.
+
+    Args:
+        config: the capture.
+        composed: what `compose` gave.
 
     Returns:
         Expressions that mean no captured table, if others do.
@@ -84,7 +87,7 @@ def ask(config: CaptureConfig, signal: Signal) -> Sequence[str]:
             f"a lake into which {prefix} was captured",
             "check the path and the working folder, or run the capture once",
         )
-    request = parse(signal)
+    request = composed.request
     if isinstance(request, ExecuteSnapshot) and request.kind == "incremental" and not config.signals.collections:
         raise ConfigurationError(
             "signal.data.collection",
@@ -95,7 +98,7 @@ def ask(config: CaptureConfig, signal: Signal) -> Sequence[str]:
     unknown = (
         _unknown(config, state, request.collections) if isinstance(request, ExecuteSnapshot | StopSnapshot) else []
     )
-    Inbox(location, prefix).put(signal)
+    Inbox(location, prefix).put(composed.signal)
     return unknown
 
 

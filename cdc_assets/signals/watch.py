@@ -18,7 +18,7 @@ from cdc_assets.config.patterns import PatternError
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.core.signal import Delivery, Signal, SignalChannel, route, signal_table
+from cdc_assets.core.signal import Delivery, SignalChannel, route, signal_table
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.signal_state import SignalState
@@ -26,7 +26,7 @@ from cdc_assets.ledger.state import CaptureState
 from cdc_assets.signals.apply import Outcome, apply
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
-from cdc_assets.signals.model import ExecuteSnapshot, database_of, parse
+from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal, parse
 from cdc_assets.signals.notices import SnapshotNotice
 from cdc_assets.signals.table import INSERT, Row, signal_rows
 from cdc_assets.signals.tables import Meaning
@@ -125,12 +125,13 @@ class SignalWatch:
         return bool(delivery.signals)
 
     def _carry_out(self, channel: SignalChannel, delivery: Delivery, databases: Sequence[str]) -> None:
-        own: dict[str, list[Signal]] = {database: [] for database in databases}
-        for signal in delivery.signals:
-            named = database_of(signal)
+        own: dict[str, list[ParsedSignal]] = {database: [] for database in databases}
+        for signal in map(parse, delivery.signals):
+            named = signal.database
             targets = self._concerned(signal, route(named, databases))
             if not targets:
-                log.warning("Signal %r is ignored: database %.200s is not one of this capture.", signal.id, named)
+                own_id = signal.signal.id
+                log.warning("Signal %r is ignored: database %.200s is not one of this capture.", own_id, named)
             for database in targets:
                 own[database].append(signal)
         outcomes = {database: self._applied(database, signals) for database, signals in own.items()}
@@ -170,16 +171,17 @@ class SignalWatch:
             return []
         rows = signal_rows(self._context, own.table, after, own.position)
         acting = "source" in self._context.config.signals.channels
-        outcome = self._applied(database, [row.signal for row in rows if row.operation == INSERT] if acting else [])
+        asked = [parse(row.signal) for row in rows if row.operation == INSERT] if acting else []
+        outcome = self._applied(database, asked)
         if outcome.acted:
             self.record(database, dataclasses.replace(outcome.state, read_until=own.position), outcome.notices)
         self._seen[database] = own.position
         self._say(outcome)
         return rows
 
-    def _concerned(self, signal: Signal, databases: Sequence[str]) -> Sequence[str]:
+    def _concerned(self, signal: ParsedSignal, databases: Sequence[str]) -> Sequence[str]:
         """Of several databases those in which a signal means a table; all of them if it means none."""
-        request = parse(signal)
+        request = signal.request
         if len(databases) > 1 and isinstance(request, ExecuteSnapshot):
             with contextlib.suppress(PatternError):  # it is told by each
                 meant = [name for name in databases if Meaning(self._captured(name)).of_all(request.collections)[0]]
@@ -189,7 +191,7 @@ class SignalWatch:
     def _captured(self, database: str) -> list[TableId]:
         return meant_by_signals(self._context.config, self._context.manifest.state, database)
 
-    def _applied(self, database: str, signals: Sequence[Signal]) -> Outcome:
+    def _applied(self, database: str, signals: Sequence[ParsedSignal]) -> Outcome:
         position = self._context.manifest.state.watermark(database)
         return apply(self.state(database), signals, self._captured(database), position)
 

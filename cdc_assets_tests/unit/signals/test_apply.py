@@ -31,7 +31,7 @@ SLOW = r"(?:.|..)*(?=!)"
 
 
 def applied(*signals: Signal, state: SignalState | None = None) -> Outcome:
-    return apply(state or SignalState(), signals, TABLES, Lsn(bytes(10)))
+    return apply(state or SignalState(), [parse(signal) for signal in signals], TABLES, Lsn(bytes(10)))
 
 
 def queued(outcome: Outcome) -> list[str]:
@@ -66,7 +66,7 @@ def test_two_parts_mean_a_table_where_no_three_do() -> None:
     assert queued(stopped) == ["orders"]
     assert "'dbo.x' matches no table of the incremental snapshot" in stopped.warnings[-1]
     whole = TableId("dbo", "orders", "lines")  # three parts win over two
-    [entry] = apply(SignalState(), [execute("d", "dbo.orders.*")], [*TABLES, whole], None).state.queue
+    [entry] = apply(SignalState(), [parse(execute("d", "dbo.orders.*"))], [*TABLES, whole], None).state.queue
     assert entry.table == whole
 
 
@@ -74,7 +74,7 @@ def test_two_parts_mean_a_table_where_no_three_do() -> None:
 def test_a_name_with_dots_may_stand_in_quotes(name: str) -> None:
     table = TableId("SalesDb", "dbo", "My.Table")
     asked = execute("a", name, **{"additional-conditions": [{"data-collection": name, "filter": "id > 1"}]})
-    [entry] = apply(SignalState(), [asked], [*TABLES, table], Lsn(bytes(10))).state.queue
+    [entry] = apply(SignalState(), [parse(asked)], [*TABLES, table], Lsn(bytes(10))).state.queue
     assert (entry.table, entry.condition) == (table, "id > 1")
 
 
@@ -185,7 +185,7 @@ def test_log_tells_the_position() -> None:
     ],
 )
 def test_nonsense_is_skipped_with_the_reason(kind: str, data: str, reason: str) -> None:
-    found = parse(Signal("a", kind, data))
+    found = parse(Signal("a", kind, data)).request
     assert isinstance(found, Problem)
     assert reason in found.reason
     assert len(found.reason) < 600
@@ -200,7 +200,9 @@ def test_an_expression_that_tries_all_ways_is_skipped_and_holds_nobody_up(monkey
         execute("b", ".*", **{"additional-conditions": [{"data-collection": SLOW, "filter": "1=1"}]}),
     ]
     begun = time.monotonic()
-    outcome = apply(SignalState(), [*slow, *slow, execute("c", "dbo.orders")], [table, *TABLES], None)
+    outcome = apply(
+        SignalState(), [parse(signal) for signal in (*slow, *slow, execute("c", "dbo.orders"))], [table, *TABLES], None
+    )
     assert time.monotonic() - begun < 20
     assert ["takes too long" in warning for warning in outcome.warnings] == [True] * 4
     assert queued(outcome) == ["orders"]
@@ -211,7 +213,7 @@ def test_what_many_wrong_names_and_long_conditions_leave_is_bounded() -> None:
     assert (len(many.notices), len(many.warnings), len(many.state.failed)) == (22, 20, 0)
     tables = [TableId("SalesDb", "dbo", f"t{n}") for n in range(100)]
     condition = {"additional-condition": "x" * 100_000}
-    outcome = apply(SignalState(), [execute("a", ".*", **condition)], tables, None)
+    outcome = apply(SignalState(), [parse(execute("a", ".*", **condition))], tables, None)
     assert not outcome.state.queue
     assert "more than" in outcome.warnings[0]
 

@@ -14,7 +14,7 @@ from cdc_assets.errors import ConnectionLostError, LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
-from cdc_assets.signals.model import database_of
+from cdc_assets.signals.model import parse
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.signals.world import World
@@ -140,7 +140,7 @@ def test_what_cannot_be_read_becomes_a_signal_of_no_known_type() -> None:
 )
 def test_a_signal_is_for_the_database_that_it_names(patterns: list[str], database: str | None) -> None:
     signal = Signal("a", "execute-snapshot", json.dumps({"data-collections": patterns}))
-    assert database_of(signal) == database
+    assert parse(signal).database == database
 
 
 def test_routing() -> None:
@@ -262,7 +262,11 @@ def test_what_no_lake_can_hold_is_skipped_and_told_once(
     assert [text for text in caplog.messages if text.startswith("Signal")] == told
 
 
-def test_signals_from_outside_go_to_the_databases_they_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_signals_from_outside_go_to_the_databases_they_name_and_are_parsed_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[Signal] = []
+    monkeypatch.setattr("cdc_assets.signals.watch.parse", lambda signal: parsed.append(signal) or parse(signal))
     with StandIn(databases=(DATABASE, "Other")) as server:
         server.agent.start()
         world = World(server, str(tmp_path))
@@ -283,6 +287,7 @@ def test_signals_from_outside_go_to_the_databases_they_name(tmp_path: Path, capl
             time.sleep(0.002)
         world.run()
         assert "database Nowhere is not one of this capture" in caplog.text
+        assert [signal.id for signal in parsed] == [own_id for own_id, _ in asked]
         state = world.state()
         assert [state.signals[name].handled for name in (DATABASE, "Other")] == [("all",), ("one", "all")]
         assert len(world.events(mine)) == 2
