@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run dev test test-daemon conformance conformance-short laws lint bench lock clean
+.PHONY: help setup setup-dev run dev test test-daemon test-install conformance conformance-short laws lint bench lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -31,6 +31,9 @@ laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken sig
 
 test-daemon: setup-dev ## The real Dagster daemon, killed runs, web pages in a headless browser
 	$(PYTEST) -q -m daemon
+
+test-install: setup-dev ## The wheel, installed by pip from the package index into an empty environment; three minutes
+	CDC_TEST_INSTALL=1 $(PYTEST) -q cdc_assets_tests/dagster/test_library.py --timeout 1800
 
 conformance: setup-dev ## The real Debezium connector against the stand-in, and against us (CDC_CONFORMANCE_SEED, _TRANSACTIONS)
 	$(PYTEST) -q -m conformance

@@ -1,6 +1,7 @@
 """The wheel alone, in an environment that does not know this repository, serves projects of other people."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -51,12 +52,31 @@ print({{name: value.value for name, value in metadata.items()}})
 """
 
 
+INSTALLS = os.environ.get("CDC_TEST_INSTALL") == "1"
+"""Whether the wheel is installed by pip from the package index, as its users do; minutes."""
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """The interpreter of a new environment in which pip has installed the wheel, first alone, then with what tests use."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    for wanted in ([str(wheel)], [f"{wheel}[demo]", "dagster-dg-cli"]):
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True, timeout=900)
+        subprocess.run([python, "-m", "pip", "check"], check=True, timeout=60)
+        if wanted == [str(wheel)]:
+            code = "import importlib.util as u; print([n for n in ('sqlglot', 'dagster_webserver', 'pytest') if u.find_spec(n)])"
+            assert subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+    return python
+
+
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter that has the wheel and the packages of this environment, and nothing of this repository."""
     hatchling = pytest.importorskip("hatchling.builders.wheel", reason="the build back end is in the dev extra")
     folder = tmp_path_factory.mktemp("library")
     wheel = next(hatchling.WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"]))
+    if INSTALLS:
+        return install(Path(wheel), folder / "venv")
     venv.create(folder / "venv", with_pip=False)
     site = next((folder / "venv").glob("lib/python*/site-packages"))
     zipfile.ZipFile(wheel).extractall(site)
@@ -89,6 +109,13 @@ def test_nothing_of_this_repository_is_there(python: Path, shop: Shop, tmp_path:
     file, *others = run(python, tmp_path, shop, "-c", code).split()
     assert Path(file).is_relative_to(python.parent.parent)
     assert others == ["None", "None"]
+
+
+def test_a_base_install_asks_for_nothing_of_the_demo(python: Path, shop: Shop, tmp_path: Path) -> None:
+    code = "import importlib.metadata as m; print(*(r for r in m.requires('cdc-assets') if 'extra ==' not in r), sep='\\n')"
+    required = {re.split(r"[<>=\[ ]", line)[0] for line in run(python, tmp_path, shop, "-c", code).splitlines()}
+    assert {"dagster", "dagster-pyspark", "pyodbc", "pyspark"} <= required
+    assert not required & {"sqlglot", "dagster-webserver", "pytest", "moto", "pandas"}
 
 
 def test_definitions_of_ones_own(python: Path, shop: Shop, tmp_path: Path) -> None:
