@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cdc_assets.standin.batches import routines
+from cdc_assets.standin.batches.ports import BatchInterpreter
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Parameter
-from cdc_assets.standin.engine.procedures import argument_key
 from cdc_assets.standin.errors import SqlError, syntax_error
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.sql.convert import convert_argument, convert_value
@@ -15,14 +15,10 @@ from cdc_assets.standin.sqltypes import INT, NVARCHAR_MAX
 from cdc_assets.standin.text import tree
 from cdc_assets.standin.text.batch import parse_batch
 
-if TYPE_CHECKING:
-    from cdc_assets.standin.batches.interpreter import Interpreter
-
-
 _DEEPEST: Final = 32
 
 
-def run(interpreter: "Interpreter", statement: tree.Execute) -> None:
+def run(interpreter: BatchInterpreter, statement: tree.Execute) -> None:
     """EXEC of a procedure or a text."""
     frame = interpreter.frame
     with _nested(interpreter):
@@ -37,7 +33,7 @@ def run(interpreter: "Interpreter", statement: tree.Execute) -> None:
 
 
 @contextmanager
-def _nested(interpreter: "Interpreter") -> Iterator[None]:
+def _nested(interpreter: BatchInterpreter) -> Iterator[None]:
     session = interpreter.session
     if session.nest_level >= _DEEPEST:
         raise SqlError(217, "Maximum stored procedure, function, trigger, or view nesting level exceeded (limit 32).")
@@ -48,7 +44,7 @@ def _nested(interpreter: "Interpreter") -> Iterator[None]:
         session.nest_level -= 1
 
 
-def _call(interpreter: "Interpreter", statement: tree.Execute) -> int:
+def _call(interpreter: BatchInterpreter, statement: tree.Execute) -> int:
     frame, name = interpreter.frame, statement.procedure
     if name.startswith("@"):
         name = str(frame.variable(name).value or "")
@@ -61,14 +57,14 @@ def _call(interpreter: "Interpreter", statement: tree.Execute) -> int:
     return status
 
 
-def _argument(interpreter: "Interpreter", argument: tree.Argument) -> Parameter:
+def _argument(interpreter: BatchInterpreter, argument: tree.Argument) -> Parameter:
     if argument.default:
         return Parameter(argument.name, INT, None, default=True)
     value, sql_type = interpreter.typed_value(argument.expression)
     return Parameter(argument.name, sql_type, value, output=argument.output)
 
 
-def call(interpreter: "Interpreter", name: str, arguments: Sequence[Parameter]) -> int:
+def call(interpreter: BatchInterpreter, name: str, arguments: Sequence[Parameter]) -> int:
     """Run a procedure; returns its status.
 
     Raises:
@@ -97,7 +93,7 @@ def call(interpreter: "Interpreter", name: str, arguments: Sequence[Parameter]) 
         session.procedure_database, session.sink = outer, outer_sink
 
 
-def _sp_executesql(interpreter: "Interpreter", arguments: Sequence[Parameter]) -> int:
+def _sp_executesql(interpreter: BatchInterpreter, arguments: Sequence[Parameter]) -> int:
     text, parameters = _bound(interpreter, arguments)
     frame = Frame(depth=interpreter.frame.depth + 1)
     for parameter in parameters:
@@ -111,7 +107,7 @@ def _sp_executesql(interpreter: "Interpreter", arguments: Sequence[Parameter]) -
     return status
 
 
-def _bound(interpreter: "Interpreter", arguments: Sequence[Parameter]) -> tuple[str, list[Parameter]]:
+def _bound(interpreter: BatchInterpreter, arguments: Sequence[Parameter]) -> tuple[str, list[Parameter]]:
     """Text and parameters of the call.
 
     Raises:
@@ -143,7 +139,7 @@ def _bound(interpreter: "Interpreter", arguments: Sequence[Parameter]) -> tuple[
     return text, declared
 
 
-def _declared(interpreter: "Interpreter", text: str) -> list[Parameter]:
+def _declared(interpreter: BatchInterpreter, text: str) -> list[Parameter]:
     """Parameters of a declaration text `@a int, @b nvarchar(10) = N'x' OUTPUT`."""
     if not text.strip():
         return []
@@ -166,3 +162,8 @@ def _give_back(arguments: Sequence[Parameter], parameters: Sequence[Parameter]) 
             named = argument.name and argument.name.casefold() == parameter.name.casefold()
             if argument.output and (named or (not argument.name and order == place)):
                 argument.value, argument.type = parameter.value, parameter.type
+
+
+def argument_key(parameter: Parameter, place: int) -> str:
+    """Key of an argument: its folded name without `@`, or its place."""
+    return fold(parameter.name.removeprefix("@")) if parameter.name else str(place)

@@ -18,13 +18,18 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from cdc_assets.standin.batches import execute, messages
+from cdc_assets.standin.batches.ports import BatchSession
+from cdc_assets.standin.batches.select_into import select_into
+from cdc_assets.standin.batches.sinks import CollectingSink
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.changes import insert, runner
+from cdc_assets.standin.changes.ports import Result
 from cdc_assets.standin.contract import Parameter, ResultSink
 from cdc_assets.standin.definitions import dispatch, states
+from cdc_assets.standin.definitions.tables import table_variable
 from cdc_assets.standin.errors import BUGS, SqlError, internal, unknown_type, unsupported
 from cdc_assets.standin.queries import selects
 from cdc_assets.standin.queries.frame import Frame
@@ -34,9 +39,6 @@ from cdc_assets.standin.sqltypes import INT, SqlType, Value, parse_type
 from cdc_assets.standin.store import sqlite_errors
 from cdc_assets.standin.text import options, tree
 from cdc_assets.standin.text.batch import parse_batch
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ class _Broken(Exception):  # noqa: N818 - control flow
 class Interpreter:
     """Runs one text in one frame."""
 
-    def __init__(self, session: "EngineSession", frame: Frame, sink: ResultSink) -> None:
+    def __init__(self, session: BatchSession, frame: Frame, sink: ResultSink) -> None:
         self.session, self.frame, self.sink = session, frame, sink
 
     # ---- texts and blocks ----------------------------------------------------------------------------------------
@@ -252,7 +254,7 @@ class Interpreter:
             self.session.rowcount = 1
         for number, item in enumerate(statement.items, start=1):
             if item.table:
-                table = dispatch.table_variable(self.session, self.frame, item)
+                table = table_variable(self.session, self.frame, item)
                 self.frame.declare_table(item.name, table)
                 continue
             kind = self.type_named(item.type, number)
@@ -365,13 +367,24 @@ class Interpreter:
             self._failed(failure, tree.Statement(1))
         return 1
 
+    def results_of(self, text: str) -> Sequence[Result]:
+        """Run statements and keep the result sets; errors are raised, and messages go to the client."""
+        sink = CollectingSink(self.sink)
+        inner = Interpreter(self.session, self.frame, sink)
+        outer, self.session.sink = self.session.sink, sink
+        try:
+            inner.block(parse_batch(text))
+        finally:
+            self.session.sink = outer
+        return sink.results
+
     # ---- queries, changes, definitions ---------------------------------------------------------------------------
 
     def _query(self, statement: tree.Query) -> None:
         session = self.session
         plan = selects.select_plan(session, self.frame, statement.text)
         if plan.query.into is not None:
-            runner.select_into(self, plan)
+            select_into(self, plan)
         elif plan.query.assignments:
             self._select_assign(plan)
         elif session.options.fmtonly:

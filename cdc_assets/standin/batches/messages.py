@@ -3,16 +3,14 @@
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from cdc_assets.standin.batches.ports import BatchSession
 from cdc_assets.standin.contract import Clock
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql.convert import convert_value
 from cdc_assets.standin.sqltypes import CHARACTER, INT, INTEGER, SqlType, Value
 from cdc_assets.standin.text import tree
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
 
 Evaluate = Callable[[str], tuple[Value, SqlType]]
 
@@ -21,7 +19,7 @@ _PLACE: Final = re.compile(
 )
 
 
-def raised(session: "EngineSession", statement: tree.RaiseError, evaluate: Evaluate) -> SqlError:
+def raised(session: BatchSession, statement: tree.RaiseError, evaluate: Evaluate) -> SqlError:
     """The error or message of a RAISERROR."""
     if len(statement.arguments) < 3:
         raise SqlError(102, "Incorrect syntax near 'RAISERROR'.", 15)

@@ -9,127 +9,24 @@ at its end, temporary tables that it creates go with it.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
 
-from cdc_assets.standin.catalog import ProcedureParameter, UserProcedure, fold
-from cdc_assets.standin.certain import certain
+from cdc_assets.standin.batches.ports import BatchInterpreter, BatchSession
+from cdc_assets.standin.catalog import UserProcedure, fold
 from cdc_assets.standin.contract import Parameter
-from cdc_assets.standin.definitions.dispatch import home, module_shape
-from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.queries.frame import Frame
-from cdc_assets.standin.queries.lookup import name_parts
 from cdc_assets.standin.queries.names import SessionNames
-from cdc_assets.standin.queries.targets import read_name, read_until
 from cdc_assets.standin.sql.convert import convert_argument
 from cdc_assets.standin.sqltypes import SqlType, Value
-from cdc_assets.standin.text.batch import parse_batch
-from cdc_assets.standin.text.lexer import Kind
-from cdc_assets.standin.text.reader import Reader
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.batches.interpreter import Interpreter
-    from cdc_assets.standin.engine.session import EngineSession
-
-_AFTER_TYPE: Final = frozenset({"OUTPUT", "OUT", "READONLY", "AS", "WITH", "NULL", "NOT", "VARYING", "FOR"})
-_AFTER_DEFAULT: Final = frozenset({"OUTPUT", "OUT", "READONLY", "AS", "WITH", "FOR"})
-
+from cdc_assets.standin.text.clauses import name_parts
 
 # ---- definition ------------------------------------------------------------------------------------------------
-
-
-def create_procedure(interpreter: "Interpreter", reader: Reader, text: str) -> None:
-    """CREATE [OR ALTER] PROCEDURE name parameters [WITH RECOMPILE] AS body."""
-    either = reader.accept("OR", "ALTER")
-    _define(interpreter, reader, text, create=True, alter=either)
-
-
-def alter_procedure(interpreter: "Interpreter", reader: Reader, text: str) -> None:
-    """ALTER PROCEDURE: like CREATE; id and creation date stay."""
-    _define(interpreter, reader, text, create=False, alter=True)
-
-
-def _define(interpreter: "Interpreter", reader: Reader, text: str, create: bool, alter: bool) -> None:
-    session = interpreter.session
-    reader.take()
-    parts = read_name(reader)
-    if parts[-1].startswith("#"):
-        raise unsupported("temporary procedures")
-    if len(parts) > 2:
-        raise SqlError(
-            166,
-            "'CREATE/ALTER PROCEDURE' does not allow specifying the database name as a prefix to the object name.",
-            15,
-        )
-    parameters = _read_parameters(reader)
-    for number, parameter in enumerate(parameters, start=1):
-        interpreter.type_named(parameter.type, number)
-    if reader.accept("WITH") and reader.take().upper != "RECOMPILE":
-        raise unsupported("CREATE PROCEDURE WITH other options than RECOMPILE")
-    reader.expect("AS")
-    body = reader.between(reader.place, len(reader.tokens))
-    parse_batch(body)
-    session.edit()
-    database, schema = home(session, parts)
-    known = database.procedure(schema, parts[-1])
-    shape = module_shape(session, database, (schema, parts), known.shape if known else None, create=create, alter=alter)
-    made = UserProcedure(shape, text, parameters, body)
-    database.procedures = [other for other in database.procedures if other is not known] + [made]
-
-
-def _read_parameters(reader: Reader) -> list[ProcedureParameter]:
-    closed = reader.accept("(")
-    found: list[ProcedureParameter] = []
-    token = reader.token()
-    while token is not None and token.kind is Kind.VARIABLE:
-        found.append(_read_parameter(reader))
-        if not reader.accept(","):
-            break
-        token = reader.token()
-    if closed:
-        reader.expect(")")
-    if len({fold(parameter.name) for parameter in found}) < len(found):
-        raise SqlError(134, "The variable names of a procedure's parameters must be unique.", 15)
-    return found
-
-
-def _read_parameter(reader: Reader) -> ProcedureParameter:
-    name = reader.take().text
-    reader.accept("AS")
-    kind = read_until(reader, _AFTER_TYPE, ",=")
-    if reader.word() in ("READONLY", "VARYING", "NULL", "NOT"):
-        raise unsupported(f"{reader.word()} in a procedure's parameter")
-    default = read_until(reader, _AFTER_DEFAULT, ",") if reader.accept("=") else None
-    output = reader.accept("OUTPUT") or reader.accept("OUT")
-    return ProcedureParameter(name, kind, default, output)
-
-
-def drop_procedure(interpreter: "Interpreter", reader: Reader, text: str) -> None:
-    """DROP PROCEDURE [IF EXISTS] a, b."""
-    session = interpreter.session
-    reader.take()
-    quiet = reader.accept("IF", "EXISTS")
-    while True:
-        parts = read_name(reader)
-        database_name, schema = SessionNames(session, interpreter.frame).place(parts)
-        session.edit()
-        database = certain(session.catalog.database(database_name), database_name)
-        found = database.procedure(schema, parts[-1])
-        if found is None and not quiet:
-            raise SqlError(
-                3701,
-                f"Cannot drop the procedure '{'.'.join(parts)}', because it does not exist or you do not have permission.",
-                11,
-                5,
-            )
-        database.procedures = [other for other in database.procedures if other is not found]
-        if not reader.accept(","):
-            return
 
 
 # ---- EXEC ------------------------------------------------------------------------------------------------------
 
 
-def find(session: "EngineSession", name: str) -> UserProcedure | None:
+def find(session: BatchSession, name: str) -> UserProcedure | None:
     """The user procedure that a name means, or None."""
     parts = name_parts(name)
     if not parts:
@@ -139,7 +36,7 @@ def find(session: "EngineSession", name: str) -> UserProcedure | None:
     return database.procedure(schema, parts[-1]) if database else None
 
 
-def call(interpreter: "Interpreter", procedure: UserProcedure, arguments: Sequence[Parameter]) -> int:
+def call(interpreter: BatchInterpreter, procedure: UserProcedure, arguments: Sequence[Parameter]) -> int:
     """Run a user procedure; output arguments are changed in place. Returns its status.
 
     Raises:
@@ -197,7 +94,7 @@ def _matched(procedure: UserProcedure, arguments: Sequence[Parameter]) -> list[P
 
 
 @contextmanager
-def _inside(session: "EngineSession", database: str) -> Iterator[None]:
+def _inside(session: BatchSession, database: str) -> Iterator[None]:
     """The procedure's own database and SET options."""
     options = replace(session.options)
     with session.within(database):

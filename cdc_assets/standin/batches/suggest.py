@@ -6,30 +6,27 @@ fall back on the type of the value.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlglot import exp
 
 from cdc_assets.standin.catalog import fold
-from cdc_assets.standin.changes import insert
 from cdc_assets.standin.contract import Parameter, RelationColumn
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.queries.names import SessionNames
+from cdc_assets.standin.queries.ports import QuerySession
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
 from cdc_assets.standin.sql.sources import table_parts
 from cdc_assets.standin.sqltypes import BIGINT, SqlType
-from cdc_assets.standin.text import tree, update_text
+from cdc_assets.standin.text import insert_text, tree, update_text
 from cdc_assets.standin.text.batch import parse_batch
 from cdc_assets.standin.text.lexer import Kind, tokenize
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
 
 _COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like)
 
 
-def suggest(session: "EngineSession", text: str) -> Sequence[Parameter]:
+def suggest(session: QuerySession, text: str) -> Sequence[Parameter]:
     """The undeclared parameters of a text, in order of appearance, with suggested types.
 
     Raises:
@@ -71,11 +68,11 @@ class _Finder:
         if isinstance(statement, tree.Query):
             self._query(parse_select(statement.text), [])
         elif isinstance(statement, tree.Change) and statement.verb == "INSERT":
-            self._insert(insert.read(statement.text))
+            self._insert(insert_text.read(statement.text))
         elif isinstance(statement, tree.Change) and statement.verb in ("UPDATE", "DELETE"):
             self._update(update_text.read(statement.text))
 
-    def _insert(self, text: insert.InsertText) -> None:
+    def _insert(self, text: insert_text.InsertText) -> None:
         columns = [c for c in self._names.relation(text.target).columns if not c.computed]
         if text.columns is not None:
             by_name = {fold(column.name): column for column in columns}

@@ -3,23 +3,20 @@
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from cdc_assets.standin.catalog import Table, fold
+from cdc_assets.standin.changes.ports import ChangeInterpreter, ChangeSession
 from cdc_assets.standin.contract import ResultColumn
 from cdc_assets.standin.sqltypes import Value
 from cdc_assets.standin.store import physical
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.batches.interpreter import Interpreter
-    from cdc_assets.standin.engine.session import EngineSession
 
 Row = Sequence[Value]
 T = TypeVar("T")
 
 
 @contextlib.contextmanager
-def changing(interpreter: "Interpreter", private: bool = False) -> Iterator[None]:
+def changing(interpreter: ChangeInterpreter, private: bool = False) -> Iterator[None]:
     """A data-changing statement: writer lock (unless only a table variable changes), savepoint, command number, attention."""
     session = interpreter.session
     with session.transaction.private_statement() if private else session.transaction.statement():
@@ -37,7 +34,7 @@ def rewritten(table: Table, names: Iterable[str]) -> int:
 
 
 @contextlib.contextmanager
-def rewriting(session: "EngineSession", object_id: int) -> Iterator[None]:
+def rewriting(session: ChangeSession, object_id: int) -> Iterator[None]:
     """Tell capture whose clustered key is being written."""
     session.rewritten = object_id
     try:
@@ -46,7 +43,7 @@ def rewriting(session: "EngineSession", object_id: int) -> Iterator[None]:
         session.rewritten = 0
 
 
-def judged_at_end(session: "EngineSession", table: Table, change: Callable[[], T]) -> T:
+def judged_at_end(session: ChangeSession, table: Table, change: Callable[[], T]) -> T:
     """Run a change whose rows may clash on their way to a state without duplicates.
 
     SQLite checks unique keys row by row, SQL Server when the statement is done: after a clash the change runs again with the
@@ -74,7 +71,9 @@ def judged_at_end(session: "EngineSession", table: Table, change: Callable[[], T
     return result
 
 
-def finish(interpreter: "Interpreter", columns: Sequence[ResultColumn] | None, rows: Iterable[Row], count: int) -> None:
+def finish(
+    interpreter: ChangeInterpreter, columns: Sequence[ResultColumn] | None, rows: Iterable[Row], count: int
+) -> None:
     """Tell the client."""
     session, sink = interpreter.session, interpreter.sink
     if columns is not None:

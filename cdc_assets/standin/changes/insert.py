@@ -1,61 +1,26 @@
-"""INSERT: one SQLite statement per plan, values converted, defaults, identity and row versions filled in."""
+"""INSERT: one SQLite statement per plan, values converted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
 
-from cdc_assets.standin.catalog import Column, Table, fold
+from cdc_assets.standin.catalog import Column, fold
 from cdc_assets.standin.changes import output as outputs
+from cdc_assets.standin.changes.filling import Filler
+from cdc_assets.standin.changes.ports import ChangeSession
 from cdc_assets.standin.contract import Relation, ResultColumn, Typed
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.queries.names import SessionNames
-from cdc_assets.standin.queries.plans import is_shared, is_temporary
+from cdc_assets.standin.queries.plans import is_shared
 from cdc_assets.standin.queries.selects import Reads
-from cdc_assets.standin.queries.targets import (
-    Output,
-    Target,
-    column_of,
-    full_name,
-    read_columns,
-    read_hints,
-    read_name,
-    read_output,
-    read_top,
-    resolve,
-    specified_twice,
-)
+from cdc_assets.standin.queries.targets import Target, full_name, resolve
 from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sql.expressions import compile_scalar
 from cdc_assets.standin.sql.limits import compile_row_count
-from cdc_assets.standin.sql.literals import text_literal
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
 from cdc_assets.standin.sql.query import compile_query
-from cdc_assets.standin.sql.scope import Scope
-from cdc_assets.standin.store import identity
+from cdc_assets.standin.text.insert_text import InsertText
 from cdc_assets.standin.text.lexer import Kind, Token
-from cdc_assets.standin.text.reader import Reader
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
-
-_SOURCES: Final = frozenset({"VALUES", "SELECT", "EXEC", "EXECUTE", "DEFAULT", "WITH", "("})
-_MOST_ROWS: Final = 1000
-
-
-@dataclass(slots=True)
-class InsertText:
-    """An INSERT, read."""
-
-    target: tuple[str, ...]
-    hints: frozenset[str]
-    columns: list[str] | None
-    output: Output | None
-    rows: list[list[str]] = field(default_factory=list)
-    query: str = ""
-    execute: str = ""
-    defaults: bool = False
-    top: str = ""
 
 
 @dataclass(slots=True)
@@ -84,76 +49,13 @@ class ChangePlan:
     """UPDATE … SET @v = …: the variables, in the order of the output columns."""
 
 
-def read(text: str) -> InsertText:
-    """Read an INSERT statement."""
-    reader = Reader(text)
-    reader.expect("INSERT")
-    top = read_top(reader)
-    reader.accept("INTO")
-    name = read_name(reader)
-    hints = read_hints(reader)
-    columns = read_columns(reader) if reader.word() == "(" and reader.word(1) not in ("SELECT", "WITH") else None
-    result = InsertText(name, hints, columns, read_output(reader, _SOURCES), top=top)
-    if reader.accept("DEFAULT"):
-        reader.expect("VALUES")
-        result.defaults = True
-    elif reader.word() == "VALUES":
-        _read_rows(reader, result)
-    elif reader.word() in ("EXEC", "EXECUTE"):
-        result.execute = reader.text[reader.tokens[reader.place].start :]
-        return result
-    else:
-        if reader.token() is None:
-            raise reader.fail()
-        result.query = reader.text[reader.tokens[reader.place].start :]
-        return result
-    if reader.token() is not None and reader.word() != "OPTION":
-        raise reader.fail()
-    return result
-
-
-def _read_rows(reader: Reader, result: InsertText) -> None:
-    reader.expect("VALUES")
-    while True:
-        reader.expect("(")
-        row = [reader.required("VALUES", ",")]
-        while reader.accept(","):
-            row.append(reader.required("VALUES", ","))
-        reader.expect(")")
-        result.rows.append(row)
-        if not reader.accept(","):
-            break
-    if len(result.rows) > _MOST_ROWS:
-        raise SqlError(
-            10738,
-            "The number of row value expressions in the INSERT statement exceeds the maximum allowed number of 1000 row values.",
-            15,
-        )
-
-
-class InsertCompiler:
+class InsertCompiler(Filler):
     """Compiles one INSERT."""
 
-    def __init__(self, session: "EngineSession", frame: Frame, text: InsertText, with_clause: str = "") -> None:
+    def __init__(self, session: ChangeSession, frame: Frame, text: InsertText, with_clause: str = "") -> None:
+        super().__init__(session, frame, resolve(session, frame, text.target, "INSERT"), text.columns)
         self.session, self.frame, self.text, self.with_clause = session, frame, text, with_clause
-        self.names = SessionNames(session, frame)
-        self.table = resolve(session, frame, text.target, "INSERT")
         self.target = Target(self.table, text.hints)
-        self.scope = Scope()
-        self.explicit = session.options.identity_insert == (self.table.database, self.table.schema, self.table.name)
-        self.listed = self._listed()
-
-    def _listed(self) -> list[Column]:
-        """The columns that get values, in the order of the values."""
-        if self.text.columns is not None:
-            columns = [column_of(self.table, name) for name in self.text.columns]
-            _check_listed(self.table, columns, self.explicit)
-            return columns
-        return [
-            column
-            for column in self.table.columns
-            if column.computed is None and column.identity is None and column.type.name != "rowversion"
-        ]
 
     def compile(self) -> ChangePlan:
         """The plan."""
@@ -188,10 +90,6 @@ class InsertCompiler:
     def _explicit_column(self) -> Column | None:
         return next((column for column in self.listed if column.identity is not None), None)
 
-    def written(self) -> list[Column]:
-        """All columns that the SQLite statement sets: everything stored, in table order."""
-        return [column for column in self.table.columns if column.computed is None]
-
     def _row(self, texts: list[str]) -> list[str]:
         if len(texts) != len(self.listed):
             raise _count_differs(len(texts), len(self.listed), self.text.columns is not None)
@@ -202,26 +100,6 @@ class InsertCompiler:
             typed = compile_scalar(parse_expression_tree(text), self.names, self.scope)
             values[fold(column.name)] = assign(typed, column.type, column.name, full_name(self.table)).sql
         return self.filled(values)
-
-    def filled(self, values: dict[str, str]) -> list[str]:
-        """SQLite text for every written column."""
-        return [
-            values[fold(column.name)] if fold(column.name) in values else self.default(column)
-            for column in self.written()
-        ]
-
-    def default(self, column: Column) -> str:
-        """What a column gets that has no value."""
-        if column.identity is not None:
-            seed, increment = column.identity
-            counter = f"'{identity.counter(self.table)}', {int(is_temporary(self.table))}"
-            return f"engine_identity({counter}, {seed}, {increment}, {identity.limit(column.type)})"
-        if column.type.name == "rowversion":
-            return f"engine_rowversion({text_literal(self.table.database)})"
-        if column.default is None:
-            return "NULL"
-        typed = compile_scalar(parse_expression_tree(column.default), self.names, self.scope)
-        return assign(typed, column.type, column.name, full_name(self.table)).sql
 
     def _parameters(self) -> dict[str, str]:
         return {fold(column.name): f"?{place}" for place, column in enumerate(self.listed, start=1)}
@@ -250,7 +128,7 @@ class InsertCompiler:
         return f"SELECT {', '.join(self.filled(values))} FROM (WITH source({keys}) AS ({sql}) SELECT * FROM source{self._limit()}) AS source WHERE true"
 
 
-def set_identity_insert(session: "EngineSession", frame: Frame, tokens: Sequence[Token]) -> None:
+def set_identity_insert(session: ChangeSession, frame: Frame, tokens: Sequence[Token]) -> None:
     """SET IDENTITY_INSERT table ON | OFF.
 
     Raises:
@@ -276,38 +154,6 @@ def set_identity_insert(session: "EngineSession", frame: Frame, tokens: Sequence
         )
     else:
         options.identity_insert = place
-
-
-def _check_listed(table: Table, columns: list[Column], explicit: bool) -> None:
-    seen: set[int] = set()
-    for column in columns:
-        if column.column_id in seen:
-            raise specified_twice(column)
-        seen.add(column.column_id)
-        if column.computed is not None:
-            raise SqlError(
-                271,
-                f'The column "{column.name}" cannot be modified because it is either a computed column or is the result of a UNION '
-                "operator.",
-            )
-        if column.identity is not None and not explicit:
-            raise SqlError(
-                544,
-                f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set to OFF.",
-            )
-        if column.type.name == "rowversion":
-            raise SqlError(
-                273,
-                "Cannot insert an explicit value into a timestamp column. Use INSERT with a column list to exclude the timestamp "
-                "column, or insert a DEFAULT into the timestamp column.",
-            )
-    has_identity = next((column for column in table.columns if column.identity is not None), None)
-    if explicit and has_identity is not None and has_identity not in columns:
-        raise SqlError(
-            545,
-            f"Explicit value must be specified for identity column in table '{table.name}' either when IDENTITY_INSERT is set to ON "
-            "or when a replication user is inserting into a NOT FOR REPLICATION identity column.",
-        )
 
 
 def _count_differs(given: int, wanted: int, listed: bool) -> SqlError:

@@ -9,19 +9,21 @@ import re
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cdc_assets.standin.catalog import Column, fold
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.changes import effects, output
-from cdc_assets.standin.changes.insert import InsertCompiler, InsertText
+from cdc_assets.standin.changes.insert import InsertCompiler
+from cdc_assets.standin.changes.ports import ChangeInterpreter, ChangeSession
 from cdc_assets.standin.changes.update import UpdateCompiler
 from cdc_assets.standin.contract import Query, Relation, RelationColumn, ResultColumn, Typed
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.queries.names import ROWID, SessionNames
 from cdc_assets.standin.queries.plans import is_shared, planned
 from cdc_assets.standin.queries.selects import Reads
-from cdc_assets.standin.queries.targets import Output, Target, full_name, resolve
+from cdc_assets.standin.queries.targets import Target, full_name, resolve
 from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sql.parse import parse_select
 from cdc_assets.standin.sql.query import compile_query
@@ -29,13 +31,10 @@ from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.sqltypes import Value
 from cdc_assets.standin.store import sqlite_errors
 from cdc_assets.standin.text import tree
+from cdc_assets.standin.text.clauses import Output
+from cdc_assets.standin.text.insert_text import InsertText
 from cdc_assets.standin.text.merge_text import BY_SOURCE, Clause, MergeText, read
 from cdc_assets.standin.text.update_text import UpdateText
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.batches.interpreter import Interpreter
-    from cdc_assets.standin.engine.session import EngineSession
-    from cdc_assets.standin.queries.frame import Frame
 
 _ACTION: Final = re.compile(r"\$action\b", re.IGNORECASE)
 
@@ -72,7 +71,7 @@ class MergePlan:
 class MergeCompiler:
     """Compiles one MERGE."""
 
-    def __init__(self, session: "EngineSession", frame: "Frame", text: MergeText, with_clause: str) -> None:
+    def __init__(self, session: ChangeSession, frame: "Frame", text: MergeText, with_clause: str) -> None:
         self.session, self.frame, self.text, self.with_clause = session, frame, text, with_clause
         self.table = resolve(session, frame, text.target, "SELECT", *{clause.action for clause in text.clauses})
         self.names = SessionNames(session, frame, self.table)
@@ -226,7 +225,7 @@ class MergeCompiler:
 # ---- running -------------------------------------------------------------------------------------------------------
 
 
-def run(interpreter: "Interpreter", statement: tree.Change) -> None:
+def run(interpreter: ChangeInterpreter, statement: tree.Change) -> None:
     """Run a MERGE."""
     session, frame = interpreter.session, interpreter.frame
 
@@ -246,7 +245,7 @@ def run(interpreter: "Interpreter", statement: tree.Change) -> None:
     effects.finish(interpreter, plan.columns, rows, count)
 
 
-def _execute(session: "EngineSession", plan: MergePlan, values: dict[str, Value]) -> tuple[int, list[effects.Row]]:
+def _execute(session: ChangeSession, plan: MergePlan, values: dict[str, Value]) -> tuple[int, list[effects.Row]]:
     connection = session.connection
     for step in plan.steps:
         connection.execute(f"DROP TABLE IF EXISTS temp.{step.table}")
@@ -258,7 +257,7 @@ def _execute(session: "EngineSession", plan: MergePlan, values: dict[str, Value]
     return done
 
 
-def _change(session: "EngineSession", plan: MergePlan, values: dict[str, Value]) -> tuple[int, list[effects.Row]]:
+def _change(session: ChangeSession, plan: MergePlan, values: dict[str, Value]) -> tuple[int, list[effects.Row]]:
     count, connection = 0, session.connection
     rows: list[effects.Row] = []
     for step in plan.steps:

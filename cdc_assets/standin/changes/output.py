@@ -5,24 +5,23 @@ the old rows in a temporary table first and read both sides after the change.
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from cdc_assets.standin.catalog import Table, fold
 from cdc_assets.standin.certain import certain
+from cdc_assets.standin.changes.filling import Filler
+from cdc_assets.standin.changes.ports import ChangeSession
 from cdc_assets.standin.contract import Relation, ResultColumn, Typed
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.queries.names import SessionNames
-from cdc_assets.standin.queries.targets import Output, column_of, full_name, resolve
+from cdc_assets.standin.queries.targets import column_of, full_name, resolve
 from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sql.expressions import compile_scalar
 from cdc_assets.standin.sql.parse import parse_select
 from cdc_assets.standin.sql.scope import Scope
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
+from cdc_assets.standin.text.clauses import Output
 
 
 @dataclass(slots=True)
@@ -39,21 +38,21 @@ class OutputPlan:
 
 
 def for_insert(
-    session: "EngineSession", frame: Frame, table: Table, clause: Output | None, scope: Scope
+    session: ChangeSession, frame: Frame, table: Table, clause: Output | None, scope: Scope
 ) -> OutputPlan | None:
     """The plan over RETURNING of an INSERT: only `inserted` is known."""
     return compile_output(session, frame, clause, {"inserted": (table, "")}, scope) if clause else None
 
 
 def for_delete(
-    session: "EngineSession", frame: Frame, table: Table, clause: Output | None, scope: Scope
+    session: ChangeSession, frame: Frame, table: Table, clause: Output | None, scope: Scope
 ) -> OutputPlan | None:
     """The plan over RETURNING of a DELETE: only `deleted` is known."""
     return compile_output(session, frame, clause, {"deleted": (table, "")}, scope) if clause else None
 
 
 def compile_output(
-    session: "EngineSession", frame: Frame, clause: Output, sides: dict[str, tuple[Table, str]], outer: Scope
+    session: ChangeSession, frame: Frame, clause: Output, sides: dict[str, tuple[Table, str]], outer: Scope
 ) -> OutputPlan:
     """Compile the items over rows of stored tables.
 
@@ -67,7 +66,7 @@ def compile_output(
 
 
 def compile_relations(
-    session: "EngineSession", frame: Frame, clause: Output, relations: dict[str, Relation], outer: Scope
+    session: ChangeSession, frame: Frame, clause: Output, relations: dict[str, Relation], outer: Scope
 ) -> OutputPlan:
     """Compile the items over relations whose columns are complete SQLite text."""
     names = SessionNames(session, frame)
@@ -108,7 +107,7 @@ def _expanded(item: exp.Expression, scope: Scope, names: SessionNames) -> list[t
     return [(name, compile_scalar(body, names, scope))]
 
 
-def _into(session: "EngineSession", frame: Frame, clause: Output, plan: OutputPlan) -> None:
+def _into(session: ChangeSession, frame: Frame, clause: Output, plan: OutputPlan) -> None:
     parts = certain(clause.into, "the target of OUTPUT INTO")
     table = resolve(session, frame, parts, "INSERT")
     listed = (
@@ -122,11 +121,8 @@ def _into(session: "EngineSession", frame: Frame, clause: Output, plan: OutputPl
         assign(Typed(f"?{place}", given.type), column.type, column.name, full_name(table)).sql
         for place, (column, given) in enumerate(zip(listed, plan.columns, strict=True), start=1)
     ]
-    from cdc_assets.standin.changes.insert import InsertCompiler, InsertText
 
-    filler = InsertCompiler(
-        session, frame, InsertText(parts, frozenset(), [c.name for c in listed], None, defaults=True)
-    )
+    filler = Filler(session, frame, table, [c.name for c in listed])
     filled = filler.filled({fold(c.name): value for c, value in zip(listed, values, strict=True)})
     keys = ", ".join(column.sqlite for column in filler.written())
     plan.into = table

@@ -2,27 +2,21 @@
 
 import sqlite3
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from cdc_assets.standin.batches.sinks import CollectingSink
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.changes import insert, merge, update
 from cdc_assets.standin.changes.effects import Row, changing, finish, judged_at_end, rewriting
 from cdc_assets.standin.changes.insert import ChangePlan
+from cdc_assets.standin.changes.ports import ChangeInterpreter, ChangeSession
 from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.queries import selects
 from cdc_assets.standin.queries.plans import planned
 from cdc_assets.standin.sql.convert import convert_value
 from cdc_assets.standin.sqltypes import Value
 from cdc_assets.standin.store import constraints, sqlite_errors
-from cdc_assets.standin.text import tree, update_text
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.batches.interpreter import Interpreter
-    from cdc_assets.standin.engine.session import EngineSession
+from cdc_assets.standin.text import insert_text, tree, update_text
 
 
-def run(interpreter: "Interpreter", statement: tree.Change) -> None:
+def run(interpreter: ChangeInterpreter, statement: tree.Change) -> None:
     """Run a change and send what it sends."""
     session, frame = interpreter.session, interpreter.frame
     if session.options.rowcount:
@@ -46,7 +40,7 @@ def run(interpreter: "Interpreter", statement: tree.Change) -> None:
     finish(interpreter, plan.output.columns if plan.output and shown else None, output_rows, count)
 
 
-def assign_variables(interpreter: "Interpreter", plan: ChangePlan, rows: list[Row]) -> None:
+def assign_variables(interpreter: ChangeInterpreter, plan: ChangePlan, rows: list[Row]) -> None:
     """UPDATE … SET @v = …: the last row's values."""
     if rows and plan.output is not None:
         for name, value, column in zip(plan.assigned, rows[-1], plan.output.columns, strict=True):
@@ -54,15 +48,15 @@ def assign_variables(interpreter: "Interpreter", plan: ChangePlan, rows: list[Ro
             variable.value = convert_value(value, column.type, variable.type)
 
 
-def compile_change(interpreter: "Interpreter", statement: tree.Change) -> ChangePlan:
+def compile_change(interpreter: ChangeInterpreter, statement: tree.Change) -> ChangePlan:
     """The plan of an INSERT, UPDATE or DELETE."""
     session, frame, with_clause = interpreter.session, interpreter.frame, statement.with_clause
     if statement.verb == "INSERT":
-        return insert.InsertCompiler(session, frame, insert.read(statement.text), with_clause).compile()
+        return insert.InsertCompiler(session, frame, insert_text.read(statement.text), with_clause).compile()
     return update.UpdateCompiler(session, frame, update_text.read(statement.text), with_clause).compile()
 
 
-def execute(interpreter: "Interpreter", plan: ChangePlan, rows: list[Row] | None) -> tuple[int, list[Row]]:
+def execute(interpreter: ChangeInterpreter, plan: ChangePlan, rows: list[Row] | None) -> tuple[int, list[Row]]:
     """Run the plan's statements; the number of rows and what OUTPUT gives."""
     session = interpreter.session
     plan.target.lock(session)
@@ -88,19 +82,19 @@ def execute(interpreter: "Interpreter", plan: ChangePlan, rows: list[Row] | None
     return count, output_rows
 
 
-def _single(session: "EngineSession", plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
+def _single(session: ChangeSession, plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
     if plan.output is not None:
         rows = session.connection.execute(plan.sql, values).fetchall()
         return len(rows), rows
     return _changed(session, plan, values), []
 
 
-def _changed(session: "EngineSession", plan: ChangePlan, values: dict[str, Value]) -> int:
+def _changed(session: ChangeSession, plan: ChangePlan, values: dict[str, Value]) -> int:
     """Run the plan's statement; the number of rows."""
     connection = session.connection
 
     def change() -> int:
-        return _count(connection, connection.execute(plan.sql, values))
+        return counted(connection, connection.execute(plan.sql, values))
 
     if not (plan.keys_change or plan.rewrites):
         return change()
@@ -108,14 +102,15 @@ def _changed(session: "EngineSession", plan: ChangePlan, values: dict[str, Value
         return judged_at_end(session, plan.target.table, change) if plan.keys_change else change()
 
 
-def _count(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> int:
+def counted(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> int:
+    """Rows that a statement changed."""
     if cursor.rowcount >= 0:
         return cursor.rowcount
     count: int = connection.execute("SELECT changes()").fetchone()[0]
     return count
 
 
-def _staged(session: "EngineSession", plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
+def _staged(session: ChangeSession, plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
     connection, wanted = session.connection, certain(plan.output, "an OUTPUT clause")
     connection.execute("DROP TABLE IF EXISTS temp.engine_stage")
     connection.execute(plan.before, values)
@@ -132,7 +127,7 @@ def _insert_rows(connection: sqlite3.Connection, plan: ChangePlan, rows: list[Ro
     return len(rows), [row for given in rows for row in connection.execute(plan.sql, given).fetchall()]
 
 
-def _note_identity(interpreter: "Interpreter", plan: ChangePlan) -> None:
+def _note_identity(interpreter: ChangeInterpreter, plan: ChangePlan) -> None:
     """After an insert with explicit identity values the counter follows the largest."""
     session, table = interpreter.session, plan.target.table
     column = certain(plan.explicit_identity, "the identity column")
@@ -147,7 +142,7 @@ def _note_identity(interpreter: "Interpreter", plan: ChangePlan) -> None:
         session.identities.scope = session.identities.session = last[0]
 
 
-def check_self_references(interpreter: "Interpreter", plan: ChangePlan) -> None:
+def check_self_references(interpreter: ChangeInterpreter, plan: ChangePlan) -> None:
     """Judge foreign keys of a table to itself at the end of the statement."""
     session = interpreter.session
     for key, query in constraints.self_references(plan.target.table):
@@ -158,46 +153,11 @@ def check_self_references(interpreter: "Interpreter", plan: ChangePlan) -> None:
 # ---- INSERT … EXEC -----------------------------------------------------------------------------------------------
 
 
-def executed_rows(interpreter: "Interpreter", plan: ChangePlan) -> Iterator[Row]:
+def executed_rows(interpreter: ChangeInterpreter, plan: ChangePlan) -> Iterator[Row]:
     """Rows of the EXEC, converted to the columns' types."""
-    from cdc_assets.standin.batches.interpreter import Interpreter
-    from cdc_assets.standin.text.batch import parse_batch
-
-    sink = CollectingSink(interpreter.sink)
-    inner = Interpreter(interpreter.session, interpreter.frame, sink)
-    outer, interpreter.session.sink = interpreter.session.sink, sink
-    try:
-        for statement in parse_batch(plan.execute).statements:
-            inner.statement(statement)
-    finally:
-        interpreter.session.sink = outer
-    for columns, rows in sink.results:
+    for columns, rows in interpreter.results_of(plan.execute):
         if len(columns) != len(plan.sources):
             raise SqlError(213, "Column name or number of supplied values does not match table definition.")
         types = [(given.type, column.type) for given, column in zip(columns, plan.sources, strict=True)]
         for row in rows:
             yield tuple(convert_value(value, *pair) for value, pair in zip(row, types, strict=True))
-
-
-# ---- SELECT INTO -------------------------------------------------------------------------------------------------
-
-
-def select_into(interpreter: "Interpreter", plan: selects.SelectPlan) -> None:
-    """Create a table from a query's columns and fill it."""
-    from cdc_assets.standin.definitions import dispatch
-
-    session = interpreter.session
-    parts = certain(plan.query.into, "the target of SELECT INTO")
-    plan.reads.prepare(session)
-
-    def work() -> int:
-        table = dispatch.table_like(interpreter, parts, plan.query.columns)
-        session.command_id += 1
-        columns = ", ".join(column.sqlite for column in table.columns)
-        cursor = session.connection.execute(
-            f"INSERT INTO {table.sqlite} ({columns}) SELECT * FROM ({plan.query.sql})",
-            interpreter.frame.values(plan.query.variables),
-        )
-        return _count(session.connection, cursor)
-
-    finish(interpreter, None, (), session.editing(work))

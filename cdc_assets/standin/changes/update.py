@@ -5,14 +5,13 @@ columns, the new values are computed first by a query over the rows' `rowid`s, w
 before it changes anything; so no statement sees rows it has changed itself.
 """
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from cdc_assets.standin.catalog import Column, fold
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.changes import effects, output, updatable
 from cdc_assets.standin.changes.insert import ChangePlan
+from cdc_assets.standin.changes.ports import ChangeSession
 from cdc_assets.standin.contract import Query, Relation, ResultColumn, Typed
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.queries.frame import Frame
@@ -30,14 +29,11 @@ from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.sql.sources import table_parts
 from cdc_assets.standin.text.update_text import UpdateText
 
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
-
 
 class UpdateCompiler:
     """Compiles one UPDATE or DELETE."""
 
-    def __init__(self, session: "EngineSession", frame: Frame, text: UpdateText, with_clause: str = "") -> None:
+    def __init__(self, session: ChangeSession, frame: Frame, text: UpdateText, with_clause: str = "") -> None:
         self.session, self.frame, self.text, self.with_clause = session, frame, text, with_clause
         self.alias = text.target[-1]
         self.through = self._query_of_target()

@@ -5,31 +5,29 @@ table (`physical.rebuild`) inside the statement's savepoint, so a failed convers
 """
 
 import copy
-from typing import TYPE_CHECKING
 
 from cdc_assets.standin.catalog import Column, Table, fold
-from cdc_assets.standin.changes import insert
+from cdc_assets.standin.changes.filling import Filler
 from cdc_assets.standin.contract import Typed
 from cdc_assets.standin.definitions.elements import Constraint, ElementReader, generated, skip_storage
 from cdc_assets.standin.definitions.indexes import changed, editable
 from cdc_assets.standin.definitions.keys import add_constraints
+from cdc_assets.standin.definitions.ports import DefinitionInterpreter, DefinitionSession
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.queries.names import SessionNames
-from cdc_assets.standin.queries.plans import is_temporary
-from cdc_assets.standin.queries.targets import column_of, full_name, read_name
+from cdc_assets.standin.queries.targets import column_of, full_name
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sqltypes import CHARACTER
 from cdc_assets.standin.store import constraints, physical
 from cdc_assets.standin.store.sqlite_errors import conflict
+from cdc_assets.standin.store.temporary import is_temporary
+from cdc_assets.standin.text.catalog_text import catalog_text
+from cdc_assets.standin.text.clauses import read_name, read_until
 from cdc_assets.standin.text.reader import Reader
 
-if TYPE_CHECKING:
-    from cdc_assets.standin.batches.interpreter import Interpreter
-    from cdc_assets.standin.engine.session import EngineSession
 
-
-def alter_table(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def alter_table(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """ALTER TABLE in its forms."""
     reader.expect("TABLE")
     parts = read_name(reader)
@@ -55,7 +53,9 @@ def alter_table(interpreter: "Interpreter", reader: Reader, text: str) -> None:
 # ---- ADD -----------------------------------------------------------------------------------------------------------
 
 
-def _add(interpreter: "Interpreter", reader: Reader, parts: tuple[str, ...], text: str, unchecked: bool) -> None:
+def _add(
+    interpreter: DefinitionInterpreter, reader: Reader, parts: tuple[str, ...], text: str, unchecked: bool
+) -> None:
     session = interpreter.session
     table = editable(interpreter, parts, "alter")
     old = copy.deepcopy(table)
@@ -88,8 +88,6 @@ def _named_default(reader: Reader) -> str | None:
 
 
 def _add_default(table: Table, elements: ElementReader, name: str) -> None:
-    from cdc_assets.standin.queries.targets import read_until
-    from cdc_assets.standin.text.catalog_text import catalog_text
 
     text = read_until(elements.reader, frozenset({"FOR"}))
     elements.reader.expect("FOR")
@@ -101,7 +99,7 @@ def _add_default(table: Table, elements: ElementReader, name: str) -> None:
 
 
 def _add_columns(
-    interpreter: "Interpreter", old: Table, table: Table, columns: list[Column], with_values: set[str]
+    interpreter: DefinitionInterpreter, old: Table, table: Table, columns: list[Column], with_values: set[str]
 ) -> None:
     if not columns:
         return
@@ -115,9 +113,7 @@ def _add_columns(
             )
         return
     empty = session.connection.execute(f"SELECT 1 FROM {old.sqlite} LIMIT 1").fetchone() is None
-    defaults = insert.InsertCompiler(
-        session, interpreter.frame, insert.InsertText(_name(table), frozenset(), [], None, defaults=True)
-    )
+    defaults = Filler(session, interpreter.frame, table, [])
     values = [column.sqlite for column in old.columns]
     for column in columns:
         if column.computed is not None or (column.nullable and fold(column.name) not in with_values):
@@ -135,18 +131,16 @@ def _add_columns(
     rebuild(session, old, table, values)
 
 
-def _name(table: Table) -> tuple[str, ...]:
-    return (table.database, table.schema, table.name) if table.database else (table.name,)
-
-
-def rebuild(session: "EngineSession", old: Table, new: Table, values: list[str]) -> None:
+def rebuild(session: DefinitionSession, old: Table, new: Table, values: list[str]) -> None:
     """Rebuild with the constraint triggers taken off and put on again."""
     constraints.drop(session, old)
     physical.rebuild(session, old, new, values)
     constraints.create(session, new)
 
 
-def _install_constraints(interpreter: "Interpreter", table: Table, wanted: list[Constraint], unchecked: bool) -> None:
+def _install_constraints(
+    interpreter: DefinitionInterpreter, table: Table, wanted: list[Constraint], unchecked: bool
+) -> None:
     if not wanted:
         return
     session = interpreter.session
@@ -162,7 +156,7 @@ def _install_constraints(interpreter: "Interpreter", table: Table, wanted: list[
         _check_rows(session, table, wanted)
 
 
-def _check_rows(session: "EngineSession", table: Table, wanted: list[Constraint]) -> None:
+def _check_rows(session: DefinitionSession, table: Table, wanted: list[Constraint]) -> None:
     """Rows that were there must satisfy new checks and foreign keys."""
     count = sum(constraint.kind == "CHECK" for constraint in wanted)
     for check in table.checks[len(table.checks) - count :]:
@@ -183,7 +177,7 @@ def _check_rows(session: "EngineSession", table: Table, wanted: list[Constraint]
 # ---- ALTER COLUMN --------------------------------------------------------------------------------------------------
 
 
-def _alter_column(interpreter: "Interpreter", reader: Reader, parts: tuple[str, ...], text: str) -> None:
+def _alter_column(interpreter: DefinitionInterpreter, reader: Reader, parts: tuple[str, ...], text: str) -> None:
     session = interpreter.session
     name = read_name(reader)[-1]
     if reader.word() in ("ADD", "DROP"):
@@ -228,7 +222,7 @@ def _not_alterable(name: str, kind: str) -> SqlError:
     return SqlError(4928, f"Cannot alter column '{name}' because it is '{kind}'.")
 
 
-def _convert_column(session: "EngineSession", old: Table, new: Table, before: Column, after: Column) -> None:
+def _convert_column(session: DefinitionSession, old: Table, new: Table, before: Column, after: Column) -> None:
     """Rebuild when SQLite's table must look different, convert values in the same pass."""
     typed = assign(Typed(before.sqlite, before.type, before.nullable), after.type, after.name, full_name(new))
     same_collation = before.type.collation == after.type.collation or after.type.name not in CHARACTER
@@ -242,7 +236,7 @@ def _convert_column(session: "EngineSession", old: Table, new: Table, before: Co
 # ---- DROP ----------------------------------------------------------------------------------------------------------
 
 
-def _drop(interpreter: "Interpreter", reader: Reader, parts: tuple[str, ...], text: str) -> None:
+def _drop(interpreter: DefinitionInterpreter, reader: Reader, parts: tuple[str, ...], text: str) -> None:
     while True:
         if reader.accept("COLUMN"):
             quiet = reader.accept("IF", "EXISTS")
@@ -260,7 +254,9 @@ def _drop(interpreter: "Interpreter", reader: Reader, parts: tuple[str, ...], te
             return
 
 
-def _drop_columns(interpreter: "Interpreter", parts: tuple[str, ...], names: list[str], quiet: bool, text: str) -> None:
+def _drop_columns(
+    interpreter: DefinitionInterpreter, parts: tuple[str, ...], names: list[str], quiet: bool, text: str
+) -> None:
     session = interpreter.session
     table = editable(interpreter, parts, "drop_column", names[0])
     old = copy.deepcopy(table)
@@ -285,7 +281,7 @@ def _drop_columns(interpreter: "Interpreter", parts: tuple[str, ...], names: lis
     changed(interpreter, table, text)
 
 
-def _check_droppable(session: "EngineSession", table: Table, column: Column) -> None:
+def _check_droppable(session: DefinitionSession, table: Table, column: Column) -> None:
     wanted = fold(column.name)
     users = [
         index.name
@@ -309,7 +305,9 @@ def _check_droppable(session: "EngineSession", table: Table, column: Column) -> 
         )
 
 
-def _drop_constraint(interpreter: "Interpreter", parts: tuple[str, ...], name: str, quiet: bool, text: str) -> None:
+def _drop_constraint(
+    interpreter: DefinitionInterpreter, parts: tuple[str, ...], name: str, quiet: bool, text: str
+) -> None:
     session = interpreter.session
     table = editable(interpreter, parts, "drop_constraint", name)
     wanted = fold(name)
@@ -334,7 +332,7 @@ def _drop_constraint(interpreter: "Interpreter", parts: tuple[str, ...], name: s
     changed(interpreter, table, text)
 
 
-def _check_unreferenced(session: "EngineSession", table: Table, keys: tuple[tuple[str, bool], ...]) -> None:
+def _check_unreferenced(session: DefinitionSession, table: Table, keys: tuple[tuple[str, bool], ...]) -> None:
     database = session.catalog.database(table.database)
     wanted = {fold(name) for name, _ in keys}
     for child, key in constraints.referencing(database, table) if database else ():

@@ -1,34 +1,32 @@
 """Databases, schemas, alias types."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from cdc_assets.standin.catalog import DATABASE_STATES, OPTIONS, USER_ACCESS, AliasType, Catalog, Database, fold
+from cdc_assets.standin.capture.enable import disable_db
+from cdc_assets.standin.catalog import DATABASE_STATES, OPTIONS, USER_ACCESS, AliasType, Catalog, Database, Table, fold
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.definitions import states
-from cdc_assets.standin.definitions.dispatch import exists, home
 from cdc_assets.standin.definitions.elements import ElementReader
+from cdc_assets.standin.definitions.objects import exists, home
+from cdc_assets.standin.definitions.ports import DefinitionInterpreter, DefinitionSession
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.queries.lookup import table_named
 from cdc_assets.standin.queries.names import SessionNames
-from cdc_assets.standin.queries.targets import read_name
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION
+from cdc_assets.standin.text.clauses import read_name
 from cdc_assets.standin.text.reader import Reader
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.batches.interpreter import Interpreter
-    from cdc_assets.standin.engine.session import EngineSession
 
 SYSTEM: Final = ("master", "tempdb", "model", "msdb")
 
 
-def _no_transaction(interpreter: "Interpreter", what: str) -> None:
+def _no_transaction(interpreter: DefinitionInterpreter, what: str) -> None:
     if interpreter.session.transaction.count:
         raise SqlError(226, f"{what} statement not allowed within multi-statement transaction.")
 
 
-def create_database(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def create_database(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """CREATE DATABASE name [COLLATE …]."""
     _no_transaction(interpreter, "CREATE DATABASE")
     reader.expect("DATABASE")
@@ -59,7 +57,7 @@ def add_database(catalog: Catalog, name: str, collation: str, created: datetime)
     return database
 
 
-def alter_database(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def alter_database(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """ALTER DATABASE name SET option …, COLLATE, MODIFY NAME."""
     session = interpreter.session
     _no_transaction(interpreter, "ALTER DATABASE")
@@ -94,7 +92,7 @@ def alter_database(interpreter: "Interpreter", reader: Reader, text: str) -> Non
         states.clear(session, wanted, termination)
 
 
-def _collate(session: "EngineSession", name: str, collation: str) -> None:
+def _collate(session: DefinitionSession, name: str, collation: str) -> None:
     sqlite_collation(collation)
     database = certain(session.edit().database(name), name)
     if database.tables:
@@ -126,7 +124,7 @@ def _option(reader: Reader) -> tuple[str, str]:
     return name, value
 
 
-def drop_database(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def drop_database(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """DROP DATABASE [IF EXISTS] a, b."""
     _no_transaction(interpreter, "DROP DATABASE")
     reader.expect("DATABASE")
@@ -137,7 +135,7 @@ def drop_database(interpreter: "Interpreter", reader: Reader, text: str) -> None
             return
 
 
-def _drop_database(interpreter: "Interpreter", name: str, quiet: bool) -> None:
+def _drop_database(interpreter: DefinitionInterpreter, name: str, quiet: bool) -> None:
     session = interpreter.session
     catalog = session.edit()
     database = catalog.database(name)
@@ -152,8 +150,6 @@ def _drop_database(interpreter: "Interpreter", name: str, quiet: bool) -> None:
     if any(fold(other.database) == fold(name) for other in session.engine.sessions()):
         raise SqlError(3702, f'Cannot drop database "{name}" because it is currently in use.')
     if database.cdc_enabled:
-        from cdc_assets.standin.capture.enable import disable_db
-
         outer, session.procedure_database = session.procedure_database, database.name
         try:
             disable_db(session, {})
@@ -164,7 +160,7 @@ def _drop_database(interpreter: "Interpreter", name: str, quiet: bool) -> None:
     del catalog.databases[fold(name)]
 
 
-def create_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def create_schema(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """CREATE SCHEMA name [AUTHORIZATION owner]."""
     reader.expect("SCHEMA")
     if reader.word() == "AUTHORIZATION":
@@ -181,7 +177,7 @@ def create_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None
     database.schemas[name] = max([4, *(number for number in database.schemas.values() if number < 16384)]) + 1
 
 
-def drop_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def drop_schema(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """DROP SCHEMA [IF EXISTS] name."""
     reader.expect("SCHEMA")
     quiet = reader.accept("IF", "EXISTS")
@@ -204,7 +200,7 @@ def drop_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None:
     database.security.permissions = kept
 
 
-def create_type(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def create_type(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """CREATE TYPE name FROM base [NULL | NOT NULL]."""
     reader.expect("TYPE")
     parts = read_name(reader)
@@ -213,7 +209,6 @@ def create_type(interpreter: "Interpreter", reader: Reader, text: str) -> None:
     session = interpreter.session
     session.edit()
     database, schema = home(session, parts)
-    from cdc_assets.standin.catalog import Table
 
     base, alias = ElementReader(
         session, SessionNames(session, interpreter.frame), reader, Table(0, "", "", "")
@@ -232,7 +227,7 @@ def create_type(interpreter: "Interpreter", reader: Reader, text: str) -> None:
     database.alias_types.append(AliasType(schema, parts[-1], number, base, nullable))
 
 
-def drop_type(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def drop_type(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """DROP TYPE [IF EXISTS] name."""
     reader.expect("TYPE")
     quiet = reader.accept("IF", "EXISTS")
@@ -260,7 +255,7 @@ def drop_type(interpreter: "Interpreter", reader: Reader, text: str) -> None:
     database.alias_types.remove(found)
 
 
-def dbcc(interpreter: "Interpreter", reader: Reader) -> None:
+def dbcc(interpreter: DefinitionInterpreter, reader: Reader) -> None:
     """DBCC CHECKIDENT (table, RESEED, value); the rest is refused."""
     command = reader.take().upper
     if command != "CHECKIDENT":

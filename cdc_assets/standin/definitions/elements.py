@@ -2,23 +2,22 @@
 
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cdc_assets.standin.catalog import Column, Table, fold
+from cdc_assets.standin.contract import Relation, RelationColumn
+from cdc_assets.standin.definitions.ports import DefinitionSession
 from cdc_assets.standin.errors import SqlError, syntax_error, unknown_type, unsupported
 from cdc_assets.standin.queries.names import SessionNames
-from cdc_assets.standin.queries.targets import read_name, read_until
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sql.expressions import compile_scalar
 from cdc_assets.standin.sql.parse import parse_expression_tree
 from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.sqltypes import SqlType, parse_type
 from cdc_assets.standin.text.catalog_text import catalog_text
+from cdc_assets.standin.text.clauses import read_name, read_until
 from cdc_assets.standin.text.lexer import Kind
 from cdc_assets.standin.text.reader import Reader
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
 
 _TABLE_CONSTRAINTS: Final = frozenset({"CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN", "INDEX", "PERIOD"})
 _COLUMN_WORDS: Final = frozenset({
@@ -64,7 +63,7 @@ class ElementReader:
         table: receives column ids; its other columns may be named by computed ones.
     """
 
-    def __init__(self, session: "EngineSession", names: SessionNames, reader: Reader, table: Table) -> None:
+    def __init__(self, session: DefinitionSession, names: SessionNames, reader: Reader, table: Table) -> None:
         self.session, self.names, self.reader, self.table = session, names, reader, table
         self.elements = Elements()
         self._computed: list[Column] = []
@@ -152,7 +151,6 @@ class ElementReader:
         self._options(column)
 
     def _type_computed(self, column: Column) -> None:
-        from cdc_assets.standin.contract import Relation, RelationColumn
 
         stored = [c for c in [*self.table.columns, *self.elements.columns] if c.computed is None]
         relation = Relation("", tuple(RelationColumn(c.name, c.sqlite, c.type, c.nullable) for c in stored))

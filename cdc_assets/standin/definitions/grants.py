@@ -1,13 +1,11 @@
 """GRANT, DENY and REVOKE of the permissions that the stand-in knows; others are refused, never accepted in vain."""
 
-from typing import TYPE_CHECKING
-
 from cdc_assets.standin.catalog import Permission, fold
 from cdc_assets.standin.certain import certain
+from cdc_assets.standin.definitions.ports import DefinitionInterpreter
 from cdc_assets.standin.definitions.principals import security_of, unknown
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.queries.names import SessionNames
-from cdc_assets.standin.queries.targets import read_name
 from cdc_assets.standin.rights import (
     ACTIONS,
     DATABASE_ACTIONS,
@@ -16,13 +14,11 @@ from cdc_assets.standin.rights import (
     SERVER_ROLES,
     role_named,
 )
+from cdc_assets.standin.text.clauses import read_name
 from cdc_assets.standin.text.reader import Reader
 
-if TYPE_CHECKING:
-    from cdc_assets.standin.batches.interpreter import Interpreter
 
-
-def run(interpreter: "Interpreter", reader: Reader, verb: str) -> None:
+def run(interpreter: DefinitionInterpreter, reader: Reader, verb: str) -> None:
     """Do one statement; the reader stands behind its verb."""
     if reader.word() == "GRANT":
         raise unsupported("REVOKE GRANT OPTION FOR")
@@ -61,7 +57,7 @@ def _actions(reader: Reader) -> list[str]:
             return found
 
 
-def _securable(interpreter: "Interpreter", reader: Reader, actions: list[str]) -> tuple[str, str]:
+def _securable(interpreter: DefinitionInterpreter, reader: Reader, actions: list[str]) -> tuple[str, str]:
     """Kind and target of what the permissions are on."""
     session = interpreter.session
     of_server = [action for action in actions if action in SERVER_ACTIONS]
@@ -102,7 +98,7 @@ def _securable(interpreter: "Interpreter", reader: Reader, actions: list[str]) -
     return kind, str(shape.object_id)
 
 
-def _change(interpreter: "Interpreter", verb: str, wanted: Permission, name: str) -> None:
+def _change(interpreter: DefinitionInterpreter, verb: str, wanted: Permission, name: str) -> None:
     """Replace what was said of a permission before."""
     session, server = interpreter.session, wanted.kind == "SERVER"
     security = security_of(session, server)

@@ -1,24 +1,23 @@
 """CREATE, DROP and ALTER INDEX."""
 
-from typing import TYPE_CHECKING
-
 from cdc_assets.standin.capture import hooks
 from cdc_assets.standin.catalog import Index, Table, fold
 from cdc_assets.standin.definitions.elements import read_keys, skip_storage
 from cdc_assets.standin.definitions.keys import next_index_id
+from cdc_assets.standin.definitions.ports import DefinitionInterpreter
 from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.queries.plans import is_temporary
-from cdc_assets.standin.queries.targets import read_name, read_until, resolve
+from cdc_assets.standin.queries.targets import resolve
 from cdc_assets.standin.store import physical
 from cdc_assets.standin.store.locks import Mode
+from cdc_assets.standin.store.temporary import is_temporary
 from cdc_assets.standin.text.catalog_text import catalog_text
+from cdc_assets.standin.text.clauses import read_name, read_until
 from cdc_assets.standin.text.reader import Reader
 
-if TYPE_CHECKING:
-    from cdc_assets.standin.batches.interpreter import Interpreter
 
-
-def editable(interpreter: "Interpreter", parts: tuple[str, ...], change: str, detail: str | None = None) -> Table:
+def editable(
+    interpreter: DefinitionInterpreter, parts: tuple[str, ...], change: str, detail: str | None = None
+) -> Table:
     """The table in the catalogue copy, locked, its capture triggers lifted where the change needs it.
 
     Raises:
@@ -43,7 +42,7 @@ def editable(interpreter: "Interpreter", parts: tuple[str, ...], change: str, de
     return table
 
 
-def create_index(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def create_index(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """CREATE [UNIQUE] [CLUSTERED | NONCLUSTERED] INDEX name ON table (keys) [INCLUDE (…)] [WHERE …]."""
     unique = reader.accept("UNIQUE")
     clustered = reader.accept("CLUSTERED")
@@ -81,7 +80,7 @@ def create_index(interpreter: "Interpreter", reader: Reader, text: str) -> None:
     changed(interpreter, table, text)
 
 
-def changed(interpreter: "Interpreter", table: Table, text: str) -> None:
+def changed(interpreter: DefinitionInterpreter, table: Table, text: str) -> None:
     """Tell capture; for temporary tables let plans be made anew."""
     if is_temporary(table):
         interpreter.session.temporary_version += 1
@@ -89,7 +88,7 @@ def changed(interpreter: "Interpreter", table: Table, text: str) -> None:
         hooks.table_changed(interpreter.session, table, text)
 
 
-def drop_index(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def drop_index(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """DROP INDEX [IF EXISTS] name ON table, or the old form table.name."""
     reader.expect("INDEX")
     quiet = reader.accept("IF", "EXISTS")
@@ -102,7 +101,7 @@ def drop_index(interpreter: "Interpreter", reader: Reader, text: str) -> None:
             return
 
 
-def _drop(interpreter: "Interpreter", parts: tuple[str, ...], name: str, quiet: bool, text: str) -> None:
+def _drop(interpreter: DefinitionInterpreter, parts: tuple[str, ...], name: str, quiet: bool, text: str) -> None:
     if not parts:
         raise SqlError(159, "Must specify the table name and index name for the DROP INDEX statement.", 15)
     try:
@@ -134,7 +133,7 @@ def _drop(interpreter: "Interpreter", parts: tuple[str, ...], name: str, quiet: 
     changed(interpreter, table, text)
 
 
-def alter_index(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def alter_index(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """ALTER INDEX … REBUILD or REORGANIZE, which change nothing here."""
     reader.expect("INDEX")
     reader.take()

@@ -1,21 +1,18 @@
 """Constraints as written to the indexes, checks and foreign keys of a table's definition."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from cdc_assets.standin.catalog import Check, ForeignKey, Index, Table, fold
 from cdc_assets.standin.definitions.elements import Constraint, generated
+from cdc_assets.standin.definitions.ports import DefinitionSession
 from cdc_assets.standin.errors import SqlError
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
 
 ObjectIds = Callable[[], int]
 """Gives fresh object ids."""
 
 
 def add_constraints(
-    session: "EngineSession", table: Table, constraints: list[Constraint], new_object_id: ObjectIds
+    session: DefinitionSession, table: Table, constraints: list[Constraint], new_object_id: ObjectIds
 ) -> None:
     """Put constraints into the table's definition.
 
@@ -67,7 +64,7 @@ def next_index_id(table: Table, clustered: bool) -> int:
 
 
 def _foreign_key(
-    session: "EngineSession", table: Table, constraint: Constraint, new_object_id: ObjectIds
+    session: DefinitionSession, table: Table, constraint: Constraint, new_object_id: ObjectIds
 ) -> ForeignKey:
     name = constraint.name or generated("FK", table.name, constraint.keys[0][0])
     parts = constraint.references

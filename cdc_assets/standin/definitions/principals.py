@@ -5,18 +5,15 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from cdc_assets.standin.catalog import Permission, Principal, Security, fold
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.contract import Parameter, Procedure, ProcedureContext
+from cdc_assets.standin.definitions.ports import DefinitionInterpreter, DefinitionSession
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.rights import DATABASE_ROLES, SERVER_ROLES, USERS, memberships, role_named
 from cdc_assets.standin.text.reader import Reader
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.batches.interpreter import Interpreter
-    from cdc_assets.standin.engine.session import EngineSession
 
 _FIRST_LOGIN: Final = 256
 _ROUNDS: Final = 10_000
@@ -42,7 +39,7 @@ def unknown(what: str, kind: str, name: str) -> SqlError:
     )
 
 
-def may_manage(session: "EngineSession", server: bool) -> None:
+def may_manage(session: DefinitionSession, server: bool) -> None:
     """Refuse whoever may not manage the server's, or the current database's, principals.
 
     Raises:
@@ -53,7 +50,7 @@ def may_manage(session: "EngineSession", server: bool) -> None:
         raise SqlError(15247, "User does not have permission to perform this action.")
 
 
-def security_of(session: "EngineSession", server: bool = False) -> Security:
+def security_of(session: DefinitionSession, server: bool = False) -> Security:
     """Of the server or of the current database, to be changed."""
     may_manage(session, server)
     catalog = session.edit()
@@ -63,7 +60,7 @@ def security_of(session: "EngineSession", server: bool = False) -> Security:
 # ---- logins --------------------------------------------------------------------------------------------------------
 
 
-def create_login(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def create_login(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """CREATE LOGIN name WITH PASSWORD = '…' [, option = value …]."""
     session = interpreter.session
     reader.expect("LOGIN")
@@ -100,7 +97,7 @@ def _with_options(reader: Reader, login: Principal) -> Principal:
             return login
 
 
-def alter_login(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def alter_login(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """ALTER LOGIN name ENABLE | DISABLE | WITH option = value …."""
     reader.expect("LOGIN")
     name = reader.take().value
@@ -120,7 +117,7 @@ def alter_login(interpreter: "Interpreter", reader: Reader, text: str) -> None:
     security.principals[fold(name)] = login
 
 
-def drop_login(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def drop_login(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """DROP LOGIN name."""
     reader.expect("LOGIN")
     name = reader.take().value
@@ -144,7 +141,7 @@ def _forget(security: Security, name: str) -> None:
 # ---- users and roles -----------------------------------------------------------------------------------------------
 
 
-def create_user(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def create_user(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """CREATE USER name [FOR LOGIN login | WITHOUT LOGIN] [WITH DEFAULT_SCHEMA = dbo]."""
     session = interpreter.session
     reader.expect("USER")
@@ -168,7 +165,7 @@ def create_user(interpreter: "Interpreter", reader: Reader, text: str) -> None:
     security.permissions.append(Permission(fold(name), "CONNECT"))
 
 
-def _free(session: "EngineSession", name: str) -> Security:
+def _free(session: DefinitionSession, name: str) -> Security:
     """The current database's security, where nobody has that name.
 
     Raises:
@@ -180,7 +177,7 @@ def _free(session: "EngineSession", name: str) -> Security:
     return security
 
 
-def create_role(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def create_role(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """CREATE ROLE name [AUTHORIZATION owner]."""
     session = interpreter.session
     reader.expect("ROLE")
@@ -190,7 +187,7 @@ def create_role(interpreter: "Interpreter", reader: Reader, text: str) -> None:
     _free(session, name).add(name, "R", session.clock.local())
 
 
-def drop_principal(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def drop_principal(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """DROP USER | ROLE [IF EXISTS] name."""
     word = reader.take().upper
     quiet = reader.accept("IF", "EXISTS")
@@ -206,7 +203,7 @@ def drop_principal(interpreter: "Interpreter", reader: Reader, text: str) -> Non
     _forget(security, name)
 
 
-def alter_role(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def alter_role(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """ALTER [SERVER] ROLE name ADD | DROP MEMBER name."""
     server = reader.accept("SERVER")
     reader.expect("ROLE")
@@ -218,7 +215,7 @@ def alter_role(interpreter: "Interpreter", reader: Reader, text: str) -> None:
     _change_member(interpreter.session, role, reader.take().value, verb == "ADD", server)
 
 
-def _change_member(session: "EngineSession", role: str, member: str, add: bool, server: bool) -> None:
+def _change_member(session: DefinitionSession, role: str, member: str, add: bool, server: bool) -> None:
     security = security_of(session, server)
     if fold(role) == "public":
         raise SqlError(15081, "Membership of the public role cannot be changed.")
@@ -240,7 +237,7 @@ def _member_procedure(add: bool, server: bool) -> Procedure:
     def run(context: ProcedureContext, given: dict[str, Parameter]) -> int:
         first, second = (_text(given, name, place) for place, name in enumerate(names, 1))
         role, member = (second, first) if server else (first, second)
-        _change_member(cast("EngineSession", context), role, member, add, server)
+        _change_member(cast(DefinitionSession, context), role, member, add, server)
         return 0
 
     return run

@@ -1,22 +1,18 @@
 """New names and places of objects: sp_rename, ALTER SCHEMA … TRANSFER; and procedures that only answer."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from cdc_assets.standin.capture import hooks
 from cdc_assets.standin.catalog import Check, Database, ForeignKey, Index, Table, fold
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.contract import Parameter, Procedure, ProcedureContext
 from cdc_assets.standin.definitions import principals
-from cdc_assets.standin.definitions.dispatch import require_ownership
+from cdc_assets.standin.definitions.objects import require_ownership
+from cdc_assets.standin.definitions.ports import DefinitionInterpreter, DefinitionSession
 from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.queries.lookup import name_parts
-from cdc_assets.standin.queries.targets import read_name
+from cdc_assets.standin.text.clauses import name_parts, read_name
 from cdc_assets.standin.text.reader import Reader
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.batches.interpreter import Interpreter
-    from cdc_assets.standin.engine.session import EngineSession
 
 
 def _argument(arguments: Mapping[str, Parameter], name: str, place: int) -> str | None:
@@ -26,7 +22,7 @@ def _argument(arguments: Mapping[str, Parameter], name: str, place: int) -> str 
 
 def sp_rename(context: ProcedureContext, arguments: dict[str, Parameter]) -> int:
     """sp_rename @objname, @newname, @objtype: tables, columns, indexes, constraints."""
-    session = cast("EngineSession", context)
+    session = cast(DefinitionSession, context)
     name, new = _argument(arguments, "objname", 1), _argument(arguments, "newname", 2)
     kind = (_argument(arguments, "objtype", 3) or "OBJECT").upper()
     if not name or not new:
@@ -56,14 +52,14 @@ def _missing(name: str, kind: str) -> SqlError:
     )
 
 
-def _table(session: "EngineSession", parts: tuple[str, ...]) -> Table | None:
+def _table(session: DefinitionSession, parts: tuple[str, ...]) -> Table | None:
     database = session.catalog.database(parts[-3] if len(parts) > 2 and parts[-3] else session.procedure_database)
     return (
         database.table(parts[-2] if len(parts) > 1 and parts[-2] else "dbo", parts[-1]) if database and parts else None
     )
 
 
-def _rename_column(session: "EngineSession", name: str, parts: tuple[str, ...], new: str) -> None:
+def _rename_column(session: DefinitionSession, name: str, parts: tuple[str, ...], new: str) -> None:
     table = _table(session, parts[:-1])
     column = table.column(parts[-1]) if table else None
     if table is None or column is None:
@@ -94,7 +90,7 @@ def _texts(table: Table) -> list[str]:
     return texts + [index.filter for index in table.indexes if index.filter]
 
 
-def _rename_in_keys(session: "EngineSession", table: Table, old: str, new: str) -> None:
+def _rename_in_keys(session: DefinitionSession, table: Table, old: str, new: str) -> None:
     database = session.catalog.database(table.database)
     for child in database.tables.values() if database else ():
         for key in child.foreign_keys:
@@ -104,7 +100,7 @@ def _rename_in_keys(session: "EngineSession", table: Table, old: str, new: str) 
                 key.referenced_columns = tuple(new if fold(c) == fold(old) else c for c in key.referenced_columns)
 
 
-def _rename_index(session: "EngineSession", name: str, parts: tuple[str, ...], new: str) -> None:
+def _rename_index(session: DefinitionSession, name: str, parts: tuple[str, ...], new: str) -> None:
     table = _table(session, parts[:-1])
     index = next((i for i in table.indexes if fold(i.name) == fold(parts[-1])), None) if table else None
     if index is None:
@@ -112,7 +108,7 @@ def _rename_index(session: "EngineSession", name: str, parts: tuple[str, ...], n
     index.name = new
 
 
-def _rename_object(session: "EngineSession", name: str, parts: tuple[str, ...], new: str) -> None:
+def _rename_object(session: DefinitionSession, name: str, parts: tuple[str, ...], new: str) -> None:
     table = _table(session, parts)
     database = session.catalog.database(session.procedure_database)
     if table is not None:
@@ -157,7 +153,7 @@ def _repoint(database: Database, table: Table, schema: str, name: str) -> None:
                 key.referenced_schema, key.referenced_table = schema, name
 
 
-def alter_schema(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def alter_schema(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """ALTER SCHEMA schema TRANSFER [OBJECT ::] table; a capture instance keeps its name and goes on.
 
     Raises:

@@ -6,31 +6,19 @@ ended as ROLLBACK IMMEDIATE says: their connection is closed, their own thread r
 """
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cdc_assets.standin.catalog import Database, fold
+from cdc_assets.standin.definitions.ports import DefinitionSession, OpenSession, OpenSessions
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.queries.names import check_online
 from cdc_assets.standin.text.reader import Reader
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.server import Engine
-    from cdc_assets.standin.engine.session import EngineSession
 
 _POLL_S: Final = 0.01
 _PATIENCE_S: Final = 10.0
 
 
-def check_online(database: Database) -> None:
-    """Refuse what needs a database that is offline.
-
-    Raises:
-        SqlError: 942.
-    """
-    if database.state == "OFFLINE":
-        raise SqlError(942, f"Database '{database.name}' cannot be opened because it is offline.", 14)
-
-
-def check_entry(engine: "Engine", database: Database, session: "EngineSession | None" = None) -> None:
+def check_entry(engine: OpenSessions, database: Database, session: object = None) -> None:
     """Refuse a session that wants to enter a database.
 
     Raises:
@@ -41,7 +29,7 @@ def check_entry(engine: "Engine", database: Database, session: "EngineSession | 
         raise SqlError(924, f"Database '{database.name}' is already open and can only have one user at a time.", 14)
 
 
-def _others(engine: "Engine", database: str, session: "EngineSession | None") -> list["EngineSession"]:
+def _others(engine: OpenSessions, database: str, session: object) -> list[OpenSession]:
     return [other for other in engine.sessions() if other is not session and fold(other.database) == fold(database)]
 
 
@@ -64,7 +52,7 @@ def read_termination(reader: Reader) -> float | None:
     return seconds
 
 
-def clear(session: "EngineSession", database: str, after_s: float | None) -> None:
+def clear(session: DefinitionSession, database: str, after_s: float | None) -> None:
     """Return when no other session uses the database.
 
     Args:
@@ -93,7 +81,7 @@ def clear(session: "EngineSession", database: str, after_s: float | None) -> Non
         time.sleep(_POLL_S)
 
 
-def kill(session: "EngineSession", number: int) -> None:
+def kill(session: DefinitionSession, number: int) -> None:
     """KILL.
 
     Raises:

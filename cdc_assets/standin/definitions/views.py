@@ -6,36 +6,31 @@ moment of its definition, as on a real server: a `*` does not grow, and a column
 reading: a change through one is refused.
 """
 
-from typing import TYPE_CHECKING
-
 from cdc_assets.standin.catalog import Column, Database, UserView, fold
 from cdc_assets.standin.certain import certain
-from cdc_assets.standin.definitions.dispatch import home, module_shape
+from cdc_assets.standin.definitions.objects import home, module_shape
+from cdc_assets.standin.definitions.ports import DefinitionInterpreter, DefinitionSession
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.queries.names import SessionNames, compiled_view
-from cdc_assets.standin.queries.plans import is_temporary
-from cdc_assets.standin.queries.targets import read_columns, read_name
+from cdc_assets.standin.store.temporary import is_temporary
+from cdc_assets.standin.text.clauses import read_columns, read_name
 from cdc_assets.standin.text.reader import Reader
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.batches.interpreter import Interpreter
-    from cdc_assets.standin.engine.session import EngineSession
 
 _ATTRIBUTES = frozenset({"SCHEMABINDING", "VIEW_METADATA"})
 
 
-def create_view(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def create_view(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """CREATE [OR ALTER] VIEW name [(columns)] [WITH attributes] AS query."""
     either = reader.accept("OR", "ALTER")
     _define(interpreter.session, reader, text, create=True, alter=either)
 
 
-def alter_view(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def alter_view(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """ALTER VIEW: like CREATE; id and creation date stay."""
     _define(interpreter.session, reader, text, create=False, alter=True)
 
 
-def _define(session: "EngineSession", reader: Reader, text: str, create: bool, alter: bool) -> None:
+def _define(session: DefinitionSession, reader: Reader, text: str, create: bool, alter: bool) -> None:
     reader.expect("VIEW")
     parts = read_name(reader)
     if len(parts) > 2:
@@ -77,7 +72,7 @@ def _query_text(reader: Reader) -> str:
     return reader.between(reader.place, end)
 
 
-def _columns(session: "EngineSession", view: UserView) -> list[Column]:
+def _columns(session: DefinitionSession, view: UserView) -> list[Column]:
     """The columns that a definition gives its view.
 
     Raises:
@@ -114,7 +109,7 @@ def _columns(session: "EngineSession", view: UserView) -> list[Column]:
     ]
 
 
-def drop_view(interpreter: "Interpreter", reader: Reader, text: str) -> None:
+def drop_view(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """DROP VIEW [IF EXISTS] a, b."""
     reader.expect("VIEW")
     quiet = reader.accept("IF", "EXISTS")
@@ -124,7 +119,7 @@ def drop_view(interpreter: "Interpreter", reader: Reader, text: str) -> None:
             return
 
 
-def _drop(session: "EngineSession", names: SessionNames, parts: tuple[str, ...], quiet: bool) -> None:
+def _drop(session: DefinitionSession, names: SessionNames, parts: tuple[str, ...], quiet: bool) -> None:
     database_name, schema = names.place(parts)
     session.edit()
     database: Database = certain(session.catalog.database(database_name), database_name)

@@ -1,1 +1,1 @@
-"""Sessions, batches, transactions, locks, definitions, storage."""
+"""The server and its sessions: logins, databases, functions and procedures that look into a session."""

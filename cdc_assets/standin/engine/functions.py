@@ -1,31 +1,29 @@
 """Functions that look into the session, and what generated SQLite text calls."""
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
+from cdc_assets.standin.batches.ports import BatchSession
 from cdc_assets.standin.contract import SessionContext
+from cdc_assets.standin.queries.lookup import table_named
 from cdc_assets.standin.sql.registry import Call, define
-from cdc_assets.standin.sqltypes import BIGINT, INT, SMALLINT, SqlType, Value
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
+from cdc_assets.standin.sqltypes import BIGINT, INT, SMALLINT, SqlType, Value, decimal_to_stored
 
 _NUMERIC38: Final = SqlType("numeric", precision=38)
 _MESSAGE: Final = SqlType("nvarchar", 4000)
 _NAME: Final = SqlType("nvarchar", 128)
 
 
-def register_engine_functions(session: "EngineSession") -> None:
+def register_engine_functions(session: BatchSession) -> None:
     """Register `engine_identity` and `engine_rowversion` on the session's connection."""
     session.connection.create_function("engine_identity", 5, session.identities.draw)
     session.connection.create_function("engine_rowversion", 1, session.identities.row_version)
 
 
-def _session(context: SessionContext) -> "EngineSession":
-    return cast("EngineSession", context)
+def _session(context: SessionContext) -> BatchSession:
+    return cast(BatchSession, context)
 
 
 def _wide(value: int | None) -> Value:
-    from cdc_assets.standin.sqltypes import decimal_to_stored
 
     return None if value is None else decimal_to_stored(value, _NUMERIC38)
 
@@ -44,7 +42,6 @@ def _xact_state(context: SessionContext, _: Call) -> Value:
 
 
 def _ident_current(context: SessionContext, _: Call, name: Value) -> Value:
-    from cdc_assets.standin.queries.lookup import table_named
 
     session = _session(context)
     table = table_named(session, str(name))
@@ -57,7 +54,6 @@ def _ident_current(context: SessionContext, _: Call, name: Value) -> Value:
 
 def _ident_part(place: int) -> Any:
     def part(context: SessionContext, _: Call, name: Value) -> Value:
-        from cdc_assets.standin.queries.lookup import table_named
 
         table = table_named(_session(context), str(name))
         identity = next((column.identity for column in table.columns if column.identity), None) if table else None

@@ -19,7 +19,7 @@ from cdc_assets.standin.definitions.databases import SYSTEM, add_database
 from cdc_assets.standin.definitions.principals import fits
 from cdc_assets.standin.engine.session import EngineSession
 from cdc_assets.standin.errors import SqlError
-from cdc_assets.standin.queries.plans import Plan
+from cdc_assets.standin.queries.ports import Plan
 from cdc_assets.standin.rights import Rights
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION
 from cdc_assets.standin.store.storage import Storage

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from cdc_assets.standin.batches.interpreter import Interpreter
 from cdc_assets.standin.batches.sinks import NullSink
@@ -16,35 +16,56 @@ from cdc_assets.standin.contract import (
     Cancelled,
     Clock,
     Login,
+    Names,
     Parameter,
+    Procedure,
     ResultColumn,
     ResultSink,
 )
 from cdc_assets.standin.definitions import states
+from cdc_assets.standin.definitions.ports import Server
 from cdc_assets.standin.engine import procedures
 from cdc_assets.standin.engine.functions import register_engine_functions
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.queries.frame import Frame
-from cdc_assets.standin.queries.plans import FIRST_TEMPORARY, Plan
+from cdc_assets.standin.queries.names import SessionNames
+from cdc_assets.standin.queries.ports import Plan
 from cdc_assets.standin.rights import Rights
 from cdc_assets.standin.sql.registry import register_functions
 from cdc_assets.standin.sqltypes import SqlType, Value
 from cdc_assets.standin.store import physical
 from cdc_assets.standin.store.identity import Identities
+from cdc_assets.standin.store.storage import Storage
+from cdc_assets.standin.store.temporary import FIRST_TEMPORARY
 from cdc_assets.standin.store.transactions import Transaction
 from cdc_assets.standin.text.options import Options
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.server import Engine
 
 _POLL_EVERY: Final = 50_000
 """SQLite instructions between two looks for an attention; about a millisecond."""
 
 
+class Home(Server, Protocol):
+    """The engine, as its sessions know it."""
+
+    name: str
+    storage: Storage
+
+    @property
+    def clock(self) -> Clock:
+        """The server's clock."""
+
+    @property
+    def agent(self) -> AgentControl:
+        """The server's capture Agent."""
+
+    def closed(self, session: "EngineSession") -> None:
+        """A session ended."""
+
+
 class EngineSession:
     """One session with its own SQLite connection. Used by one thread at a time."""
 
-    def __init__(self, engine: "Engine", session_id: int, login: Login, database: str) -> None:
+    def __init__(self, engine: Home, session_id: int, login: Login, database: str) -> None:
         self.engine = engine
         self.session_id = session_id
         self.login = login
@@ -120,6 +141,10 @@ class EngineSession:
     def catalog(self) -> Catalog:
         """Committed catalogue, or the transaction's own copy."""
         return self.transaction.edited or self.storage.catalog
+
+    def names_of_tables(self) -> Names:
+        """What names mean in the text of a constraint."""
+        return SessionNames(self, Frame())
 
     @property
     def transaction_count(self) -> int:
@@ -356,8 +381,9 @@ class EngineSession:
         physical.create(self, table)
 
     def drop_table(self, table: Table) -> None:
-        """Drop table and triggers and remove it from the copy."""
+        """Drop table, capture instances and triggers and remove it from the copy."""
         database = certain(self.edit().database(table.database), table.database)
+        hooks.table_dropped(self, table)
         physical.drop(self, table)
         del database.tables[fold(table.schema), fold(table.name)]
 
@@ -412,6 +438,6 @@ class EngineSession:
                 del self.temporary[name]
                 self.temporary_version += 1
 
-    def procedure(self, name: str) -> tuple[procedures.Procedure, str] | None:
+    def procedure(self, name: str) -> tuple[Procedure, str] | None:
         """The built-in procedure of that name, with the database it runs in."""
         return procedures.find(self, name)

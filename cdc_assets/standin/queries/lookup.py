@@ -1,33 +1,11 @@
 """Names written as text: in sp_rename, IDENT_CURRENT, DBCC."""
 
-from typing import TYPE_CHECKING
-
 from cdc_assets.standin.catalog import Table, fold
-from cdc_assets.standin.errors import syntax_error
-from cdc_assets.standin.text.lexer import Kind, tokenize
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
+from cdc_assets.standin.queries.ports import QuerySession
+from cdc_assets.standin.text.clauses import name_parts
 
 
-def name_parts(text: str) -> tuple[str, ...]:
-    """Parts of a possibly quoted, dotted name; an empty text for a part left out (`db..t`)."""
-    parts: list[str] = []
-    expecting = True
-    for token in tokenize(text):
-        if token.kind is Kind.SIGN and token.text == ".":
-            if expecting:
-                parts.append("")
-            expecting = True
-        elif expecting and token.kind in (Kind.WORD, Kind.NAME, Kind.VARIABLE):
-            parts.append(token.value)
-            expecting = False
-        else:
-            raise syntax_error(token.value)
-    return tuple(parts)
-
-
-def table_named(session: "EngineSession", text: str) -> Table | None:
+def table_named(session: QuerySession, text: str) -> Table | None:
     """The table that a text names, or None."""
     parts = name_parts(text)
     if not parts:

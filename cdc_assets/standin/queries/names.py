@@ -1,24 +1,20 @@
 """What names mean to a session at a statement: implements `contract.Names`."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from cdc_assets.standin.capture import functions as capture_functions
-from cdc_assets.standin.catalog import Table, UserView, fold
+from cdc_assets.standin.catalog import Database, Table, UserView, fold
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.contract import Relation, RelationColumn, Typed
-from cdc_assets.standin.definitions import states
 from cdc_assets.standin.errors import SqlError, invalid_object, undeclared_variable, unsupported
 from cdc_assets.standin.queries.frame import Frame
+from cdc_assets.standin.queries.ports import QuerySession
 from cdc_assets.standin.sql.expressions import compile_scalar
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
 from cdc_assets.standin.sql.query import compile_view
 from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.sqltypes import BIGINT, DEFAULT_COLLATION, SqlType
 from cdc_assets.standin.system import views
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
 
 ROWID = "%%rowid%%"
 """Hidden column of the table that an UPDATE, DELETE or MERGE changes: SQLite's rowid."""
@@ -33,7 +29,7 @@ class SessionNames:
             permitted to read what it reads.
     """
 
-    def __init__(self, session: "EngineSession", frame: Frame, target: Table | None = None, database: str = "") -> None:
+    def __init__(self, session: QuerySession, frame: Frame, target: Table | None = None, database: str = "") -> None:
         self._session, self._frame, self._target, self._database = session, frame, target, database
 
     def permit(self, action: str, shape: Table) -> None:
@@ -90,7 +86,7 @@ class SessionNames:
         if home is None:
             return None
         if home.state != "ONLINE":
-            states.check_online(home)
+            check_online(home)
         return home.table(schema, name)
 
     def view(self, parts: tuple[str, ...]) -> UserView | None:
@@ -177,7 +173,7 @@ class SessionNames:
         return found
 
 
-def compiled_view(session: "EngineSession", view: UserView) -> Relation:
+def compiled_view(session: QuerySession, view: UserView) -> Relation:
     """A view as a relation: its query, with the columns that it was defined with, or all while it is being defined.
 
     Raises:
@@ -193,3 +189,13 @@ def compiled_view(session: "EngineSession", view: UserView) -> Relation:
         for name, given in zip(names, block.columns, strict=False)
     )
     return Relation(f"({block.sql})", columns, behind=tuple(behind))
+
+
+def check_online(database: Database) -> None:
+    """Refuse what needs a database that is offline.
+
+    Raises:
+        SqlError: 942.
+    """
+    if database.state == "OFFLINE":
+        raise SqlError(942, f"Database '{database.name}' cannot be opened because it is offline.", 14)

@@ -6,34 +6,18 @@ shared by all sessions of the engine.
 """
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
-from cdc_assets.standin.catalog import Table
 from cdc_assets.standin.contract import Relation
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.queries.frame import Frame
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
+from cdc_assets.standin.queries.ports import Plan, QuerySession
+from cdc_assets.standin.store.temporary import is_temporary
 
 _MOST: Final = 5000
-FIRST_TEMPORARY: Final = 1_900_000_000
-"""Object ids of temporary tables and table variables, which live on one connection only, lie above."""
-
-
-class Plan(Protocol):
-    """Something compiled."""
-
-    shared: bool
-    """Whether other sessions may use it."""
 
 
 P = TypeVar("P", bound=Plan)
-
-
-def is_temporary(table: Table) -> bool:
-    """Whether the table lives on one connection only."""
-    return table.object_id >= FIRST_TEMPORARY
 
 
 def is_shared(relations: list[Relation]) -> bool:
@@ -41,7 +25,7 @@ def is_shared(relations: list[Relation]) -> bool:
     return all(r.table is not None and r.refresh is None and not is_temporary(r.table) for r in relations)
 
 
-def planned(session: "EngineSession", frame: Frame, kind: str, text: str, compile_: Callable[[], P]) -> P:
+def planned(session: QuerySession, frame: Frame, kind: str, text: str, compile_: Callable[[], P]) -> P:
     """The plan for a text, compiled on first use."""
     key: Hashable = (
         kind, text, session.database, session.catalog.version, frame.signature, session.options.identity_insert,

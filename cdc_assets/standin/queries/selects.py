@@ -4,13 +4,14 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cdc_assets.standin.catalog import Table
 from cdc_assets.standin.contract import Query, Relation, ResultSink, Typed
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.queries.names import SessionNames
-from cdc_assets.standin.queries.plans import is_shared, is_temporary, planned
+from cdc_assets.standin.queries.plans import is_shared, planned
+from cdc_assets.standin.queries.ports import QuerySession
 from cdc_assets.standin.sql.convert import implicit
 from cdc_assets.standin.sql.expressions import compile_condition, compile_scalar
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
@@ -19,9 +20,7 @@ from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.sqltypes import SqlType, Value
 from cdc_assets.standin.store import sqlite_errors
 from cdc_assets.standin.store.locks import Mode
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
+from cdc_assets.standin.store.temporary import is_temporary
 
 Row = Sequence[Value]
 
@@ -47,7 +46,7 @@ class Reads:
         ]
         return cls(relations, hints, tables, any(r.refresh for r in relations))
 
-    def prepare(self, session: "EngineSession") -> None:
+    def prepare(self, session: QuerySession) -> None:
         """Lock, pin a snapshot and refill system views before an execution."""
         transaction = session.transaction
         if self.relations:
@@ -63,7 +62,7 @@ class Reads:
                     relation.refresh()
 
 
-def _lock(session: "EngineSession", table: Table, hints: frozenset[str]) -> None:
+def _lock(session: QuerySession, table: Table, hints: frozenset[str]) -> None:
     transaction = session.transaction
     if hints & _WRITERS and transaction.count:
         transaction.open()
@@ -96,7 +95,7 @@ class ScalarPlan:
     shared: bool
 
 
-def select_plan(session: "EngineSession", frame: Frame, text: str) -> SelectPlan:
+def select_plan(session: QuerySession, frame: Frame, text: str) -> SelectPlan:
     """The plan of a SELECT."""
 
     def compile_() -> SelectPlan:
@@ -106,7 +105,7 @@ def select_plan(session: "EngineSession", frame: Frame, text: str) -> SelectPlan
     return planned(session, frame, "select", text, compile_)
 
 
-def scalar_plan(session: "EngineSession", frame: Frame, text: str, target: SqlType | None = None) -> ScalarPlan:
+def scalar_plan(session: QuerySession, frame: Frame, text: str, target: SqlType | None = None) -> ScalarPlan:
     """The plan of an expression, converted to `target` if one is given."""
 
     def compile_() -> ScalarPlan:
@@ -119,7 +118,7 @@ def scalar_plan(session: "EngineSession", frame: Frame, text: str, target: SqlTy
     return planned(session, frame, f"scalar {target or ''}", text, compile_)
 
 
-def condition_plan(session: "EngineSession", frame: Frame, text: str) -> ScalarPlan:
+def condition_plan(session: QuerySession, frame: Frame, text: str) -> ScalarPlan:
     """The plan of a condition."""
 
     def compile_() -> ScalarPlan:
@@ -136,7 +135,7 @@ def _scalar(typed: Typed, scope: Scope) -> ScalarPlan:
     return ScalarPlan(f"SELECT {typed.sql}", typed.type, used.variables, reads, is_shared(used.relations))
 
 
-def evaluate(session: "EngineSession", frame: Frame, plan: ScalarPlan) -> Value:
+def evaluate(session: QuerySession, frame: Frame, plan: ScalarPlan) -> Value:
     """Value of an expression plan."""
     plan.reads.prepare(session)
     try:
@@ -147,7 +146,7 @@ def evaluate(session: "EngineSession", frame: Frame, plan: ScalarPlan) -> Value:
     return value
 
 
-def execute(session: "EngineSession", frame: Frame, plan: SelectPlan) -> Iterator[Row]:
+def execute(session: QuerySession, frame: Frame, plan: SelectPlan) -> Iterator[Row]:
     """Rows of a SELECT, lazily; closes the cursor whatever happens, so that no snapshot stays pinned."""
     plan.reads.prepare(session)
     cursor = session.connection.cursor()
@@ -163,7 +162,7 @@ def execute(session: "EngineSession", frame: Frame, plan: SelectPlan) -> Iterato
         cursor.close()
 
 
-def send(session: "EngineSession", frame: Frame, plan: SelectPlan, sink: ResultSink) -> None:
+def send(session: QuerySession, frame: Frame, plan: SelectPlan, sink: ResultSink) -> None:
     """Run a SELECT and send its result."""
     plan.reads.prepare(session)
     values = frame.values(plan.query.variables)
@@ -177,7 +176,7 @@ def send(session: "EngineSession", frame: Frame, plan: SelectPlan, sink: ResultS
     sink.done(None if session.options.nocount else count)
 
 
-def _from_blocks(session: "EngineSession", plan: SelectPlan, values: dict[str, Value], sink: ResultSink) -> int | None:
+def _from_blocks(session: QuerySession, plan: SelectPlan, values: dict[str, Value], sink: ResultSink) -> int | None:
     """Let the wire answer from encoded rows if it can; uncommitted changes are in no block."""
     blocks = session.engine.blocks
     if blocks is None or session.transaction.writing or session.options.rowcount:
@@ -185,7 +184,7 @@ def _from_blocks(session: "EngineSession", plan: SelectPlan, values: dict[str, V
     return blocks.send(session.connection, plan.query, values, sink)
 
 
-def _from_cursor(session: "EngineSession", plan: SelectPlan, values: dict[str, Value], sink: ResultSink) -> int:
+def _from_cursor(session: QuerySession, plan: SelectPlan, values: dict[str, Value], sink: ResultSink) -> int:
     """Step through the rows; the cursor is closed whatever happens, so that no snapshot stays pinned."""
     cursor = session.connection.cursor()
     try:

@@ -6,19 +6,17 @@ cannot be judged row by row (one statement may insert child and parent); `self_r
 the end of the statement instead.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cdc_assets.standin.catalog import Database, ForeignKey, Table, fold
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.contract import Relation, RelationColumn
 from cdc_assets.standin.errors import unsupported
-from cdc_assets.standin.queries.plans import is_temporary
 from cdc_assets.standin.sql.expressions import compile_condition
 from cdc_assets.standin.sql.parse import parse_expression_tree
 from cdc_assets.standin.sql.scope import Scope
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
+from cdc_assets.standin.store.ports import StoreSession
+from cdc_assets.standin.store.temporary import is_temporary
 
 _ACTIONS: Final = {"NO_ACTION", "CASCADE", "SET_NULL", "SET_DEFAULT"}
 
@@ -29,22 +27,18 @@ def plain_relation(table: Table) -> Relation:
     return Relation(table.sqlite, tuple(columns), table)
 
 
-def condition_text(session: "EngineSession", table: Table, expression: str, row: str) -> str:
+def condition_text(session: StoreSession, table: Table, expression: str, row: str) -> str:
     """SQLite text of a check over a row (`NEW`, or the table itself when empty)."""
-    from cdc_assets.standin.queries.frame import Frame
-    from cdc_assets.standin.queries.names import SessionNames
-
-    names = SessionNames(session, Frame())
     scope = Scope.of(plain_relation(table), table.name, row)
-    return compile_condition(parse_expression_tree(expression), names, scope)
+    return compile_condition(parse_expression_tree(expression), session.names_of_tables(), scope)
 
 
-def filter_text(session: "EngineSession", table: Table, expression: str) -> str:
+def filter_text(session: StoreSession, table: Table, expression: str) -> str:
     """SQLite text of an index filter."""
     return condition_text(session, table, expression, "")
 
 
-def create(session: "EngineSession", table: Table) -> None:
+def create(session: StoreSession, table: Table) -> None:
     """Create the triggers of a table's checks and foreign keys, and of foreign keys that reference it."""
     for check in table.checks:
         _create_check(session, table, check.object_id, condition_text(session, table, check.expression, "NEW"))
@@ -57,7 +51,7 @@ def create(session: "EngineSession", table: Table) -> None:
             create_foreign_key(session, child, parent, key)
 
 
-def _create_check(session: "EngineSession", table: Table, object_id: int, condition: str) -> None:
+def _create_check(session: StoreSession, table: Table, object_id: int, condition: str) -> None:
     temporary = "TEMP " if is_temporary(table) else ""
     for event in ("INSERT", "UPDATE"):
         session.connection.execute(
@@ -78,7 +72,7 @@ def referencing(database: Database, table: Table) -> list[tuple[Table, ForeignKe
     ]
 
 
-def create_foreign_key(session: "EngineSession", child: Table, parent: Table, key: ForeignKey) -> None:
+def create_foreign_key(session: StoreSession, child: Table, parent: Table, key: ForeignKey) -> None:
     """Create the triggers on both sides of a foreign key."""
     own = [_sqlite(child, name) for name in key.columns]
     theirs = [_sqlite(parent, name) for name in key.referenced_columns]
@@ -126,24 +120,24 @@ def _action(
     return f"UPDATE {child.sqlite} SET {values} WHERE {children};"
 
 
-def _trigger(session: "EngineSession", name: str, event: str, when: str, body: str) -> None:
+def _trigger(session: StoreSession, name: str, event: str, when: str, body: str) -> None:
     session.connection.execute(f"DROP TRIGGER IF EXISTS {name}")
     session.connection.execute(f"CREATE TRIGGER {name} {event} WHEN {when} BEGIN {body} END")
 
 
-def drop_check(session: "EngineSession", object_id: int) -> None:
+def drop_check(session: StoreSession, object_id: int) -> None:
     """Drop a check's triggers."""
     for event in ("insert", "update"):
         session.connection.execute(f"DROP TRIGGER IF EXISTS check_{event}_{object_id}")
 
 
-def drop_foreign_key(session: "EngineSession", key: ForeignKey) -> None:
+def drop_foreign_key(session: StoreSession, key: ForeignKey) -> None:
     """Drop a foreign key's triggers."""
     for event in ("insert", "update", "deleted", "moved"):
         session.connection.execute(f"DROP TRIGGER IF EXISTS fk_{event}_{key.object_id}")
 
 
-def drop(session: "EngineSession", table: Table) -> None:
+def drop(session: StoreSession, table: Table) -> None:
     """Drop all constraint triggers of a table and of the foreign keys that reference it."""
     for check in table.checks:
         drop_check(session, check.object_id)

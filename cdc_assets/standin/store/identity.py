@@ -4,16 +4,14 @@ The counters lie in the storage, outside transactions: a rollback leaves gaps, a
 server. Which counter a table draws from lies in its definition, so that a TRUNCATE is taken back by a rollback. Only the holder of the writer lock draws, so no two sessions get one value.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cdc_assets.standin.catalog import Column, Table
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.errors import SqlError
-from cdc_assets.standin.queries.plans import is_temporary
 from cdc_assets.standin.sqltypes import SqlType
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
+from cdc_assets.standin.store.ports import StoreSession
+from cdc_assets.standin.store.temporary import is_temporary
 
 _LIMITS: Final = {"tinyint": 255, "smallint": 2**15 - 1, "int": 2**31 - 1, "bigint": 2**63 - 1}
 
@@ -21,7 +19,7 @@ _LIMITS: Final = {"tinyint": 255, "smallint": 2**15 - 1, "int": 2**31 - 1, "bigi
 class Identities:
     """What a session draws, and what it drew last."""
 
-    def __init__(self, session: "EngineSession") -> None:
+    def __init__(self, session: StoreSession) -> None:
         self._session = session
         self._temporary: dict[str, int] = {}
         self.scope: int | None = None

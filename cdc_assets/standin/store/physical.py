@@ -11,47 +11,43 @@ rebuilds the table: create, copy with rowids, drop, rename, all inside the state
 
 import sqlite3
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from cdc_assets.standin.capture import hooks
 from cdc_assets.standin.catalog import Column, Index, Table
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.contract import Typed
 from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.queries.plans import is_temporary
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sql.convert import assign, unchanged
 from cdc_assets.standin.sqltypes import CHARACTER, SqlType
 from cdc_assets.standin.store import constraints
+from cdc_assets.standin.store.ports import StoreSession
+from cdc_assets.standin.store.temporary import is_temporary
 
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
 
-
-def create(session: "EngineSession", table: Table) -> None:
+def create(session: StoreSession, table: Table) -> None:
     """Create the SQLite table, its indexes and constraint triggers."""
     session.connection.execute(_create_text(session, table, table.sqlite))
     finish(session, table)
 
 
-def finish(session: "EngineSession", table: Table) -> None:
+def finish(session: StoreSession, table: Table) -> None:
     """Create indexes and constraint triggers of a table that has none yet."""
     create_indexes(session, table)
     constraints.create(session, table)
 
 
-def create_indexes(session: "EngineSession", table: Table) -> None:
+def create_indexes(session: StoreSession, table: Table) -> None:
     """Create all indexes, the clustered one last: SQLite reports a clash of the newest index first, SQL Server of the clustered."""
     for index in sorted(table.indexes, key=lambda index: index.index_id, reverse=True):
         create_index(session, table, index)
 
 
-def _create_text(session: "EngineSession", table: Table, name: str) -> str:
+def _create_text(session: StoreSession, table: Table, name: str) -> str:
     columns = ", ".join(column_text(session, table, column) for column in table.columns)
     return f"CREATE {'TEMP ' if is_temporary(table) else ''}TABLE {name} ({columns})"
 
 
-def column_text(session: "EngineSession", table: Table, column: Column) -> str:
+def column_text(session: StoreSession, table: Table, column: Column) -> str:
     """SQLite definition of a column."""
     text = column.sqlite
     if not column.nullable and column.computed is None:
@@ -61,7 +57,7 @@ def column_text(session: "EngineSession", table: Table, column: Column) -> str:
     return text
 
 
-def _collation(session: "EngineSession", table: Table) -> str:
+def _collation(session: StoreSession, table: Table) -> str:
     database = session.catalog.database(table.database)
     return database.collation if database else ""
 
@@ -76,7 +72,7 @@ def _key_text(column: Column) -> str:
     return f"substr({column.sqlite}, 1, 8)" if column.type.name == "datetimeoffset" else column.sqlite
 
 
-def create_index(session: "EngineSession", table: Table, index: Index) -> None:
+def create_index(session: StoreSession, table: Table, index: Index) -> None:
     """Create an index; unique keys count NULL as a value, which needs a second index where a key column is nullable
     (those of change data capture are written by the Agent, without NULL)."""
     columns = [(_required(table, name), descending) for name, descending in index.keys]
@@ -97,7 +93,7 @@ def create_index(session: "EngineSession", table: Table, index: Index) -> None:
         )
 
 
-def build_index(session: "EngineSession", table: Table, index: Index) -> None:
+def build_index(session: StoreSession, table: Table, index: Index) -> None:
     """Create an index over rows that are there.
 
     Raises:
@@ -122,22 +118,21 @@ def _required(table: Table, name: str) -> Column:
     return certain(table.column(name), f"column {name} of {table}")
 
 
-def drop_index(session: "EngineSession", table: Table, index: Index) -> None:
+def drop_index(session: StoreSession, table: Table, index: Index) -> None:
     """Drop an index."""
     name = index_name(table, index)
     session.connection.execute(f"DROP INDEX IF EXISTS {_schema(table)}{name}_nulls")
     session.connection.execute(f"DROP INDEX IF EXISTS {_schema(table)}{name}")
 
 
-def drop(session: "EngineSession", table: Table) -> None:
-    """Drop a table with everything that hangs on it, its capture instances too."""
+def drop(session: StoreSession, table: Table) -> None:
+    """Drop a table with its constraint triggers."""
     if not is_temporary(table):
-        hooks.table_dropped(session, table)
         constraints.drop(session, table)
     session.connection.execute(f"DROP TABLE {table.sqlite}")
 
 
-def rebuild(session: "EngineSession", old: Table, new: Table, values: Sequence[str]) -> None:
+def rebuild(session: StoreSession, old: Table, new: Table, values: Sequence[str]) -> None:
     """Give a table another column list.
 
     Args:
@@ -157,7 +152,7 @@ def rebuild(session: "EngineSession", old: Table, new: Table, values: Sequence[s
     create_indexes(session, new)
 
 
-def convert_column(session: "EngineSession", table: Table, column: Column, wanted: SqlType) -> None:
+def convert_column(session: StoreSession, table: Table, column: Column, wanted: SqlType) -> None:
     """Convert the stored values of a column in place."""
     if unchanged(column.type, wanted):
         return

@@ -2,13 +2,11 @@
 
 import re
 import sqlite3
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cdc_assets.standin.catalog import Index, Table
 from cdc_assets.standin.errors import SqlError
-
-if TYPE_CHECKING:
-    from cdc_assets.standin.engine.session import EngineSession
+from cdc_assets.standin.store.ports import StoreSession
 
 _COLUMNS: Final = re.compile(
     r"(UNIQUE|NOT NULL) constraint failed: (rebuilt|t)(\d+)\.(c\d+)((?:, (?:rebuilt|t)\d+\.c\d+)*)"
@@ -24,7 +22,7 @@ _TOO_COMPLEX: Final = (
 )
 
 
-def translate(session: "EngineSession", error: sqlite3.Error, verb: str = "INSERT") -> SqlError:
+def translate(session: StoreSession, error: sqlite3.Error, verb: str = "INSERT") -> SqlError:
     """The error a client shall see; raises Cancelled instead when an attention interrupted the statement."""
     session.raise_cancelled()
     parked, session.failure = session.failure, None
@@ -63,7 +61,7 @@ def translate(session: "EngineSession", error: sqlite3.Error, verb: str = "INSER
     return SqlError(8630, f"Internal error of the stand-in's store: {text}.", 17)
 
 
-def _table(session: "EngineSession", object_id: int) -> Table | None:
+def _table(session: StoreSession, object_id: int) -> Table | None:
     for temporary in [*session.temporary.values(), *session.table_variables()]:
         if temporary.object_id == object_id:
             return temporary
@@ -109,7 +107,7 @@ def _duplicate(table: Table, index: Index | None) -> SqlError:
     return SqlError(2601, f"Cannot insert duplicate key row in object '{shown(table)}' with unique index '{name}'.", 14)
 
 
-def conflict(session: "EngineSession", kind: str, object_id: int, verb: str, reference: bool = False) -> SqlError:
+def conflict(session: StoreSession, kind: str, object_id: int, verb: str, reference: bool = False) -> SqlError:
     """547."""
     for database in session.catalog.databases.values():
         for table in database.tables.shared():

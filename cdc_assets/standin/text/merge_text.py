@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cdc_assets.standin.errors import unsupported
-from cdc_assets.standin.queries.targets import (
+from cdc_assets.standin.text.clauses import (
     Output,
     read_columns,
     read_hints,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cdc_assets.standin.errors import unsupported
-from cdc_assets.standin.queries.targets import Output, read_hints, read_name, read_output, read_top, read_until
+from cdc_assets.standin.text.clauses import Output, read_hints, read_name, read_output, read_top, read_until
 from cdc_assets.standin.text.lexer import Kind
 from cdc_assets.standin.text.reader import Reader
 

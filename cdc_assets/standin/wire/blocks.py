@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdc_assets.standin.contract import Query, ResultSink
-from cdc_assets.standin.queries.plans import is_temporary
 from cdc_assets.standin.sqltypes import Value
 from cdc_assets.standin.store.storage import Storage
+from cdc_assets.standin.store.temporary import is_temporary
 from cdc_assets.standin.wire import versions
 from cdc_assets.standin.wire.response import Response
 from cdc_assets.standin.wire.rowenc import Encoder, encoder_of
