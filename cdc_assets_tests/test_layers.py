@@ -61,11 +61,23 @@ ALLOWED: dict[str, set[str]] = {
     "adapters.kafka": {"config", "core", "errors"},
     "adapters.sqlserver": {"config", "core", "errors", "history"},
     "adapters.spark": {"config", "core", "errors", "lake"},
+    "assembly": {
+        "adapters.clock",
+        "adapters.kafka",
+        "adapters.sqlserver",
+        "capture",
+        "config",
+        "core",
+        "lake",
+        "notifications",
+        "run",
+    },
     "defs": {
         "adapters.clock",
         "adapters.kafka",
         "adapters.spark",
         "adapters.sqlserver",
+        "assembly",
         "capture",
         "config",
         "core",
@@ -80,10 +92,9 @@ ALLOWED: dict[str, set[str]] = {
         "snapshot",
     },
     "cli": {
-        "adapters.clock",
-        "adapters.kafka",
         "adapters.spark",
         "adapters.sqlserver",
+        "assembly",
         "capture",
         "config",
         "core",
@@ -175,6 +186,33 @@ def test_every_room_is_listed_and_there_is_no_circle() -> None:
     assert {own_room(path) for path in modules()} - {"adapters"} == set(ALLOWED)
     order = list(TopologicalSorter(ALLOWED).static_order())
     assert order.index("core") < order.index("lake") < order.index("capture") < order.index("run") < order.index("cli")
+
+
+MADE_IN: dict[str, set[str]] = {
+    "run/activities.py": {
+        "BlockingSnapshots",
+        "Due",
+        "GivenStructures",
+        "Housekeeper",
+        "IncrementalSnapshot",
+        "Losses",
+        "SignalWatch",
+        "Snapshotter",
+        "WindowExecutor",
+    },
+    "run/loop.py": {"JobWatch", "Planner"},
+    "run/capture.py": {"Account", "Activities", "Newcomers", "Opening", "StreamLoop"},
+}
+"""Module → what it alone makes: what works in a run is made once, and handed to those who use it."""
+
+
+def test_what_works_in_a_run_is_made_in_one_place() -> None:
+    made: dict[str, list[str]] = {name: [] for names in MADE_IN.values() for name in names}
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in made:
+                made[node.func.id].append(str(path.relative_to(ROOT / "cdc_assets")))
+    assert made == {name: [place] for place, names in MADE_IN.items() for name in names}
 
 
 def test_no_test_module_is_imported() -> None:

@@ -53,8 +53,6 @@ class Context:
     heartbeat: Heartbeat
     notifier: Notifier
     channels: Sequence[SignalChannel] = ()
-    audited: set[str] = field(default_factory=set)
-    """Topics whose tables this run has compared with the manifest (`losses`)."""
     _plans: dict[tuple[object, ...], tuple[EventPlan, str]] = field(default_factory=dict)
     _recorded: set[tuple[object, ...]] = field(default_factory=set)
     """Structures recorded now whose plan was not made yet."""

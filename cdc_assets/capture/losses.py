@@ -141,6 +141,8 @@ class Losses:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._audited: set[str] = set()
+        """Topics whose tables this run has compared with the manifest."""
 
     @property
     def _state(self) -> CaptureState:
@@ -163,12 +165,12 @@ class Losses:
         Raises:
             FencedError: another writer has taken over.
         """
-        wanted = {topic_name(table, self._context.config.events) for table in tables} - self._context.audited
+        wanted = {topic_name(table, self._context.config.events) for table in tables} - self._audited
         if not wanted:
             return
         marks = {name: mark for name, mark in self._state.marks.items() if topic_of(name) in wanted}
         self._settle(audit(self._context.tables, marks, marks))
-        self._context.audited |= wanted
+        self._audited |= wanted
 
     def clear(self, table: TableId) -> None:
         """Make the topic of a table that has lost data fit to be written to and read.

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Protocol
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -98,6 +98,18 @@ class Progress:
 
 OnProgress = Callable[[Progress], None]
 """Called after each window or round is committed."""
+
+
+class ProgressListener(Protocol):
+    """Hears of all that a run brings. There is one in a run, and who commits something is given it once."""
+
+    def note_commit(self, progress: Progress) -> None:
+        """A window or round is committed."""
+
+    def note_unread(self, trouble: TroubledTable) -> None:
+        """A table whose snapshot a signal asked for was left, because it cannot be read."""
+
+
 ShouldYield = Callable[[], bool]
 """Asked at each window border whether to give way."""
 

@@ -8,10 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cdc_assets.adapters.clock import SystemClock
-from cdc_assets.adapters.kafka import kafka_channels
-from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
-from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.assembly import open_capture
 from cdc_assets.capture.progress import Progress, StreamSummary, TroubledTable
 from cdc_assets.cli.console import (
     DEFAULT_CONFIG,
@@ -110,15 +107,13 @@ class CaptureRun:
         """
         streams = rule_of(settings.snapshot).streams and not self._snapshot_only
         pause_s = settings.streaming.retry_wait_s
-        with _open(settings, runner) as facade:
+        with open_capture(settings, runner, self._progress) as facade:
             while True:
                 self._snapshot(facade)
                 again = self._follow and may_pass(self.failed)
                 summary = None
                 if streams:
-                    summary = facade.stream(
-                        on_progress=self._progress, should_yield=after(pause_s) if again else _never
-                    )
+                    summary = facade.stream(should_yield=after(pause_s) if again else _never)
                 if not again:
                     return summary
                 if summary is None or summary.ended != "yielded":
@@ -126,11 +121,11 @@ class CaptureRun:
 
     def _snapshot(self, facade: Capture) -> None:
         if self._tables:
-            done = facade.snapshot(_chosen(facade, self._tables), on_progress=self._progress)
+            done = facade.snapshot(_chosen(facade, self._tables))
             through = {str(table) for table in done.tables} | {table.within_database for table in done.tables}
             self._tables = [name for name in self._tables if name.lower() not in map(str.lower, through)]
         else:
-            done = facade.snapshot(on_progress=self._progress)
+            done = facade.snapshot()
         first = not self._told and not self.failed
         if done.tables or (first and not done.failed):
             out.print(
@@ -159,12 +154,6 @@ def _settings(settings: CaptureConfig, follow: bool, idle: float | None) -> Capt
     elif idle is not None:
         streaming = replace(streaming, idle_timeout_s=idle)
     return replace(settings, streaming=streaming)
-
-
-@contextmanager
-def _open(settings: CaptureConfig, runner: TaskRunner) -> Iterator[Capture]:
-    with SqlServerSource.of(settings) as source, kafka_channels(settings) as channels:
-        yield Capture(settings, source, MssqlBulkSource.of(settings), runner, SystemClock(), channels=channels)
 
 
 @contextmanager

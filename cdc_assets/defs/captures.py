@@ -1,13 +1,14 @@
 """One capture as a Dagster resource: its configuration file and the adapters that serve it."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 
 import dagster as dg
 
-from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.kafka import kafka_channels
+from cdc_assets.assembly import open_capture
+from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
@@ -34,20 +35,21 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
         """
         return self.server.settings()
 
-    @contextmanager
     def open(
         self,
         run_id: str,
+        on_progress: OnProgress,
         listener: Listener | None = None,
         tables: TopicTables | None = None,
         *,
         idle_timeout_s: float | None = None,
         max_duration_s: float | None = None,
-    ) -> Iterator[Capture]:
+    ) -> AbstractContextManager[Capture]:
         """The facade, closed at the end of the block. No JVM is started until there are rows to read.
 
         Args:
             run_id: goes into the context headers of events.
+            on_progress: told of each window and round when it is committed.
             listener: told of every notification.
             tables: what windows are committed to, the sink of the IO manager; opened by the settings if None.
             idle_timeout_s: instead of the configured one, if given; 0 is for ever.
@@ -58,10 +60,8 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
             config = replace(config, streaming=replace(config.streaming, idle_timeout_s=idle_timeout_s))
         if max_duration_s is not None:
             config = replace(config, streaming=replace(config.streaming, max_duration_s=max_duration_s))
-        bulk = self.server.bulk()
-        with self.server.source() as source, kafka_channels(config) as channels:
-            runner = self.spark.runner()
-            yield Capture(config, source, bulk, runner, SystemClock(), run_id, channels, listener, tables)
+        runner = self.spark.runner()
+        return open_capture(config, runner, on_progress, run_id=run_id, listener=listener, tables=tables)
 
     @contextmanager
     def overview(self, *, at_signals: bool = False) -> Iterator[CaptureOverview]:

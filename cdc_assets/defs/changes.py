@@ -58,23 +58,23 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         continuity = ContinuityReport(catalog, context)
         listed = {schema.table for schema in catalog.tables}
         enable_info_logs()
+
+        def on_progress(progress: Progress) -> None:
+            session.on_progress(progress)
+            continuity.on_progress(capture.state)
+
         notices = Notices(catalog, context)
         opened = resource.open(
             context.run.run_id,
+            on_progress,
             notices.send,
             sink,
             idle_timeout_s=config.idle_timeout_s,
             max_duration_s=config.max_duration_s,
         )
         with as_step(context), opened as capture:
-
-            def on_progress(progress: Progress) -> None:
-                session.on_progress(progress)
-                continuity.on_progress(capture.state)
-
             with session.reporting_in_any_case():
                 summary = capture.stream(
-                    on_progress=on_progress,
                     should_yield=_snapshot_waits(catalog, context),
                     takes_in=lambda table: table not in listed,
                 )

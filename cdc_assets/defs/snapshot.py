@@ -44,13 +44,13 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         sink = sink_of(catalog, context)
         system = SystemReport(catalog, context, sink)
         session = Session(catalog, "snapshot", context, sink, every_s=float("inf"))
-        opened = resource.open(context.run.run_id, Notices(catalog, context).send, sink)
+        opened = resource.open(context.run.run_id, session.on_progress, Notices(catalog, context).send, sink)
         with as_step(context), opened as capture:
             if config.due_only:
-                summary = capture.snapshot(on_progress=session.on_progress)
+                summary = capture.snapshot()
                 _tell_missing(context, session, capture.state(), summary)
             else:
-                summary = capture.snapshot(session.chosen(), _ranges(catalog, context), session.on_progress)
+                summary = capture.snapshot(session.chosen(), _ranges(catalog, context))
         yield from session.results(capture.structures())
         yield from system.results(session.windows)
         context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(len(summary.tables))})

@@ -37,7 +37,7 @@ from typing import Literal
 from cdc_assets.capture.context import Context
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.losses import Losses
-from cdc_assets.capture.progress import OnProgress, Progress, TableProgress, TroubledTable, rows_of
+from cdc_assets.capture.progress import Progress, ProgressListener, TableProgress, TroubledTable, rows_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.signal import signal_table
@@ -78,17 +78,16 @@ class IncrementalSnapshot:
     Args:
         context: of the capture.
         watch: of its signals.
-        on_progress: called after each round that brought rows.
+        losses: looks after topics before they are written to.
+        listener: hears of each round that brought rows, and of tables that are left.
     """
 
-    def __init__(self, context: Context, watch: SignalWatch, on_progress: OnProgress) -> None:
-        self._context, self._watch, self._on_progress = context, watch, on_progress
+    def __init__(self, context: Context, watch: SignalWatch, losses: Losses, listener: ProgressListener) -> None:
+        self._context, self._watch, self._losses, self._listener = context, watch, losses, listener
         self._reader = RoundReader(context)
         self._rounds: dict[str, list[Round]] = {}
         self._walks: dict[str, Walk] = {}
         """By database, how its first table was to be walked along last."""
-        self.unread: list[TroubledTable] = []
-        """Tables that were left because they cannot be read, and why."""
 
     def clean(self) -> None:
         """Remove what earlier runs staged; the capture must be claimed.
@@ -130,6 +129,7 @@ class IncrementalSnapshot:
         """Let go of rounds in flight; the next run reads them again."""
         for database in list(self._rounds):
             self.discard_rounds(database)
+        self._walks.clear()
         self._reader.stop()
 
     def close(self, database: str) -> None:
@@ -219,7 +219,7 @@ class IncrementalSnapshot:
         if len(rounds) >= _IN_FLIGHT or (before and (not before.closing or before.reading.result().finished)):
             return False
         entry = self._watch.state(database).queue[0]
-        Losses(self._context).before_commit([entry.table])
+        self._losses.before_commit([entry.table])
         walk = self._walks[database] = walk_of(self._context, entry)
         if before is not None and walk.names != before.walk.names:
             return False
@@ -281,7 +281,7 @@ class IncrementalSnapshot:
         state = dataclasses.replace(state, queue=(entry, *others), reads=None)
         self._watch.record(database, state, [in_progress(state.queue)])
         if reads.files:
-            self._on_progress(_progress(entry.table, reads))
+            self._listener.note_commit(_progress(entry.table, reads))
         if reads.finished:
             self._end_walk(database, "SUCCEEDED")
 
@@ -321,7 +321,7 @@ class IncrementalSnapshot:
             why = (
                 f"The snapshot of signal {entry.signal!r} ended as {status} after {entry.rows} rows. {reason}".rstrip()
             )
-            self.unread.append(TroubledTable(entry.table, "failed", why))
+            self._listener.note_unread(TroubledTable(entry.table, "failed", why))
 
 
 def _progress(table: TableId, reads: RoundReads) -> Progress:

@@ -23,10 +23,10 @@ server that is away is waited for.
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from cdc_assets.capture.context import Context
-from cdc_assets.capture.progress import OnProgress, TroubledTable
+from cdc_assets.capture.progress import ProgressListener, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import (
     CdcError,
@@ -54,19 +54,22 @@ class BlockingSnapshots:
     Args:
         watch: of its signals.
         incremental: its rounds in flight are discarded first.
-        on_progress: called after each round.
+        snapshotter: reads the tables.
+        listener: hears of tables that could not be read.
     """
 
     def __init__(
-        self, context: Context, watch: SignalWatch, incremental: IncrementalSnapshot, on_progress: OnProgress
+        self,
+        context: Context,
+        watch: SignalWatch,
+        incremental: IncrementalSnapshot,
+        snapshotter: Snapshotter,
+        listener: ProgressListener,
     ) -> None:
         self._context = context
         self._watch = watch
         self._incremental = incremental
-        self._on_progress = on_progress
-        self._snapshotter = Snapshotter(context)
-        self.unread: list[TroubledTable] = []
-        """Tables that could not be read, and why."""
+        self._snapshotter, self._listener = snapshotter, listener
 
     def resume(self, database: str) -> None:
         """Finish a snapshot that an error interrupted; must come before any window is planned.
@@ -79,8 +82,8 @@ class BlockingSnapshots:
             return
         self._incremental.discard_rounds(database)
         try:
-            done = self._snapshotter.resume(database, [entry.table for entry in run.tables], self._on_progress)
-            self.unread += done.failed if run.signal else ()
+            done = self._snapshotter.resume(database, [entry.table for entry in run.tables])
+            self._note_unread(done.failed if run.signal else ())
         except CdcError as error:
             if not run.signal or not _of_the_request(error):
                 raise
@@ -112,12 +115,16 @@ class BlockingSnapshots:
 
     def _read(self, database: str, request: BlockingRequest, without: SignalState) -> None:
         requests = [Request(table, select=select) for table, select in request.tables]
-        done = self._snapshotter.run(database, requests, self._on_progress, request.signal, {database: without})
-        self.unread += done.failed
+        done = self._snapshotter.run(database, requests, request.signal, {database: without})
+        self._note_unread(done.failed)
+
+    def _note_unread(self, troubled: Iterable[TroubledTable]) -> None:
+        for trouble in troubled:
+            self._listener.note_unread(trouble)
 
     def _abandon(self, database: str, signal: str, tables: Sequence[TableId], error: CdcError) -> None:
         log.warning("The snapshot of signal %r is given up: %s", signal, error)
-        self.unread += [TroubledTable(table, "failed", describe_error(error)) for table in tables]
+        self._note_unread([TroubledTable(table, "failed", describe_error(error)) for table in tables])
         now, manifest = self._context.clock.now(), self._context.manifest
         notifications = [self._context.notice("Initial Snapshot", "ABORTED", signal)]
         if database in manifest.state.snapshots:

@@ -5,7 +5,6 @@ snapshots, or streams. Nothing is connected and nothing is written before the
 first call that needs it.
 """
 
-import dataclasses
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +17,7 @@ from cdc_assets.capture.progress import (
     SnapshotSummary,
     StreamSummary,
     TableStatus,
-    TroubledTable,
 )
-from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
@@ -28,7 +25,7 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import SignalChannel
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.errors import ConfigurationError, DatabaseRestoredError
+from cdc_assets.errors import DatabaseRestoredError
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
@@ -36,20 +33,18 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.ledger.transitions import tell_stopped
 from cdc_assets.notifications import Listener, Notifier
-from cdc_assets.run.due import Due
-from cdc_assets.run.housekeeping import Housekeeper
+from cdc_assets.run.account import Account
+from cdc_assets.run.activities import Activities
 from cdc_assets.run.loop import StreamLoop
+from cdc_assets.run.newcomers import Newcomers
 from cdc_assets.run.opening import Opening
 from cdc_assets.run.selection import (
     included_by,
     remembered,
     select,
     troubled_by_database,
-    unfit,
 )
 from cdc_assets.run.status import statuses
-from cdc_assets.snapshot.plan import Request
-from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets.streaming.windows import troubled_table
 
 log = logging.getLogger(__name__)
@@ -80,6 +75,7 @@ class Capture:
         channels: signal channels that need an external client (Kafka).
         listener: told of every notification.
         tables: the lake's Delta tables; opened by the settings if None.
+        on_progress: told of each window and round when it is committed.
 
     Raises:
         ConfigurationError: settings contradict one another.
@@ -96,6 +92,7 @@ class Capture:
         channels: Sequence[SignalChannel] = (),
         listener: Listener | None = None,
         tables: TopicTables | None = None,
+        on_progress: OnProgress = _ignore,
     ) -> None:
         tables = tables or TopicTables.of(config)
         notifier = Notifier(tables, config.notifications, config.events.topic_prefix, listener)
@@ -114,12 +111,11 @@ class Capture:
             notifier=notifier,
             channels=channels,
         )
-        self._due = Due(self._context)
-        self._opening = Opening(self._context)
+        self._activities = Activities(self._context, Account(on_progress))
+        self._due = self._activities.due
+        self._opening = Opening(self._context, self._activities)
         self._through: set[TableId] = set()
         """Tables that this start has snapshotted."""
-        self._refused: dict[TableId, TroubledTable] = {}
-        """Tables that could not be taken in."""
 
     def discover(self) -> Sequence[TableSchema]:
         """Structures of the captured tables, in snapshot order: those that the filters let through.
@@ -144,10 +140,7 @@ class Capture:
         self._opening.claim()
 
     def snapshot(
-        self,
-        tables: Sequence[TableId] | None = None,
-        partitions: Sequence[int] | None = None,
-        on_progress: OnProgress = _ignore,
+        self, tables: Sequence[TableId] | None = None, partitions: Sequence[int] | None = None
     ) -> SnapshotSummary:
         """Snapshot tables.
 
@@ -157,7 +150,6 @@ class Capture:
             tables: which; their rows are read whatever the mode says, and if their database was restored, a new history
                 of it begins. None takes the captured tables that `snapshot.mode` wants now.
             partitions: numbers, from 0, of the key-range partitions to read; None reads whole tables.
-            on_progress: called after each round is committed.
 
         Returns:
             Tables that were snapshotted, and those that could not be read.
@@ -171,7 +163,7 @@ class Capture:
         asked = {table.database for table in whole} & self._opening.restored.keys()
         if not selected and not asked:
             raise next(problem for problem in away.values() if isinstance(problem, DatabaseRestoredError))
-        done = self._opening.finish([*_flat(selected), *(tables or ())], away, on_progress)
+        done = self._opening.finish([*_flat(selected), *(tables or ())], away)
         self._through.update(done.tables)
         for database in asked:
             self._opening.begin_anew(database, selected, away)
@@ -181,7 +173,7 @@ class Capture:
                 requests = self._due.requests(database, captured, self._through)
             else:
                 requests = self._due.whole([table for table in tables if table.database == database], ranges)
-            done += self._opening.snapshot(database, requests, on_progress)
+            done += self._opening.snapshot(database, requests)
         refused = [trouble for trouble in self._opening.refused if tables is None or trouble.table in tables]
         done += SnapshotSummary(failed=(*troubled_by_database(tables or (), away), *refused))
         self._through.update(done.tables)
@@ -193,7 +185,6 @@ class Capture:
     def stream(
         self,
         *,
-        on_progress: OnProgress = _ignore,
         should_yield: ShouldYield = _never,
         takes_in: Callable[[TableId], bool] = _none,
     ) -> StreamSummary:
@@ -204,7 +195,6 @@ class Capture:
         runs joins at a window border, with its rows if the mode reads rows.
 
         Args:
-            on_progress: called after each window is committed.
             should_yield: asked at each window border.
             takes_in: which tables that wait for their first snapshot join at once, as if they were enabled while the loop
                 runs.
@@ -213,7 +203,7 @@ class Capture:
             CdcError: the server or the lake failed longer than the retries allow; the next call goes on.
         """
         selected, away = self._opening.begin()
-        recovered = self._opening.finish(_flat(selected), away, on_progress)
+        recovered = self._opening.finish(_flat(selected), away)
         self._through.update(recovered.tables)
         if not self._due.streams:
             log.info("Streaming is disabled for snapshot mode %s.", self._context.config.snapshot.mode)
@@ -221,54 +211,30 @@ class Capture:
         for database, captured in selected.items():
             due = self._due.requests(database, captured, self._through)
             starting = [request for request in due if not request.data]
-            self._through.update(self._opening.snapshot(database, starting, on_progress).tables)
+            self._through.update(self._opening.snapshot(database, starting).tables)
         if self._through and (delay := self._context.config.streaming.delay_s):
             log.info("Streaming begins in %s s (streaming.delay.ms).", delay)
             self._context.clock.sleep(delay)
         known = self._context.manifest.state.tables
         waiting_now = [table for table in _flat(selected) if table not in known and not takes_in(table)]
-        self._refused = {trouble.table: trouble for trouble in self._opening.refused}
         for entry in self._context.manifest.state.tables.values():
             tell_stopped(entry)
-        housekeeper = Housekeeper(self._context, on_progress)
-        loop = StreamLoop(self._context, housekeeper.on_progress, self._repair, self._join, waiting_now, away)
+        activities, account = self._activities, self._activities.account
+        newcomers = Newcomers(self._context, self._due, activities.snapshotter, waiting_now, self._opening.refused)
+        loop = StreamLoop(self._context, activities, newcomers, away)
         ended = loop.run([*selected, *away], should_yield)
         state, included = self._context.manifest.state, included_by(self._context.config)
         own = [entry for entry in state.tables.values() if included(entry.table)]
         troubled = [troubled_table(entry) for entry in own if entry.status != "healthy"]
-        troubled += self._refused.values()
+        troubled += newcomers.refused.values()
         told = {trouble.table for trouble in troubled}
         troubled += troubled_by_database((entry.table for entry in own if entry.table not in told), loop.away)
         waiting = tuple(table for table in _flat(selected) if table not in state.tables and table not in told)
         self._context.manifest.settle(self._context.clock.now())
-        housekeeper.tidy()
-        return StreamSummary(ended, loop.windows, dict(loop.rows), tuple(troubled), waiting, loop.unread)
-
-    def _repair(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:
-        """Gap policy `resnapshot`: read whole tables again, at a window border."""
-        Snapshotter(self._context).run(database, [Request(table) for table in tables], on_progress)
-
-    def _join(self, database: str, tables: Sequence[TableId], on_progress: OnProgress) -> None:
-        """Take in tables that were enabled while the loop runs: snapshot them, or start them where capture began."""
-        config, known = self._context.config, self._context.manifest.state.tables
-        chosen = self._wanted(tables)
-        refused = unfit(chosen, known, config.events)
-        failed = [TroubledTable(table, "failed", str(error)) for table, error in refused.items()]
-        if fit := [table for table in chosen if table not in refused]:
-            log.info("Now captured too: %s", ", ".join(map(str, fit)))
-            requests = [dataclasses.replace(request, joins=True) for request in self._due.requests(database, fit)]
-            failed += Snapshotter(self._context).run(database, requests, on_progress).failed
-        self._refused |= {trouble.table: trouble for trouble in failed}
-
-    def _wanted(self, tables: Sequence[TableId]) -> Sequence[TableId]:
-        """Those that the filters let through; one that they cannot tell of is left out, and the others go on."""
-        filters, clear = TableFilter(self._context.config.filters), list[TableId]()
-        for table in tables:
-            try:
-                clear += filters.select([table])
-            except ConfigurationError as error:
-                log.warning("%s is not captured: %s", table, error)
-        return filters.select(clear)
+        activities.housekeeper.tidy()
+        return StreamSummary(
+            ended, account.windows, dict(account.rows), tuple(troubled), waiting, tuple(account.unread)
+        )
 
     def structures(self) -> Mapping[TableId, TableSchema]:
         """Columns that events of each table have from now on, by the schema history of this run."""

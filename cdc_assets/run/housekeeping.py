@@ -8,42 +8,37 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cdc_assets.capture.context import Context
-from cdc_assets.capture.progress import OnProgress, Progress
 from cdc_assets.capture.system_topics import GROWING, system_topics
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.run.account import Account
 
 _REPLACED_HOURS = 1
 """How long files are kept that the manifest has replaced by a fold: whoever reads it lists its files and reads them at once."""
 
 
 class Housekeeper:
-    """Hears of each window, passes it on, and tidies from time to time.
+    """Tidies from time to time.
 
     Args:
-        on_progress: who is told of windows.
+        context: of the capture.
+        account: tells what was written since.
     """
 
-    def __init__(self, context: Context, on_progress: OnProgress) -> None:
-        self._context, self._tell = context, on_progress
+    def __init__(self, context: Context, account: Account) -> None:
+        self._context, self._account = context, account
         self._often = context.config.lake.compact_after_files
-        self._windows = 0
-        self._tables: set[TableId] = set()
 
-    def on_progress(self, progress: Progress) -> None:
-        """A window or round is committed."""
-        self._tell(progress)
-        self._windows += 1
-        self._tables.update(progress.tables)
-        if self._often and self._windows >= self._often:
+    def tidy_when_due(self) -> None:
+        """The same as `tidy`, if there were enough windows since the last time."""
+        if self._often and self._account.commits >= self._often:
             self.tidy()
 
     def tidy(self) -> None:
         """Look after the tables that changed since the last time; if files wait for their commit, the next time."""
-        if tidy(self._context, self._tables):
-            self._windows = 0
-            self._tables = set()
+        if tidy(self._context, self._account.written):
+            self._account.begin_tidied()
 
 
 def tidy(context: Context, tables: Iterable[TableId]) -> bool:

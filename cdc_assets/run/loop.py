@@ -12,27 +12,24 @@ it would wait for a change.
 
 import contextlib
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
 from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import leave_out_database
 from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.progress import OnProgress, Progress, ShouldYield, TroubledTable
+from cdc_assets.capture.progress import ShouldYield
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, DatabaseRestoredError, RetryableError
-from cdc_assets.incremental.snapshot import IncrementalSnapshot
 from cdc_assets.ledger.state import TableState
-from cdc_assets.run.blocking import BlockingSnapshots
+from cdc_assets.run.activities import Activities
+from cdc_assets.run.newcomers import Newcomers
 from cdc_assets.run.selection import included_by
-from cdc_assets.signals.structures import GivenStructures
-from cdc_assets.signals.watch import SignalWatch
+from cdc_assets.snapshot.plan import Request
 from cdc_assets.streaming.job_watch import JobWatch
 from cdc_assets.streaming.planner import IDLE_CHECK, Planner
-from cdc_assets.streaming.windows import WindowExecutor
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +43,6 @@ _FEW_EVENTS = 1000
 """A window with fewer is hardly worth its job and its commits: the next one begins a poll interval after it."""
 
 Ended = Literal["idle", "deadline", "yielded", "nothing"]
-Repair = Callable[[str, Sequence[TableId], OnProgress], None]
 
 
 def _cut_small(streaming: StreamingSettings) -> bool:
@@ -59,54 +55,35 @@ class StreamLoop:
 
     Args:
         context: of the capture.
-        on_progress: called after each window, and after each round of snapshots between them.
-        repair: snapshots tables with a gap, for gap policy `resnapshot`.
-        join: takes tables in that were enabled while the loop runs, if they are to be captured.
-        waiting: tables that wait for a snapshot of their own, and so do not join.
+        activities: carry out windows, and snapshots between them.
+        newcomers: takes tables in that were enabled while the loop runs, if they are to be captured.
         away: databases that cannot be captured now, and why.
     """
 
     def __init__(
-        self,
-        context: Context,
-        on_progress: OnProgress,
-        repair: Repair,
-        join: Repair,
-        waiting: Collection[TableId] = (),
-        away: Mapping[str, CdcError] | None = None,
+        self, context: Context, activities: Activities, newcomers: Newcomers, away: Mapping[str, CdcError]
     ) -> None:
-        self._context, self._told, self._repair, self._join = context, on_progress, repair, join
-        self._seen = set(waiting)
-        self._planner, self._executor = Planner(context), WindowExecutor(context)
-        self._watch, self._jobs = SignalWatch(context), JobWatch(context)
-        self._incremental = IncrementalSnapshot(context, self._watch, self._on_progress)
-        self._structures = GivenStructures(context, self._watch)
-        self._blocking = BlockingSnapshots(context, self._watch, self._incremental, self._on_progress)
+        self._context, self._activities, self._newcomers = context, activities, newcomers
+        self._watch, self._incremental, self._blocking = activities.watch, activities.incremental, activities.blocking
+        self._planner, self._jobs = Planner(context, activities.losses), JobWatch(context)
         self._awaited: set[str] = set()
         self._beyond_repair: set[TableId] = set()
         """Tables with a gap that could not be read again; the next run tries."""
-        self.away = dict(away or {})
+        self.away = dict(away)
         self._looked: dict[str, datetime] = dict.fromkeys(self.away, context.clock.now())
         self._failures = 0
-        self.windows = 0
-        self._streamed = 0
-        """Events of windows."""
-        self.rows: dict[TableId, Counter[str]] = defaultdict(Counter)
-
-    @property
-    def unread(self) -> tuple[TroubledTable, ...]:
-        """Tables whose snapshot, asked for by a signal, was given up."""
-        return (*self._incremental.unread, *self._blocking.unread)
 
     def run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
         """Loop; see `Capture.stream`."""
+        self._activities.account.begin()
+        self._watch.look_again()
         try:
             return self._run(databases, should_yield)
         finally:
             self._incremental.stop()
 
     def _run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
-        clock, streaming = self._context.clock, self._context.config.streaming
+        clock, streaming, account = self._context.clock, self._context.config.streaming, self._activities.account
         quiet_since, nap = clock.now(), _NAP_S
         deadline = clock.now() + timedelta(seconds=streaming.max_duration_s) if streaming.max_duration_s else None
         while True:
@@ -118,13 +95,13 @@ class StreamLoop:
                 self._end_missing_tables(databases)
                 return "nothing"
             self._incremental.make_way(_MAKE_WAY_S)
-            begun, before = clock.now(), self._streamed
+            begun, before = clock.now(), account.streamed
             here = [database for database in databases if database not in self.away or self._is_back(database)]
             heard = self._patiently(lambda: self._watch.listen(databases))
             worked = [heard, *(self._turn(database) for database in here)]
             if any(worked):
                 quiet_since, nap = clock.now(), _NAP_S
-                if 0 < self._streamed - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
+                if 0 < account.streamed - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
                     clock.sleep(max(0.0, streaming.poll_interval_s - (quiet_since - begun).total_seconds()))
                 continue
             self._jobs.check(here)
@@ -161,12 +138,12 @@ class StreamLoop:
             self._incremental.recover(database)
             self._blocking.resume(database)
             self._incremental.close(database)
-            progress = self._step(database)
+            worked = self._step(database)
             if fork != self._context.manifest.state.log(database).fork:
                 self._incremental.discard_rounds(database)  # markers may be gone, which nobody has read yet
             self._repair_gaps(database)
-            self._add_new_tables(database)
-            asked = self._handle_signals(database, progress)
+            self._newcomers.join(database, self._planner.tables_without_position)
+            asked = self._handle_signals(database, touched=worked)
         except DatabaseRestoredError as error:
             return self._part(database, error)
         except (DatabaseAwayError, CdcDisabledError) as error:
@@ -175,20 +152,12 @@ class StreamLoop:
             self._wait_out(error)
             return True
         self._failures = 0
-        if progress is not None:
-            self.windows += 1
-            self._streamed += sum(sum(part.rows.values()) for part in progress.tables.values())
-            self._on_progress(progress)
-        return self._patiently(lambda: self._beat(database)) or progress is not None or asked
+        self._activities.housekeeper.tidy_when_due()
+        return self._patiently(lambda: self._beat(database)) or worked or asked
 
     def _beat(self, database: str) -> bool:
         self._context.heartbeat.beat(self._context.clock.now(), self._context.manifest.state.watermark(database))
         return False
-
-    def _on_progress(self, progress: Progress) -> None:
-        for table, numbers in progress.tables.items():
-            self.rows[table].update(numbers.rows)
-        self._told(progress)
 
     def _streams(self) -> bool:
         """Whether there is a table to stream, or to read again so that it streams, in a database that is there."""
@@ -248,18 +217,20 @@ class StreamLoop:
         del self.away[database]
         return True
 
-    def _step(self, database: str) -> Progress | None:
+    def _step(self, database: str) -> bool:
+        """Carry the window out that is in flight, or else the next one; whether there was one."""
         pending = self._context.manifest.state.pending
-        if pending is not None and pending.kind == "stream":
-            return self._executor.execute(pending, repeated=True)
-        window = self._planner.plan(database)
-        return None if window is None else self._executor.execute(window, repeated=False)
+        repeated = pending is not None and pending.kind == "stream"
+        window = pending if repeated else self._planner.plan(database)
+        if window is not None:
+            self._activities.windows.execute(window, repeated=repeated)
+        return window is not None
 
     def _repair_gaps(self, database: str) -> None:
         if self._mendable(database):
             self._planner.end_missing_tables(database)  # a table that is gone cannot be read again
         if tables := self._mendable(database):
-            self._repair(database, tables, self._on_progress)
+            self._activities.snapshotter.run(database, [Request(table) for table in tables])
             after = self._context.manifest.state.tables
             self._beyond_repair |= {table for table in tables if after[table].status == "gap"}
 
@@ -281,19 +252,10 @@ class StreamLoop:
             with contextlib.suppress(CdcDisabledError, DatabaseAwayError):
                 self._planner.end_missing_tables(database)
 
-    def _add_new_tables(self, database: str) -> None:
-        """Offer tables that were enabled since the last look, once each."""
-        tables_without_position = {
-            table for table in self._planner.tables_without_position if table.database == database
-        } - self._seen
-        if tables_without_position:
-            self._join(database, sorted(tables_without_position), self._on_progress)
-            self._seen |= tables_without_position
-
-    def _handle_signals(self, database: str, progress: Progress | None) -> bool:
+    def _handle_signals(self, database: str, *, touched: bool) -> bool:
         """Look for signals and go on with the snapshots they ask for; whether anything was done."""
-        rows = self._watch.read_table(database, touched=progress is not None)
-        if self._structures.turn(database) or self._blocking.turn(database):
+        rows = self._watch.read_table(database, touched=touched)
+        if self._activities.structures.turn(database) or self._blocking.turn(database):
             self._incremental.discard_rounds(
                 database
             )  # its markers may be among these rows, and its rows are older now

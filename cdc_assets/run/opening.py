@@ -18,19 +18,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import end_tables, leave_out_database
 from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.losses import Losses, refuse_without_manifest
+from cdc_assets.capture.losses import refuse_without_manifest
 from cdc_assets.capture.new_history import begin_anew, end_former_tables
-from cdc_assets.capture.progress import OnProgress, SnapshotSummary, TroubledTable
+from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
-from cdc_assets.incremental.snapshot import IncrementalSnapshot
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.run.activities import Activities
 from cdc_assets.run.selection import abandon_removed_databases, follow_filters, select, troubled_by_database
-from cdc_assets.signals.structures import GivenStructures
-from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.plan import Request
-from cdc_assets.snapshot.run import Snapshotter
-from cdc_assets.streaming.windows import WindowExecutor
 
 
 class Opening:
@@ -38,10 +34,11 @@ class Opening:
 
     Args:
         context: of the capture.
+        activities: finish what was left.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, activities: Activities) -> None:
+        self._context, self._activities = context, activities
         self._claimed = False
         self.restored: dict[str, list[TableId]] = {}
         """Captured tables of databases that were restored."""
@@ -63,7 +60,7 @@ class Opening:
             refuse_without_manifest(context.tables, CaptureState(), manifest.directory, context.config)
         manifest.claim(context.clock.now())
         refuse_without_manifest(context.tables, manifest.state, manifest.directory, context.config)
-        Losses(context).at_start()
+        self._activities.losses.at_start()
         self._claimed = True
 
     def begin(self) -> tuple[dict[str, list[TableId]], dict[str, CdcError]]:
@@ -117,35 +114,31 @@ class Opening:
             selected[database] = self.restored.pop(database)
             del away[database]
 
-    def finish(
-        self, captured: Sequence[TableId], away: Mapping[str, CdcError], on_progress: OnProgress
-    ) -> SnapshotSummary:
+    def finish(self, captured: Sequence[TableId], away: Mapping[str, CdcError]) -> SnapshotSummary:
         """Finish what an earlier run left; from then on the filters of now hold.
 
         Args:
             captured: tables that may be read.
             away: databases that cannot be captured now, and why.
-            on_progress: called for what is finished.
 
         Raises:
             CdcError: the server or the lake failed as a whole.
         """
-        watch = SignalWatch(self._context)
-        incremental = IncrementalSnapshot(self._context, watch, on_progress)
+        activities = self._activities
         if self._context.config.signals.collections:
-            incremental.clean()
+            activities.incremental.clean()
         for database in self._context.manifest.state.signals.keys() - away.keys():
-            incremental.recover(database)
+            activities.incremental.recover(database)
         pending = self._context.manifest.state.pending
         if pending is not None and pending.kind == "stream":
-            on_progress(WindowExecutor(self._context).execute(pending, repeated=True))
+            activities.windows.execute(pending, repeated=True)
         for database in list(self._context.manifest.state.signals):
-            GivenStructures(self._context, watch).recover(database)
+            activities.structures.recover(database)
         done = SnapshotSummary()
         for database in list(self._context.manifest.state.snapshots):
             run = self._context.manifest.state.snapshots[database]
             with self._of_one_history(database, [entry.table for entry in run.tables]) as failed:
-                done += Snapshotter(self._context).resume(database, captured, on_progress)
+                done += activities.snapshotter.resume(database, captured)
             done += SnapshotSummary(failed=tuple(failed))
         for database in {table.database for table in captured}:
             end_former_tables(self._context, database)
@@ -155,7 +148,7 @@ class Opening:
         follow_filters(self._context)
         return done
 
-    def snapshot(self, database: str, requests: Sequence[Request], on_progress: OnProgress) -> SnapshotSummary:
+    def snapshot(self, database: str, requests: Sequence[Request]) -> SnapshotSummary:
         """Snapshot tables; if their database is restored meanwhile, they have failed.
 
         Raises:
@@ -163,7 +156,7 @@ class Opening:
         """
         done = SnapshotSummary()
         with self._of_one_history(database, [request.table for request in requests]) as failed:
-            done = Snapshotter(self._context).run(database, requests, on_progress)
+            done = self._activities.snapshotter.run(database, requests)
         return done + SnapshotSummary(failed=tuple(failed))
 
     @contextlib.contextmanager

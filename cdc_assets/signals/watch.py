@@ -76,6 +76,11 @@ class SignalWatch:
         self._channels = channels_of(context.config, context.channels)
         self._due: dict[str, datetime] = {}
 
+    def look_again(self) -> None:
+        """Look at everything at once, whatever was seen before: a loop begins."""
+        self._seen.clear()
+        self._due.clear()
+
     def state(self, database: str) -> SignalState:
         """What is recorded."""
         return self._context.manifest.state.signals.get(database, SignalState())

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from cdc_assets.capture.context import Context
 from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.progress import OnProgress, Progress, TableProgress, rows_of
+from cdc_assets.capture.progress import Progress, ProgressListener, TableProgress, rows_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError, LakeFullError
@@ -53,34 +53,34 @@ class Rounds:
         context: of the capture.
         planner: tells how many read at once.
         notices: tells about rounds.
+        listener: hears of each round.
     """
 
-    def __init__(self, context: Context, planner: SnapshotPlanner, notices: Notices) -> None:
-        self._context, self._planner, self._notices = context, planner, notices
+    def __init__(
+        self, context: Context, planner: SnapshotPlanner, notices: Notices, listener: ProgressListener
+    ) -> None:
+        self._context, self._planner, self._notices, self._listener = context, planner, notices, listener
 
     @property
     def _state(self) -> CaptureState:
         return self._context.manifest.state
 
-    def carry_out(
-        self, database: str, entries: Entries, check_locks: Callable[[], None], on_progress: OnProgress
-    ) -> None:
+    def carry_out(self, database: str, entries: Entries, check_locks: Callable[[], None]) -> None:
         """Finish the round in flight, then read what is left.
 
         Args:
             database: whose snapshot.
             entries: structures of its tables.
             check_locks: called when a round was read, before that is recorded; raises if its locks are lost.
-            on_progress: called after each round.
 
         Raises:
             CdcError: the server or the lake failed as a whole, or the database was restored.
         """
         if self._state.pending is not None:
-            self._finish(entries, check_locks, on_progress)
+            self._finish(entries, check_locks)
         while self._state.snapshots[database].done < len(self._state.snapshots[database].slices):
             self._plan(database)
-            self._finish(entries, check_locks, on_progress)
+            self._finish(entries, check_locks)
 
     def _plan(self, database: str) -> None:
         run = self._state.snapshots[database]
@@ -106,7 +106,7 @@ class Rounds:
             chosen.append(entry)
         return chosen
 
-    def _finish(self, entries: Entries, check_locks: Callable[[], None], on_progress: OnProgress) -> None:
+    def _finish(self, entries: Entries, check_locks: Callable[[], None]) -> None:
         """Read the pending round unless that was recorded, commit its files, complete it."""
         window = self._state.pending
         if window is None:
@@ -129,7 +129,7 @@ class Rounds:
             step("table-committed")
         notifications = self._notices.read(run, run.behind(recorded), slices)
         self._context.manifest.complete_round(self._context.clock.now(), notifications)
-        on_progress(self._progress(window, run, recorded, entries))
+        self._listener.note_commit(self._progress(window, run, recorded, entries))
 
     def _read(self, window: Window, run: SnapshotRun, slices: Sequence[SnapshotSlice], entries: Entries) -> RoundFiles:
         """What the tasks of a round wrote."""

@@ -31,7 +31,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cdc_assets.capture.context import Context
 from cdc_assets.capture.losses import Losses
-from cdc_assets.capture.progress import OnProgress, SnapshotSummary, TroubledTable
+from cdc_assets.capture.progress import ProgressListener, SnapshotSummary, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
 from cdc_assets.errors import CdcError, LakeError, describe_error
@@ -49,24 +49,29 @@ log = logging.getLogger(__name__)
 
 
 class Snapshotter:
-    """Carries out snapshots of one capture."""
+    """Carries out snapshots of one capture.
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    Args:
+        context: of the capture.
+        losses: looks after topics before they are written to.
+        listener: hears of each round.
+    """
+
+    def __init__(self, context: Context, losses: Losses, listener: ProgressListener) -> None:
+        self._context, self._losses = context, losses
         self._planner, self._notices = SnapshotPlanner(context), Notices(context)
         self._structures = Structures(context, self._planner)
-        self._rounds = Rounds(context, self._planner, self._notices)
+        self._rounds = Rounds(context, self._planner, self._notices, listener)
 
     @property
     def _state(self) -> CaptureState:
         return self._context.manifest.state
 
-    def resume(self, database: str, captured: Collection[TableId], on_progress: OnProgress) -> SnapshotSummary:
+    def resume(self, database: str, captured: Collection[TableId]) -> SnapshotSummary:
         """Finish a snapshot that an earlier run left, if its tables are still the ones it was planned for.
 
         Args:
             captured: tables that the filters let through now.
-            on_progress: called after each round.
 
         Raises:
             CdcError: as `run`.
@@ -86,7 +91,7 @@ class Snapshotter:
             if unread and of_one_moment(self._context.config.snapshot):
                 log.warning("The snapshot of %s begins again: the moment at which it read is gone.", database)
                 self._context.manifest.start_snapshot(self._context.clock.now(), self._planner.again(run))
-            return self._carry_out(database, locks, on_progress)
+            return self._carry_out(database, locks)
 
     def _all_read(self, run: SnapshotRun) -> bool:
         """Whether every row was read and recorded, so that only commits are missing."""
@@ -98,7 +103,6 @@ class Snapshotter:
         self,
         database: str,
         requests: Sequence[Request],
-        on_progress: OnProgress,
         signal: str = "",
         signals: Mapping[str, SignalState] | None = None,
     ) -> SnapshotSummary:
@@ -108,7 +112,6 @@ class Snapshotter:
 
         Args:
             requests: one per table, in the order in which they are read.
-            on_progress: called after each round.
             signal: id of the signal that asked for it: a blocking snapshot.
             signals: states by database, recorded together with the plan.
 
@@ -138,17 +141,17 @@ class Snapshotter:
             run = dataclasses.replace(run, failed=tuple((trouble.table, trouble.reason) for trouble in unplanned))
             notifications.insert(0, self._notices.began(run))
             self._context.manifest.start_snapshot(self._context.clock.now(), run, signals, notifications)
-            return self._carry_out(database, locks, on_progress) + SnapshotSummary(failed=unplanned)
+            return self._carry_out(database, locks) + SnapshotSummary(failed=unplanned)
 
     def _prepare(self, tables: Sequence[TableId]) -> dict[TableId, CdcError]:
         """Make topics of tables that lost data fit to be written to; those that cannot be, with the reason."""
-        losses, unfit = Losses(self._context), dict[TableId, CdcError]()
-        losses.before_commit(tables)
+        unfit = dict[TableId, CdcError]()
+        self._losses.before_commit(tables)
         for table in tables:
             known = self._state.tables.get(table)
             try:
                 if known is not None and known.status != "healthy":
-                    losses.clear(table)
+                    self._losses.clear(table)
             except LakeError as error:
                 unfit[table] = error
         return unfit
@@ -161,10 +164,10 @@ class Snapshotter:
         for notification in notifications:
             self._context.notifier.send(notification)
 
-    def _carry_out(self, database: str, locks: SnapshotLocks, on_progress: OnProgress) -> SnapshotSummary:
+    def _carry_out(self, database: str, locks: SnapshotLocks) -> SnapshotSummary:
         entries = self._structures.record(self._state.snapshots[database])
         locks.structures_are_recorded()
-        self._rounds.carry_out(database, entries, locks.check, on_progress)
+        self._rounds.carry_out(database, entries, locks.check)
         return self._end(database)
 
     def _end(self, database: str) -> SnapshotSummary:

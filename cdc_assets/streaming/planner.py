@@ -56,10 +56,11 @@ class Planner:
 
     Args:
         context: of the capture.
+        losses: looks after topics before they are written to.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, losses: Losses) -> None:
+        self._context, self._losses = context, losses
         self._checked: dict[str, datetime] = {}
         self._asked: dict[str, datetime] = {}
         self._names: dict[str, frozenset[str]] = {}
@@ -92,7 +93,7 @@ class Planner:
         check_recovery_fork(self._context, database)
         reads = self._active(database, self._guarded(database, until), until)
         if reads is not None:
-            Losses(self._context).before_commit({read.table for read in reads})
+            self._losses.before_commit({read.table for read in reads})
         if reads is None or not all(self._state.tables[read.table].streams for read in reads):
             return self.plan(database)
         if not self._streaming(database):

@@ -24,7 +24,14 @@ from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import torn_by
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.instances import Gap, clip
-from cdc_assets.capture.progress import Progress, StructureChange, TableProgress, TroubledTable, rows_of
+from cdc_assets.capture.progress import (
+    Progress,
+    ProgressListener,
+    StructureChange,
+    TableProgress,
+    TroubledTable,
+    rows_of,
+)
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification
@@ -51,13 +58,14 @@ class WindowExecutor:
 
     Args:
         context: of the capture.
+        listener: hears of each window.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, listener: ProgressListener) -> None:
+        self._context, self._listener = context, listener
         self._structures = WindowStructures(context)
 
-    def execute(self, window: Window, *, repeated: bool) -> Progress:
+    def execute(self, window: Window, *, repeated: bool) -> None:
         """Read, write, commit and complete the pending window.
 
         Args:
@@ -81,10 +89,11 @@ class WindowExecutor:
         planned = self._planned(window, structures, repeated)
         attempt = uuid4().hex[:8]
         try:
-            return self._carry_out(window, structures, planned, attempt, repeated)
+            progress = self._carry_out(window, structures, planned, attempt, repeated)
         except LakeFullError:
             self._make_room(window, planned, attempt)
             raise
+        self._listener.note_commit(progress)
 
     def _carry_out(
         self, window: Window, structures: Structures, planned: Sequence[PlannedRead], attempt: str, repeated: bool

@@ -139,7 +139,7 @@ def test_failure_outlives_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        make_capture(server, config).snapshot(on_progress=stop)
+        make_capture(server, config, on_progress=stop).snapshot()
     server.before_read = lambda statement: None
     done = make_capture(server, config).snapshot()
     assert done.tables == (a, c, b), "what was resumed, then what failed before"

@@ -195,8 +195,8 @@ def test_crash_under_locks_begins_again_and_each_row_is_there(server: StandIn, t
         if len(seen) == 2:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), shop.world.capture() as capture:
-        capture.snapshot(on_progress=stop)
+    with pytest.raises(KeyboardInterrupt), shop.world.capture(stop) as capture:
+        capture.snapshot()
     shop.write("between")
     assert shop.passed == ["between"], "the locks went with the process"
     assert shop.world.snapshot().tables == tuple(shop.tables)

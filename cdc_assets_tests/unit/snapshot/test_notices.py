@@ -98,7 +98,7 @@ def test_snapshot_that_is_given_up_is_told(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        make_capture(server, config).snapshot(on_progress=stop)
+        make_capture(server, config, on_progress=stop).snapshot()
     [lines] = [table for table in server.schemas if table.table == "lines"]
     server.schemas[lines] = replace(server.schemas[lines], object_id=9)
     server.now += timedelta(seconds=1)

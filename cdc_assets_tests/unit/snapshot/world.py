@@ -7,14 +7,13 @@ from typing import Any
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.capture.progress import SnapshotSummary, StreamSummary
+from cdc_assets.capture.progress import OnProgress, SnapshotSummary, StreamSummary
 from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.run.capture import Capture
 from cdc_assets.snapshot.plan import Request
-from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
@@ -77,10 +76,12 @@ class World:
         self.sql(f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{name}', @role_name = NULL")
 
     @contextmanager
-    def capture(self) -> Iterator[Capture]:
+    def capture(self, on_progress: OnProgress = lambda _: None) -> Iterator[Capture]:
         config = self.config
         with SqlServerSource.of(config) as source:
-            yield Capture(config, source, MssqlBulkSource.of(config), LocalRunner(2), SystemClock())
+            yield Capture(
+                config, source, MssqlBulkSource.of(config), LocalRunner(2), SystemClock(), on_progress=on_progress
+            )
 
     def snapshot(self, tables: Sequence[TableId] | None = None) -> SnapshotSummary:
         with self.capture() as capture:
@@ -94,7 +95,7 @@ class World:
         """A blocking snapshot, as the loop starts one."""
         with self.capture() as capture:
             capture.claim()
-            return Snapshotter(capture._context).run(DATABASE, requests, lambda _: None, signal=signal)
+            return capture._activities.snapshotter.run(DATABASE, requests, signal=signal)
 
     def position(self, table: TableId) -> object:
         with self.capture() as capture:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
+from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.settings import (
     CaptureConfig,
     ConnectionSettings,
@@ -366,7 +367,9 @@ def make_capture(
     config: CaptureConfig,
     runner: LoopRunner | None = None,
     listener: Listener | None = None,
+    on_progress: OnProgress = lambda _: None,
 ) -> Capture:
     """A capture as a new process would open it."""
     clock = SimulatedClock(server)
-    return Capture(config, server, server.bulk, runner or LoopRunner(), clock, run_id="run", listener=listener)
+    bulk, runner = server.bulk, runner or LoopRunner()
+    return Capture(config, server, bulk, runner, clock, run_id="run", listener=listener, on_progress=on_progress)

@@ -87,6 +87,6 @@ def test_only_a_trickle_is_paced_and_no_backlog_in_small_windows(tmp_path: Path,
     for number in range(5):
         server.commit((table, "insert", 100 + number, "a"))
     before, ends = server.now, list[float]()
-    make_capture(server, config).stream(on_progress=lambda _: ends.append((server.now - before).total_seconds()))
+    make_capture(server, config, on_progress=lambda _: ends.append((server.now - before).total_seconds())).stream()
     assert len(ends) == (1 if waits else 5)
     assert max(ends) < 30

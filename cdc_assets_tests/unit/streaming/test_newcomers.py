@@ -9,7 +9,7 @@ import pytest
 
 from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
@@ -61,6 +61,25 @@ def test_loop_without_a_table_ends_as_one_without_changes(tmp_path: Path) -> Non
     begun = server.now
     assert make_capture(server, config).stream().ended == "nothing"
     assert 20 <= (server.now - begun).total_seconds() < 25
+
+
+def test_window_is_told_though_the_server_is_lost_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, config, _, orders = started(tmp_path, idle_timeout_s=20.0)
+    told: list[str] = []
+
+    def come() -> None:
+        server.create("late", rows=1)
+        server.commit((orders, "insert", 11, "a"))
+
+    def lose(_: object) -> dict[TableId, int]:
+        monkeypatch.undo()
+        raise ConnectionLostError("gone")
+
+    monkeypatch.setattr(server, "row_counts", lose)
+    capture = make_capture(server, config, on_progress=lambda progress: told.append(progress.kind))
+    summary = capture.stream(should_yield=once(server, come))
+    assert (summary.windows, summary.rows[orders]) == (1, {"c": 1})
+    assert told == ["stream", "snapshot"]
 
 
 def test_filters_that_match_none_of_what_is_captured_are_an_error(tmp_path: Path) -> None:

@@ -84,7 +84,9 @@ def test_a_loop_that_goes_on_is_tidied_on_the_way(tmp_path: Path) -> None:
     make_capture(server, config).snapshot()
     committed(server, orders, WINDOWS)
     seen: list[int] = []
-    summary = make_capture(server, config).stream(on_progress=lambda _: seen.append(files(tmp_path, f"shop.{orders}")))
+    summary = make_capture(
+        server, config, on_progress=lambda _: seen.append(files(tmp_path, f"shop.{orders}"))
+    ).stream()
     assert summary.windows == WINDOWS
     assert max(seen) <= 4, "the snapshot's file, and those of three windows"
     assert [event.op for event in events_of(config, orders)] == ["r"] * 2 + ["c"] * WINDOWS

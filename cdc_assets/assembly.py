@@ -1,0 +1,46 @@
+"""Puts a capture together with its adapters; Dagster's resource and the command line both open it here.
+
+The runner is the caller's: who runs tasks by threads needs neither pyspark nor Java.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.kafka import kafka_channels
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.capture.progress import OnProgress
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.ports import TaskRunner
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.notifications import Listener
+from cdc_assets.run.capture import Capture
+
+
+@contextmanager
+def open_capture(
+    config: CaptureConfig,
+    runner: TaskRunner,
+    on_progress: OnProgress,
+    *,
+    run_id: str = "",
+    listener: Listener | None = None,
+    tables: TopicTables | None = None,
+) -> Iterator[Capture]:
+    """A capture for one run, closed at the end of the block. No JVM is started until there are rows to read.
+
+    Args:
+        config: all settings.
+        runner: runs tasks.
+        on_progress: told of each window and round when it is committed.
+        run_id: goes into the context headers of events; made if empty.
+        listener: told of every notification.
+        tables: what windows are committed to; opened by the settings if None.
+
+    Raises:
+        ConfigurationError: the extra `kafka` is not installed, or an option is unknown to its client.
+    """
+    bulk = MssqlBulkSource.of(config)
+    with SqlServerSource.of(config) as source, kafka_channels(config) as channels:
+        yield Capture(config, source, bulk, runner, SystemClock(), run_id, channels, listener, tables, on_progress)

@@ -1,0 +1,73 @@
+"""Takes tables in that were enabled while the loop runs: with their rows if the mode reads rows, else where capture began."""
+
+import dataclasses
+import logging
+from collections.abc import Collection, Iterable, Sequence
+
+from cdc_assets.capture.context import Context
+from cdc_assets.capture.progress import TroubledTable
+from cdc_assets.config.filters import TableFilter
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import ConfigurationError
+from cdc_assets.run.due import Due
+from cdc_assets.run.selection import unfit
+from cdc_assets.snapshot.run import Snapshotter
+
+log = logging.getLogger(__name__)
+
+
+class Newcomers:
+    """Offers each new table once.
+
+    Args:
+        context: of the capture.
+        due: tells what the mode wants of them.
+        snapshotter: reads them.
+        waiting: tables that wait for a snapshot of their own, and so do not join.
+        refused: tables that could not be captured when the run began, and why.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        due: Due,
+        snapshotter: Snapshotter,
+        waiting: Collection[TableId],
+        refused: Iterable[TroubledTable],
+    ) -> None:
+        self._context, self._due, self._snapshotter = context, due, snapshotter
+        self._seen = set(waiting)
+        self.refused = {trouble.table: trouble for trouble in refused}
+        """Tables that could not be taken in."""
+
+    def join(self, database: str, tables: Iterable[TableId]) -> None:
+        """Take those of some tables of a database in that were not offered before and that the settings let through.
+
+        Raises:
+            CdcError: as `snapshot.run.Snapshotter.run`.
+        """
+        found = sorted(table for table in tables if table.database == database and table not in self._seen)
+        if found:
+            self._join(database, found)
+            self._seen.update(found)
+
+    def _join(self, database: str, tables: Sequence[TableId]) -> None:
+        config, known = self._context.config, self._context.manifest.state.tables
+        chosen = self._wanted(tables)
+        refused = unfit(chosen, known, config.events)
+        failed = [TroubledTable(table, "failed", str(error)) for table, error in refused.items()]
+        if fit := [table for table in chosen if table not in refused]:
+            log.info("Now captured too: %s", ", ".join(map(str, fit)))
+            requests = [dataclasses.replace(request, joins=True) for request in self._due.requests(database, fit)]
+            failed += self._snapshotter.run(database, requests).failed
+        self.refused |= {trouble.table: trouble for trouble in failed}
+
+    def _wanted(self, tables: Sequence[TableId]) -> Sequence[TableId]:
+        """Those that the filters let through; one that they cannot tell of is left out, and the others go on."""
+        filters, clear = TableFilter(self._context.config.filters), list[TableId]()
+        for table in tables:
+            try:
+                clear += filters.select([table])
+            except ConfigurationError as error:
+                log.warning("%s is not captured: %s", table, error)
+        return filters.select(clear)
