@@ -3,19 +3,25 @@
 The runner is the caller's: who runs tasks by threads needs neither pyspark nor Java.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.kafka import kafka_channels
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
-from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.ports import TaskRunner
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.errors import InvariantError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Listener
 from cdc_assets.run.capture import Capture
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @contextmanager
@@ -44,3 +50,22 @@ def open_capture(
     bulk = MssqlBulkSource.of(config)
     with SqlServerSource.of(config) as source, kafka_channels(config) as channels:
         yield Capture(config, source, bulk, runner, SystemClock(), run_id, channels, listener, tables, on_progress)
+
+
+def discover(config: CaptureConfig) -> Sequence[TableSchema]:
+    """Structures of the captured tables, asked now; waits for seconds at most.
+
+    Raises:
+        CdcError: the server cannot be asked, or no table matches the filters.
+    """
+    with quick_source(config) as source:
+        return Capture(config, source, MssqlBulkSource.of(config), _NoRunner(), SystemClock()).discover()
+
+
+class _NoRunner:
+    """For a capture that only answers questions."""
+
+    parallelism = 1
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        raise InvariantError("No tasks can be run here. Next: report this.")

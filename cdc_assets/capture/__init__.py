@@ -1,1 +1,1 @@
-"""What all activities of one capture share: its statements, instances, restores and endings."""
+"""What all activities of one capture share: its server, lake and ledger, statements, instances, restores and endings."""

@@ -20,22 +20,24 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 
-from cdc_assets.capture.context import Context
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.steps import step
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.ledger.state import TableState, Window
+from cdc_assets.ledger.state import CaptureState, TableState, Window
 
 log = logging.getLogger(__name__)
 
 
-def retire(context: Context, database: str, gone: Sequence[TableState]) -> None:
+def retire(ledger: Ledger, lake: Lake, database: str, gone: Sequence[TableState]) -> None:
     """Record the end of tables, and tell it.
 
     Args:
-        context: of the capture. While a window of another database is in flight, states are recorded alone: call again.
+        ledger: of the capture. While a window of another database is in flight, states are recorded alone: call again.
+        lake: of the capture.
         database: of the tables.
         gone: their new states.
 
@@ -43,19 +45,19 @@ def retire(context: Context, database: str, gone: Sequence[TableState]) -> None:
         FencedError: another writer has taken over.
         LakeError: the lake cannot be written.
     """
-    drops = [drop for state in gone if (drop := _drop(context, state))]
-    now = context.clock.now()
-    if not drops or context.manifest.state.pending is not None:
-        context.manifest.mark(now, database, [state for state in gone if state != _known(context, state)])
+    drops = [drop for state in gone if (drop := _drop(ledger, lake, state))]
+    now = ledger.clock.now()
+    if not drops or ledger.state.pending is not None:
+        ledger.manifest.mark(now, database, [state for state in gone if state != ledger.state.tables[state.table]])
         return
-    window = empty_window(context, database)
-    context.manifest.plan(now, window)
-    context.record(window.window_id, drops)
+    window = empty_window(ledger.state, database)
+    ledger.manifest.plan(now, window)
+    lake.record(window.window_id, drops)
     step("history-written")
-    context.manifest.complete(now, gone, (), {})
+    ledger.manifest.complete(now, gone, (), {})
 
 
-def leave_out_database(context: Context, database: str, error: CdcError) -> None:
+def leave_out_database(ledger: Ledger, lake: Lake, database: str, error: CdcError) -> None:
     """Leave a database out that cannot be captured now.
 
     Without change data capture its tables end: what they missed was never recorded. A database that is offline or
@@ -63,64 +65,64 @@ def leave_out_database(context: Context, database: str, error: CdcError) -> None
     """
     log.error("Database %s is left out: %s", database, error)
     if isinstance(error, DatabaseRestoredError):
-        _fail_tables(context, database, str(error))
+        _fail_tables(ledger, database, str(error))
         return
-    abandon_in_flight(context, database)
+    abandon_in_flight(ledger, lake, database)
     if isinstance(error, CdcDisabledError):
-        end_tables(context, database, error)
+        end_tables(ledger, lake, database, error)
 
 
-def end_tables(context: Context, database: str, error: CdcDisabledError) -> None:
+def end_tables(ledger: Ledger, lake: Lake, database: str, error: CdcDisabledError) -> None:
     """Record the end of the tables of a database without change data capture, and tell it if it was not told yet."""
     reason = f"{error}; its changes stop here. Then materialize its snapshot asset."
-    own = [state for state in context.manifest.state.tables.values() if state.table.database == database]
+    own = [state for state in ledger.state.tables.values() if state.table.database == database]
     ended = [state for state in own if state.streams or state.reason == reason]
-    retire(context, database, [dataclasses.replace(state, status="failed", reason=reason) for state in ended])
+    retire(ledger, lake, database, [dataclasses.replace(state, status="failed", reason=reason) for state in ended])
 
 
-def _fail_tables(context: Context, database: str, reason: str) -> None:
+def _fail_tables(ledger: Ledger, database: str, reason: str) -> None:
     """Record that a database was restored; whatever is in flight goes with it, in the same row of the manifest."""
-    state = context.manifest.state
+    state = ledger.state
     if state.log(database).restored:
         return
     run = state.snapshots.get(database)
-    notifications = [context.notice("Initial Snapshot", "ABORTED", run.signal)] if run is not None else []
+    notifications = [ledger.notice("Initial Snapshot", "ABORTED", run.signal)] if run is not None else []
     restored = dataclasses.replace(state.log(database), restored=reason)
-    context.manifest.record_log(context.clock.now(), database, restored, notifications)
+    ledger.manifest.record_log(ledger.clock.now(), database, restored, notifications)
 
 
-def abandon_in_flight(context: Context, database: str) -> None:
+def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
     """Give up the window or snapshot in flight of a database that cannot be read now, so that the others go on.
 
     Tables that the window has committed are complete to its end, the others stay where they are and are read again; one
     of which it has committed a generation and not the next has failed, for no position is right for both. A snapshot is
     planned again, unless a signal asked for it: that is told as ABORTED.
     """
-    state, now = context.manifest.state, context.clock.now()
+    state, now = ledger.state, ledger.clock.now()
     window = state.pending
     if window is not None and window.kind == "stream" and window.database == database:
-        begun, lacking = _progress(context, window)
+        begun, lacking = _progress(lake, window)
         torn = torn_by(f"Database {database} could not be read any more")
         failed = [dataclasses.replace(state.tables[table], status="failed", reason=torn) for table in begun & lacking]
-        context.manifest.complete(now, failed, lacking, {})
-    give_up_snapshot(context, database)
+        ledger.manifest.complete(now, failed, lacking, {})
+    give_up_snapshot(ledger, database)
 
 
-def give_up_snapshot(context: Context, database: str) -> None:
+def give_up_snapshot(ledger: Ledger, database: str) -> None:
     """End the snapshot in flight of a database, if there is one; it is planned again, unless a signal asked for it."""
-    run = context.manifest.state.snapshots.get(database)
+    run = ledger.state.snapshots.get(database)
     if run is not None:
-        notifications = [context.notice("Initial Snapshot", "ABORTED", run.signal)] if run.signal else []
-        context.manifest.finish_snapshot(context.clock.now(), database, [], notifications)
+        notifications = [ledger.notice("Initial Snapshot", "ABORTED", run.signal)] if run.signal else []
+        ledger.manifest.finish_snapshot(ledger.clock.now(), database, [], notifications)
 
 
-def _progress(context: Context, window: Window) -> tuple[set[TableId], set[TableId]]:
+def _progress(lake: Lake, window: Window) -> tuple[set[TableId], set[TableId]]:
     """Tables of which a window has committed a generation of their topic, and tables that lack one of it."""
     begun: set[TableId] = set()
     lacking: set[TableId] = set()
     for read in window.reads:
-        entry = context.history.of_instance(read.table, read.instance, read.after.next())
-        there = entry is not None and context.tables.reached(context.destination(entry)[1]) >= window.window_id
+        entry = lake.history.of_instance(read.table, read.instance, read.after.next())
+        there = entry is not None and lake.tables.reached(lake.destination(entry)[1]) >= window.window_id
         (begun if there else lacking).add(read.table)
     return begun, lacking
 
@@ -133,23 +135,18 @@ def torn_by(cause: str) -> str:
     )
 
 
-def empty_window(context: Context, database: str) -> Window:
+def empty_window(state: CaptureState, database: str) -> Window:
     """The next window, which ends where every table is already, so that whoever completes it moves none."""
-    state = context.manifest.state
     own = [entry.position for entry in state.tables.values() if entry.table.database == database and entry.position]
     end = min(own, default=ZERO_LSN)
     return Window(state.next_window, "stream", database, end, end)
 
 
-def _known(context: Context, state: TableState) -> TableState:
-    return context.manifest.state.tables[state.table]
-
-
-def _drop(context: Context, state: TableState) -> HistoryEntry | None:
+def _drop(ledger: Ledger, lake: Lake, state: TableState) -> HistoryEntry | None:
     """The DROP of a table, valid behind its position; None if its end is recorded already."""
-    last = context.history.latest(state.table)
+    last = lake.history.latest(state.table)
     if last is None or state.position is None:
         return None
     return dataclasses.replace(
-        last, kind="DROP", lsn=state.position.next(), at=context.clock.now(), snapshot=None, last=False
+        last, kind="DROP", lsn=state.position.next(), at=ledger.clock.now(), snapshot=None, last=False
     )

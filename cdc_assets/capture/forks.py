@@ -30,8 +30,8 @@ the stream has passed the moment at which they were read, a restore to between t
 import contextlib
 import dataclasses
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.instances import before
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork, Source
 from cdc_assets.errors import CdcDisabledError, DatabaseRestoredError
@@ -83,19 +83,19 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
     )
 
 
-def check_recovery_fork(context: Context, database: str) -> None:
+def check_recovery_fork(ledger: Ledger, source: Source, database: str) -> None:
     """See that a database is still in the history that was read, and record a new fork of it.
 
     Raises:
         DatabaseRestoredError: it is not; `retire.leave_out_database` records that.
         RetryableError: the server is away or busy.
     """
-    log = context.manifest.state.log(database)
-    fork, problem = restore_problem(context.source, context.manifest.state, database)
+    log = ledger.state.log(database)
+    fork, problem = restore_problem(source, ledger.state, database)
     if problem:
         raise DatabaseRestoredError(problem)
     if fork is not None and fork.identity != log.fork:
-        context.manifest.record_log(context.clock.now(), database, dataclasses.replace(log, fork=fork.identity))
+        ledger.manifest.record_log(ledger.clock.now(), database, dataclasses.replace(log, fork=fork.identity))
 
 
 def greatest_lsn_in_lake(state: CaptureState, database: str) -> Lsn | None:

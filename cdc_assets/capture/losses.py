@@ -33,9 +33,10 @@ import itertools
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import give_up_snapshot
 from cdc_assets.capture.instances import before
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.identifiers import TableId
@@ -136,17 +137,19 @@ class Losses:
     """Compares manifest and lake for the run that has claimed them.
 
     Args:
-        context: of the capture.
+        ledger: of the capture.
+        lake: of the capture.
+        config: all settings.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, ledger: Ledger, lake: Lake, config: CaptureConfig) -> None:
+        self._ledger, self._lake, self._config = ledger, lake, config
         self._audited: set[str] = set()
         """Topics whose tables this run has compared with the manifest."""
 
     @property
     def _state(self) -> CaptureState:
-        return self._context.manifest.state
+        return self._ledger.state
 
     def at_start(self) -> None:
         """Find what was lost since the last run; nothing was committed by this one.
@@ -155,8 +158,8 @@ class Losses:
             LakeError: the schema history lacks something.
             FencedError: another writer has taken over.
         """
-        self._settle(audited(self._context.tables, self._state, self._context.config, seconds=_SECONDS))
-        self._context.history.load()
+        self._settle(audited(self._lake.tables, self._state, self._config, seconds=_SECONDS))
+        self._lake.history.load()
         self._check_history()
 
     def before_commit(self, tables: Collection[TableId]) -> None:
@@ -165,11 +168,11 @@ class Losses:
         Raises:
             FencedError: another writer has taken over.
         """
-        wanted = {topic_name(table, self._context.config.events) for table in tables} - self._audited
+        wanted = {topic_name(table, self._lake.events) for table in tables} - self._audited
         if not wanted:
             return
         marks = {name: mark for name, mark in self._state.marks.items() if topic_of(name) in wanted}
-        self._settle(audit(self._context.tables, marks, marks))
+        self._settle(audit(self._lake.tables, marks, marks))
         self._audited |= wanted
 
     def clear(self, table: TableId) -> None:
@@ -178,25 +181,25 @@ class Losses:
         Raises:
             LakeError: Delta cannot read it.
         """
-        topic = topic_name(table, self._context.config.events)
+        topic = topic_name(table, self._lake.events)
         for number in itertools.count(1):
-            found = examine(self._context.tables, directory := generation(topic, number), None)
+            found = examine(self._lake.tables, directory := generation(topic, number), None)
             if found == Examined(None):
                 return
             if found.loss is not None and not found.loss.readable:
                 raise LakeError(f"The topic table {directory} {found.loss.what}. Next: {AWAY}.")
             if found.loss is not None:
                 log.warning("%s %s. That is taken out of its log, so that it can be read.", directory, found.loss.what)
-                self._context.tables.remove_files(directory, found.loss.damaged)
+                self._lake.tables.remove_files(directory, found.loss.damaged)
 
     def _settle(self, found: Mapping[str, Examined]) -> None:
         """Record findings, and what the tables hold now."""
-        topics = owners(self._state, self._context.config)
+        topics = owners(self._state, self._config)
         by_table: dict[TableId, dict[str, Examined]] = {}
         for name, result in found.items():
             if topic_of(name) in topics:
                 by_table.setdefault(topics[topic_of(name)], {})[name] = result
-            elif result.loss is not None and name == self._context.history.directory:
+            elif result.loss is not None and name == self._lake.history.directory:
                 if result.mark is not None or not result.loss.readable:  # of one that is gone see `_check_history`
                     self._refuse(f"{name} {result.loss.what}", possible=_RECORDING_ALL)
             elif result.loss is not None:
@@ -215,7 +218,7 @@ class Losses:
             return None
         for database, run in self._state.snapshots.items():
             if table in [entry.table for entry in run.tables]:
-                give_up_snapshot(self._context, database)
+                give_up_snapshot(self._ledger, database)
         state = self._state.tables.get(table)
         if state is None or state.status != "healthy":
             return None
@@ -236,19 +239,19 @@ class Losses:
             pending, first = self._state.pending, self._state.next_window
             if pending is not None and pending.database == state.table.database:
                 first = pending.window_id
-            reached = _end_of(unknown_commits(self._context.tables, ahead[0], first), state.position)
+            reached = _end_of(unknown_commits(self._lake.tables, ahead[0], first), state.position)
             if reached is not None:
                 log.warning(
                     "%s goes on from %s: its topic has windows that the manifest has lost.", state.table, reached
                 )
                 return dataclasses.replace(state, position=reached)
-        ends = [end for name in ahead if (end := newest_lsn(self._context.tables, name)) is not None]
+        ends = [end for name in ahead if (end := newest_lsn(self._lake.tables, name)) is not None]
         until = max([state.position.next(), *ends])
         what = f"{ahead[0]} holds windows that the manifest does not know, which is an older one"
         return self._lost(state, state.position, until, what, readable=True)
 
     def _lost(self, state: TableState, after: Lsn, until: Lsn, what: str, *, readable: bool) -> TableState:
-        policy, end = self._context.config.streaming.gap_policy, state.position
+        policy, end = self._config.streaming.gap_policy, state.position
         state = dataclasses.replace(state, gaps=(*state.gaps, (after, until))[-_KEEP_GAPS:])
         told = f"Events after {after} up to {until} are lost in the lake or cannot be trusted: {what}."
         if policy == "ignore" and readable:
@@ -259,15 +262,16 @@ class Losses:
     def _record(self, found: Mapping[str, Examined], changed: Sequence[TableState]) -> None:
         now, known = self._state.next_window, self._state.marks
         held = {name: result.mark and dataclasses.replace(result.mark, examined=now) for name, result in found.items()}
-        config = self._context.config
-        numbers = [mark.window + 1 for name, mark in held.items() if mark is not None and is_numbered(name, config)]
+        numbers = [
+            mark.window + 1 for name, mark in held.items() if mark is not None and is_numbered(name, self._config)
+        ]
         news = any(_plain(mark) != _plain(known.get(name)) for name, mark in held.items())
         if changed or news or len(held) < len(known) or max(numbers, default=0) > now:
-            self._context.manifest.record_audit(self._context.clock.now(), changed, held, max([now, *numbers]))
+            self._ledger.manifest.record_audit(self._ledger.clock.now(), changed, held, max([now, *numbers]))
 
     def _check_history(self) -> None:
         """See that the structures of all tables that go on are known."""
-        states, history = self._state.tables.values(), self._context.history
+        states, history = self._state.tables.values(), self._lake.history
         lacking = [state.table for state in states if state.streams and not history.entries(state.table)]
         if lacking:
             some = ", ".join(map(str, lacking[:5])) + (" and others" if len(lacking) > 5 else "")
@@ -275,7 +279,7 @@ class Losses:
 
     def _refuse(self, what: str, possible: Collection[str]) -> None:
         """Nothing is read without the structures that the rows had, unless the settings want them recorded anew."""
-        rule = rule_of(self._context.config.snapshot)
+        rule = rule_of(self._config.snapshot)
         if {rule.schema, rule.data} & set(possible):
             log.warning("The schema history %s. Structures are recorded as the tables have them now.", what)
             return

@@ -19,10 +19,12 @@ state keeps the interval of what was lost as a gap: from where the two histories
 import dataclasses
 import logging
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import retire
 from cdc_assets.capture.forks import greatest_lsn_in_lake, shared_until
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.core.lsn import ZERO_LSN
+from cdc_assets.core.ports import Source
 from cdc_assets.errors import DatabaseRestoredError
 from cdc_assets.ledger.state import LogHistory
 
@@ -31,11 +33,12 @@ log = logging.getLogger(__name__)
 _REASON = "Its database was restored to an earlier moment, and a new history has begun. Next: materialize its snapshot."
 
 
-def begin_anew(context: Context, database: str) -> None:
+def begin_anew(ledger: Ledger, source: Source, database: str) -> None:
     """Let go of the lost history of a database, if it is known to be restored.
 
     Args:
-        context: of the capture; nothing of the database is in flight.
+        ledger: of the capture; nothing of the database is in flight.
+        source: control plane of the server.
         database: which.
 
     Raises:
@@ -44,11 +47,11 @@ def begin_anew(context: Context, database: str) -> None:
         RetryableError: the server is away or busy.
         FencedError: another writer has taken over.
     """
-    state = context.manifest.state
+    state = ledger.state
     known, reached = state.log(database), greatest_lsn_in_lake(state, database)
     if not known.restored or reached is None:
         return
-    fork, captured = context.source.recovery_fork(database), context.source.max_captured_lsn(database)
+    fork, captured = source.recovery_fork(database), source.max_captured_lsn(database)
     if captured is None or captured <= reached:
         raise DatabaseRestoredError(f"{known.restored} The server is at {captured} now.")
     shared = shared_until(known, reached, fork, captured) or ZERO_LSN
@@ -58,21 +61,24 @@ def begin_anew(context: Context, database: str) -> None:
         dataclasses.replace(entry, status="failed", reason=_REASON, gaps=(*entry.gaps, (shared, reached)))
         for entry in own
     ]
-    context.manifest.record_log(context.clock.now(), database, begun, tables=ended)
+    ledger.manifest.record_log(ledger.clock.now(), database, begun, tables=ended)
     log.warning(
         "A new history of database %s begins in the same topics. What they hold after %s up to %s is lost on the server.",
         database, shared, reached,
     )  # fmt: skip
 
 
-def end_former_tables(context: Context, database: str) -> None:
+def end_former_tables(ledger: Ledger, lake: Lake, database: str) -> None:
     """Publish the DROP of tables whose new history has begun, if it was not published yet; no window is in flight.
 
     Raises:
         FencedError: another writer has taken over.
         LakeError: the lake cannot be written.
     """
-    tables = context.manifest.state.tables.values()
+    tables = ledger.state.tables.values()
     retire(
-        context, database, [entry for entry in tables if entry.table.database == database and entry.reason == _REASON]
+        ledger,
+        lake,
+        database,
+        [entry for entry in tables if entry.table.database == database and entry.reason == _REASON],
     )

@@ -3,28 +3,23 @@
 The work is done by `adapters.sqlserver`, which knows nothing of Dagster.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import dagster as dg
 import pyodbc
 from pydantic import Field
 
-from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.session import connect
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
+from cdc_assets.assembly import discover
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.configuration import settings_of
-from cdc_assets.errors import InvariantError
 from cdc_assets.history.drift import Drift
-from cdc_assets.run.capture import Capture
 from cdc_assets.run.drift import drifts
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hands out itself, not another type
@@ -98,9 +93,7 @@ class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] #
         Raises:
             CdcError: the server cannot be asked, or no table matches the filters.
         """
-        config = self.settings()
-        with quick_source(config) as source:
-            return Capture(config, source, MssqlBulkSource(config.connection), _NoRunner(), SystemClock()).discover()
+        return discover(self.settings())
 
     def drifts(self) -> Sequence[Drift]:
         """How the tables on the server differ from the structure of their events, asked now.
@@ -111,12 +104,3 @@ class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] #
         config = self.settings()
         with quick_source(config) as source:
             return drifts(source, config)
-
-
-class _NoRunner:
-    """For a facade that only answers questions."""
-
-    parallelism = 1
-
-    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        raise InvariantError("No tasks can be run here. Next: report this.")

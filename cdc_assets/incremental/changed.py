@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from cdc_assets.capture.context import Context
+from cdc_assets.capture.server import Server
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.changes import unequal
 from cdc_assets.envelope.layout import AFTER, BEFORE
@@ -27,7 +27,7 @@ class StaleError(Exception):
     """What has changed can no longer be told; says why."""
 
 
-def changed_rows(context: Context, walk: Walk, staging: Staging, after: Lsn, until: Lsn) -> tuple[Staged, ...]:
+def changed_rows(server: Server, walk: Walk, staging: Staging, after: Lsn, until: Lsn) -> tuple[Staged, ...]:
     """Stage the columns that tell rows apart of all images with commit LSN in (after, until]; no file if there are none.
 
     Raises:
@@ -39,13 +39,13 @@ def changed_rows(context: Context, walk: Walk, staging: Staging, after: Lsn, unt
     chosen = columns if visible_only else [columns[place] for place in walk.identity]
     statement = changed_query(walk.plan, walk.instance, chosen, after, until, in_order=visible_only)
     try:
-        batches = context.bulk.read(*statement)
+        batches = server.bulk.read(*statement)
         staged = tuple(staging.write(_visible(walk, batches) if visible_only else _without_operation(batches)))
     except QueryError as error:
-        if context.source.low_water_marks(walk.plan.table.database).get(walk.instance) is None:
+        if server.source.low_water_marks(walk.plan.table.database).get(walk.instance) is None:
             raise StaleError(f"capture instance {walk.instance} is gone") from error
         raise
-    mark = context.source.low_water_marks(walk.plan.table.database).get(walk.instance)
+    mark = server.source.low_water_marks(walk.plan.table.database).get(walk.instance)
     if mark is None or mark > after.next():
         raise StaleError(f"the clean-up job has removed changes behind {after}")
     return staged

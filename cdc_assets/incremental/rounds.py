@@ -16,8 +16,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from cdc_assets.capture.context import Context
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
+from cdc_assets.capture.server import Server
+from cdc_assets.config.settings import SignalSettings
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LakeError
 from cdc_assets.incremental.chunks import rows_query
@@ -108,13 +112,20 @@ class RoundReader:
     """Begins, closes and forgets rounds.
 
     Args:
-        context: of the capture.
+        server: where rows are read, and markers written.
+        lake: of the capture.
+        ledger: of the capture.
+        runner: runs tasks.
+        settings: of signals.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self.staging = Staging(context.tables.location, f"{context.config.events.topic_prefix}.__staging")
-        slots = context.runner.parallelism
+    def __init__(
+        self, server: Server, lake: Lake, ledger: Ledger, runner: TaskRunner, settings: SignalSettings
+    ) -> None:
+        self._server, self._lake, self._ledger, self._runner = server, lake, ledger, runner
+        self._settings = settings
+        self.staging = Staging(lake.tables.location, f"{lake.events.topic_prefix}.__staging")
+        slots = runner.parallelism
         self._tasks = slots - 1 if slots > 2 else slots
         self._thread: ThreadPoolExecutor | None = None
         self._running: set[Future[RoundRows]] = set()
@@ -141,7 +152,7 @@ class RoundReader:
         Raises:
             CdcError: the server refuses or is away.
         """
-        source, marker = self._context.source, str(uuid.uuid4())
+        source, marker = self._server.source, str(uuid.uuid4())
         data = {"openWindowTimestamp": self._moment()}
         source.write_signal(markers.table, (f"{marker}-open", "snapshot-window-open", json.dumps(data)))
         step("marker-written")
@@ -156,7 +167,7 @@ class RoundReader:
 
     def _wanted(self, walk: Walk, before: Round | None) -> int:
         """Rows of the next round."""
-        chunk = self._context.config.signals.chunk_rows
+        chunk = self._settings.chunk_rows
         if before is None:
             width, most = walk.declared_width, chunk if walk.large else chunk * MOST_CHUNKS
         else:
@@ -168,11 +179,15 @@ class RoundReader:
 
     def _read(self, entry: Collection, walk: Walk, low: Key | None, wanted: int) -> RoundRows:
         """In the thread: bounds, then the rows between them."""
-        context, recompile, begun = self._context, self._context.config.signals.recompile, time.perf_counter()
-        parts = max(1, min(self._tasks, wanted // context.config.signals.chunk_rows))
-        spans = next_spans(context, walk, entry, low, [-(-wanted // parts)] * parts)
-        statements = (rows_query(walk.plan, walk.lacking, walk.ordered, span, recompile=recompile) for span in spans)
-        staged = context.runner.run(stage, [StageTask(text, self.staging, context.bulk) for text in statements])
+        settings, begun = self._settings, time.perf_counter()
+        parts = max(1, min(self._tasks, wanted // settings.chunk_rows))
+        spans = next_spans(
+            self._server.bulk, walk, entry, low, [-(-wanted // parts)] * parts, recompile=settings.recompile
+        )
+        statements = (
+            rows_query(walk.plan, walk.lacking, walk.ordered, span, recompile=settings.recompile) for span in spans
+        )
+        staged = self._runner.run(stage, [StageTask(text, self.staging, self._server.bulk) for text in statements])
         last = spans[-1].high
         assert last is not None  # noqa: S101 - the walk has an end
         files = tuple(file for written in staged for file in written)
@@ -186,9 +201,9 @@ class RoundReader:
         """
         current.reading.result()
         step("chunk-read")
-        source, table = self._context.source, markers.table
-        if self._context.config.signals.watermarking == "insert_delete":
-            history = self._context.history.latest(table)
+        source, table = self._server.source, markers.table
+        if self._settings.watermarking == "insert_delete":
+            history = self._lake.history.latest(table)
             assert history is not None  # noqa: S101 - the table streams
             source.delete_signal(table, history.schema.columns[0].name, f"{current.marker}-open")
         else:
@@ -199,7 +214,7 @@ class RoundReader:
 
     def _moment(self) -> str:
         """Now, as the connector writes a marker's time: `Z` for UTC."""
-        return self._context.clock.now().astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return self._ledger.clock.now().astimezone(UTC).isoformat().replace("+00:00", "Z")
 
     def build(self, current: Round, changed: tuple[Staged, ...], position: Lsn) -> RoundReads:
         """Write READ events of what was read and has not changed.
@@ -212,16 +227,16 @@ class RoundReader:
         Raises:
             CdcError: a value does not fit its event type, or the lake cannot be read or written.
         """
-        context, read, walk = self._context, current.reading.result(), current.walk
-        numbered, window_id = list(enumerate(read.files)), context.manifest.state.next_window
+        read, walk = current.reading.result(), current.walk
+        numbered, window_id = list(enumerate(read.files)), self._ledger.state.next_window
         tasks = [
             BuildTask(
                 tuple(share), self.staging, window_id, position, current.server_time,
                 walk.plan, walk.directory, walk.identity, changed,
             )
-            for share in _shares(numbered, context.runner.parallelism)
+            for share in _shares(numbered, self._runner.parallelism)
         ]  # fmt: skip
-        files = tuple(file for written in context.runner.run(build, tasks) for file in written)
+        files = tuple(file for written in self._runner.run(build, tasks) for file in written)
         return RoundReads(window_id, walk.directory, files, read.last, read.finished)
 
     def forget(self, current: Round) -> None:
@@ -245,7 +260,7 @@ class RoundReader:
     def make_way(self, seconds: float) -> None:
         """Wait up to `seconds` for a free task slot, if the current round uses all of them."""
         running = tuple(self._running)
-        if running and self._tasks == self._context.runner.parallelism:
+        if running and self._tasks == self._runner.parallelism:
             wait(running, seconds, FIRST_COMPLETED)
 
     def rest(self, seconds: float) -> None:
@@ -253,7 +268,7 @@ class RoundReader:
         if self._running:
             wait(tuple(self._running), seconds, FIRST_COMPLETED)
         else:
-            self._context.clock.sleep(seconds)
+            self._ledger.clock.sleep(seconds)
 
     def stop(self) -> None:
         """Read nothing more; waits for what is being read."""

@@ -34,13 +34,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.forks import check_recovery_fork
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.progress import Progress, ProgressListener, TableProgress, TroubledTable, rows_of
+from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.signal import signal_table
 from cdc_assets.core.steps import step
 from cdc_assets.errors import (
     CdcDisabledError,
@@ -76,15 +77,27 @@ class IncrementalSnapshot:
     """Carries out queued tables between windows.
 
     Args:
-        context: of the capture.
+        reader: reads and builds rounds.
+        server: whose tables they are.
+        lake: of the capture.
+        ledger: of the capture.
         watch: of its signals.
         losses: looks after topics before they are written to.
         listener: hears of each round that brought rows, and of tables that are left.
     """
 
-    def __init__(self, context: Context, watch: SignalWatch, losses: Losses, listener: ProgressListener) -> None:
-        self._context, self._watch, self._losses, self._listener = context, watch, losses, listener
-        self._reader = RoundReader(context)
+    def __init__(
+        self,
+        reader: RoundReader,
+        server: Server,
+        lake: Lake,
+        ledger: Ledger,
+        watch: SignalWatch,
+        losses: Losses,
+        listener: ProgressListener,
+    ) -> None:
+        self._reader, self._server, self._lake, self._ledger = reader, server, lake, ledger
+        self._watch, self._losses, self._listener = watch, losses, listener
         self._rounds: dict[str, list[Round]] = {}
         self._walks: dict[str, Walk] = {}
         """By database, how its first table was to be walked along last."""
@@ -107,7 +120,7 @@ class IncrementalSnapshot:
         state = self._watch.state(database)
         if state.reads is None:
             return
-        if self._context.manifest.state.tables[state.queue[0].table].streams:
+        if self._ledger.state.tables[state.queue[0].table].streams:
             self._commit(database, state, state.reads)
         else:  # its topic has lost data since, and may not take any more
             self._watch.record(database, dataclasses.replace(state, reads=None))
@@ -204,8 +217,7 @@ class IncrementalSnapshot:
 
     def _markers(self, database: str) -> TableState | None:
         """The signal table, if markers written there come back through the log."""
-        table = signal_table(self._context.config.signals.collections, database)
-        own = self._context.manifest.state.tables.get(table) if table else None
+        own = self._watch.table(database)
         return own if own is not None and own.streams else None
 
     def _close(self, database: str, current: Round) -> Turn:
@@ -220,7 +232,7 @@ class IncrementalSnapshot:
             return False
         entry = self._watch.state(database).queue[0]
         self._losses.before_commit([entry.table])
-        walk = self._walks[database] = walk_of(self._context, entry)
+        walk = self._walks[database] = self._walk(entry)
         if before is not None and walk.names != before.walk.names:
             return False
         if entry.maximum is None or entry.order != walk.names:
@@ -233,35 +245,35 @@ class IncrementalSnapshot:
         if entry.maximum is not None:
             log.warning("The key of %s has changed from %s to %s: its incremental snapshot is begun anew.",
                         entry.table, ", ".join(entry.order), ", ".join(walk.names))  # fmt: skip
-        begun = dataclasses.replace(entry, maximum=find_maximum(self._context, walk), order=walk.names, last=None)
+        begun = dataclasses.replace(entry, maximum=find_maximum(self._server.bulk, walk), order=walk.names, last=None)
         state = self._watch.state(database)
         self._watch.record(database, dataclasses.replace(state, queue=(begun, *state.queue[1:])))
         return begun
 
     def _finish(self, database: str, current: Round) -> bool:
         """Commit a round's rows if the stream is behind its close marker; whether anything was done."""
-        manifest = self._context.manifest
-        own = manifest.state.tables[current.entry.table]
-        if own.position is None or not current.walk.holds(self._context, own):
+        state = self._ledger.state
+        own = state.tables[current.entry.table]
+        if own.position is None or not current.walk.holds(self._lake, own):
             self.discard_rounds(
                 database
             )  # its structure or its place in the stream has changed: read it again, or leave
             return True
-        if current.opened is None or current.closed is None or own.position < current.closed or manifest.state.pending:
+        if current.opened is None or current.closed is None or own.position < current.closed or state.pending:
             return False
         try:
-            changed = changed_rows(self._context, current.walk, self._reader.staging, current.opened, own.position)
+            changed = changed_rows(self._server, current.walk, self._reader.staging, current.opened, own.position)
         except StaleError as reason:
             log.warning("Rows of %s are read again for its incremental snapshot: %s", own.table, reason)
             self.discard_rounds(database)
             return True
         reads = self._reader.build(current, changed, own.position)
-        check_recovery_fork(self._context, database)
-        state = self._watch.state(database)
-        state = dataclasses.replace(state, reads=dataclasses.replace(reads, entry=state.queue[0]))
-        self._watch.record(database, state)
+        check_recovery_fork(self._ledger, self._server.source, database)
+        signals = self._watch.state(database)
+        signals = dataclasses.replace(signals, reads=dataclasses.replace(reads, entry=signals.queue[0]))
+        self._watch.record(database, signals)
         self._rounds[database].remove(current)
-        self._commit(database, state, reads)
+        self._commit(database, signals, reads)
         self._reader.remove(changed)
         self._reader.forget(current)
         return True
@@ -271,7 +283,7 @@ class IncrementalSnapshot:
         rows = sum(file.rows for file in reads.files)
         if reads.files:
             metadata = {"window_id": str(reads.window_id), "rows": str(rows), "snapshot": "incremental"}
-            self._context.tables.commit(reads.directory, None, list(reads.files), reads.window_id, metadata)
+            self._lake.tables.commit(reads.directory, None, list(reads.files), reads.window_id, metadata)
             step("reads-committed")
         if not state.queue or reads.entry not in (None, state.queue[0]):
             self._watch.record(database, dataclasses.replace(state, reads=None))  # it was stopped before the commit
@@ -285,11 +297,14 @@ class IncrementalSnapshot:
         if reads.finished:
             self._end_walk(database, "SUCCEEDED")
 
+    def _walk(self, entry: Collection) -> Walk:
+        return walk_of(self._ledger.state, self._server.source, self._lake, entry)
+
     def _abandon(self, database: str, error: CdcError, tried: Sequence[Walk]) -> None:
         """Leave a table that cannot be read, which may have gone while it was; or read again what has another structure now."""
         entry, status = self._watch.state(database).queue[0], "SQL_EXCEPTION"
         try:
-            walk = walk_of(self._context, entry)
+            walk = self._walk(entry)
             if any(walk != before for before in tried):
                 log.warning("The structure of %s has changed while it was read: what is not committed is read again.",
                             entry.table)  # fmt: skip

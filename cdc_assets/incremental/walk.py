@@ -14,14 +14,15 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.context import Context
+from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.statements import Statement
+from cdc_assets.core.ports import BulkSource, Source
 from cdc_assets.core.ranges import can_bound
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.incremental.chunks import Ordered, Span, maximum_query, nth_key_query
 from cdc_assets.ledger.signal_state import Collection, Key
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.state import CaptureState, TableState
 
 log = logging.getLogger(__name__)
 
@@ -60,10 +61,10 @@ class Walk:
         """About the bytes of a row whose texts are full, but for large columns."""
         return sum(column.mapped.column.length or 8 for column in self.plan.columns if not column.mapped.large)
 
-    def holds(self, context: Context, state: TableState) -> bool:
+    def holds(self, lake: Lake, state: TableState) -> bool:
         """Whether the table is still streamed from the same instance, with the same structure."""
         same = state.streams and state.instance == self.instance
-        return same and destination_of(context, state) == (self.plan, self.directory)
+        return same and destination_of(lake, state) == (self.plan, self.directory)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,38 +72,38 @@ class Walk:
         return tuple(column.name for column in self.ordered.columns)
 
 
-def walk_of(context: Context, entry: Collection) -> Walk:
+def walk_of(known: CaptureState, source: Source, lake: Lake, entry: Collection) -> Walk:
     """Key order and row identity of a queued table, from its structure now.
 
     Raises:
         UnreadableError: the table cannot be read in chunks.
         CdcError: the server or the lake failed.
     """
-    state = context.manifest.state.tables.get(entry.table)
-    schema = context.source.table_schema(entry.table)
+    state = known.tables.get(entry.table)
+    schema = source.table_schema(entry.table)
     if state is None or schema is None or schema.object_id != state.object_id or state.instance is None:
         raise UnreadableError("UNKNOWN_SCHEMA")
     if not state.streams:
         log.warning("%s is not streamed, so it cannot be read beside the stream: %s", entry.table, state.reason)
         raise UnreadableError("SKIPPED")
-    plan, directory = destination_of(context, state)
+    plan, directory = destination_of(lake, state)
     present = {column.name for column in schema.columns}
     ordered = Ordered(entry.table, _order(entry, schema, plan), entry.condition)
     lacking = frozenset(column.name for column in plan.columns if column.name not in present)
     return Walk(plan, directory, state.instance, ordered, _identity(schema, plan, lacking), lacking)
 
 
-def destination_of(context: Context, state: TableState) -> tuple[EventPlan, str]:
+def destination_of(lake: Lake, state: TableState) -> tuple[EventPlan, str]:
     """How a table's rows become events as the stream knows it now, and where they go.
 
     Raises:
         UnreadableError: nothing is known of it.
         CdcError: the lake failed.
     """
-    known = context.history.of_instance(state.table, state.instance) or context.history.latest(state.table)
+    known = lake.history.of_instance(state.table, state.instance) or lake.history.latest(state.table)
     if known is None:
         raise UnreadableError("UNKNOWN_SCHEMA")
-    return context.destination(known)
+    return lake.destination(known)
 
 
 def _order(entry: Collection, schema: TableSchema, plan: EventPlan) -> tuple[Column, ...]:
@@ -133,30 +134,31 @@ def _identity(schema: TableSchema, plan: EventPlan, lacking: frozenset[str]) -> 
     )
 
 
-def find_maximum(context: Context, walk: Walk) -> Key:
+def find_maximum(bulk: BulkSource, walk: Walk) -> Key:
     """The greatest key now: the end of the walk, however fast rows are added behind it.
 
     Raises:
         UnreadableError: there is no row.
         CdcError: the server failed.
     """
-    maximum = _key(context, maximum_query(walk.ordered))
+    maximum = _key(bulk, maximum_query(walk.ordered))
     if maximum is None:
         raise UnreadableError("EMPTY")
     return maximum
 
 
-def next_spans(context: Context, walk: Walk, entry: Collection, low: Key | None, rows: Sequence[int]) -> list[Span]:
+def next_spans(
+    bulk: BulkSource, walk: Walk, entry: Collection, low: Key | None, rows: Sequence[int], *, recompile: bool
+) -> list[Span]:
     """Adjacent spans behind a key, of so many rows each; fewer if the table ends, at its greatest key, before.
 
     Raises:
         CdcError: the server failed.
     """
     spans: list[Span] = []
-    recompile = context.config.signals.recompile
     for wanted in rows:
         rest = Span(low, entry.maximum)
-        high = _key(context, nth_key_query(walk.ordered, rest, wanted, recompile=recompile)) or entry.maximum
+        high = _key(bulk, nth_key_query(walk.ordered, rest, wanted, recompile=recompile)) or entry.maximum
         spans.append(Span(low, high))
         if high == entry.maximum:
             break
@@ -164,9 +166,9 @@ def next_spans(context: Context, walk: Walk, entry: Collection, low: Key | None,
     return spans
 
 
-def _key(context: Context, statement: Statement) -> Key | None:
+def _key(bulk: BulkSource, statement: Statement) -> Key | None:
     """The one row of a query of keys, or None."""
-    for batch in context.bulk.read(*statement):
+    for batch in bulk.read(*statement):
         if batch.num_rows:
             return tuple(column[0].as_py() for column in batch.columns)
     return None

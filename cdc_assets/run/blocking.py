@@ -25,7 +25,7 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
 
-from cdc_assets.capture.context import Context
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import ProgressListener, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import (
@@ -52,6 +52,7 @@ class BlockingSnapshots:
     """Carries out requests for blocking snapshots between windows.
 
     Args:
+        ledger: of the capture.
         watch: of its signals.
         incremental: its rounds in flight are discarded first.
         snapshotter: reads the tables.
@@ -60,13 +61,13 @@ class BlockingSnapshots:
 
     def __init__(
         self,
-        context: Context,
+        ledger: Ledger,
         watch: SignalWatch,
         incremental: IncrementalSnapshot,
         snapshotter: Snapshotter,
         listener: ProgressListener,
     ) -> None:
-        self._context = context
+        self._ledger = ledger
         self._watch = watch
         self._incremental = incremental
         self._snapshotter, self._listener = snapshotter, listener
@@ -77,7 +78,7 @@ class BlockingSnapshots:
         Raises:
             CdcError: as `turn`.
         """
-        run = self._context.manifest.state.snapshots.get(database)
+        run = self._ledger.state.snapshots.get(database)
         if run is None:
             return
         self._incremental.discard_rounds(database)
@@ -125,8 +126,8 @@ class BlockingSnapshots:
     def _abandon(self, database: str, signal: str, tables: Sequence[TableId], error: CdcError) -> None:
         log.warning("The snapshot of signal %r is given up: %s", signal, error)
         self._note_unread([TroubledTable(table, "failed", describe_error(error)) for table in tables])
-        now, manifest = self._context.clock.now(), self._context.manifest
-        notifications = [self._context.notice("Initial Snapshot", "ABORTED", signal)]
+        now, manifest = self._ledger.clock.now(), self._ledger.manifest
+        notifications = [self._ledger.notice("Initial Snapshot", "ABORTED", signal)]
         if database in manifest.state.snapshots:
             manifest.finish_snapshot(now, database, [], notifications)
             return

@@ -9,7 +9,8 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from cdc_assets.capture.context import Context
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import (
     OnProgress,
     Progress,
@@ -18,6 +19,7 @@ from cdc_assets.capture.progress import (
     StreamSummary,
     TableStatus,
 )
+from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
@@ -26,7 +28,6 @@ from cdc_assets.core.signal import SignalChannel
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import DatabaseRestoredError
-from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
@@ -97,23 +98,14 @@ class Capture:
         tables = tables or TopicTables.of(config)
         notifier = Notifier(tables, config.notifications, config.events.topic_prefix, listener)
         connector = ConnectorIdentity(run_id=run_id or str(uuid.uuid4()))
-        self._context = Context(
-            config=config,
-            source=source,
-            bulk=bulk,
-            runner=runner,
-            clock=clock,
-            tables=tables,
-            manifest=Manifest(tables, config.events.topic_prefix, notifier),
-            history=SchemaHistory(tables, config.events, config.history, connector),
-            connector=connector,
-            heartbeat=Heartbeat(tables, config.heartbeat, config.events),
-            notifier=notifier,
-            channels=channels,
-        )
-        self._activities = Activities(self._context, Account(on_progress))
-        self._due = self._activities.due
-        self._opening = Opening(self._context, self._activities)
+        self._config, self._notifier = config, notifier
+        self._server = Server(source, bulk, config.streaming)
+        history = SchemaHistory(tables, config.events, config.history, connector)
+        self._lake = Lake(tables, history, config.events, connector)
+        self._ledger = Ledger(Manifest(tables, config.events.topic_prefix, notifier), clock)
+        parts = config, self._server, self._lake, self._ledger
+        self._activities = Activities(*parts, runner, notifier, channels, Account(on_progress))
+        self._opening = Opening(*parts, self._activities)
         self._through: set[TableId] = set()
         """Tables that this start has snapshotted."""
 
@@ -126,9 +118,13 @@ class Capture:
             ConfigurationError: no table matches although some are enabled, or two tables would share a topic from the beginning.
             CdcError: the server cannot be asked.
         """
-        selection = select(self._context)
-        found = list(self._context.source.table_schemas(_flat(selection.tables)).values())
-        return [*found, *remembered(self._context, selection.away)] if selection.away else found
+        selection = select(self._config, self._server, self._lake, self._ledger.manifest)
+        found = list(self._server.source.table_schemas(_flat(selection.tables)).values())
+        return (
+            [*found, *remembered(self._lake.history, self._ledger.manifest, selection.away)]
+            if selection.away
+            else found
+        )
 
     def claim(self) -> None:
         """Become the only writer of this capture. Called by `snapshot` and `stream`.
@@ -170,16 +166,16 @@ class Capture:
         ranges = None if partitions is None else tuple(partitions)
         for database, captured in selected.items():
             if tables is None:
-                requests = self._due.requests(database, captured, self._through)
+                requests = self._activities.due.requests(database, captured, self._through)
             else:
-                requests = self._due.whole([table for table in tables if table.database == database], ranges)
+                requests = self._activities.due.whole([table for table in tables if table.database == database], ranges)
             done += self._opening.snapshot(database, requests)
         refused = [trouble for trouble in self._opening.refused if tables is None or trouble.table in tables]
         done += SnapshotSummary(failed=(*troubled_by_database(tables or (), away), *refused))
         self._through.update(done.tables)
         if tables is None and not done.tables and not done.failed:
-            self._context.notifier.send(self._context.notice("Initial Snapshot", "SKIPPED"))
-        self._context.manifest.settle(self._context.clock.now())
+            self._notifier.send(self._ledger.notice("Initial Snapshot", "SKIPPED"))
+        self._ledger.manifest.settle(self._ledger.clock.now())
         return done
 
     def stream(
@@ -205,32 +201,34 @@ class Capture:
         selected, away = self._opening.begin()
         recovered = self._opening.finish(_flat(selected), away)
         self._through.update(recovered.tables)
-        if not self._due.streams:
-            log.info("Streaming is disabled for snapshot mode %s.", self._context.config.snapshot.mode)
+        if not self._activities.due.streams:
+            log.info("Streaming is disabled for snapshot mode %s.", self._config.snapshot.mode)
             return StreamSummary("nothing", 0, {}, (), ())
         for database, captured in selected.items():
-            due = self._due.requests(database, captured, self._through)
+            due = self._activities.due.requests(database, captured, self._through)
             starting = [request for request in due if not request.data]
             self._through.update(self._opening.snapshot(database, starting).tables)
-        if self._through and (delay := self._context.config.streaming.delay_s):
+        if self._through and (delay := self._config.streaming.delay_s):
             log.info("Streaming begins in %s s (streaming.delay.ms).", delay)
-            self._context.clock.sleep(delay)
-        known = self._context.manifest.state.tables
+            self._ledger.clock.sleep(delay)
+        known = self._ledger.state.tables
         waiting_now = [table for table in _flat(selected) if table not in known and not takes_in(table)]
-        for entry in self._context.manifest.state.tables.values():
+        for entry in self._ledger.state.tables.values():
             tell_stopped(entry)
         activities, account = self._activities, self._activities.account
-        newcomers = Newcomers(self._context, self._due, activities.snapshotter, waiting_now, self._opening.refused)
-        loop = StreamLoop(self._context, activities, newcomers, away)
+        newcomers = Newcomers(
+            self._config, self._ledger, self._activities.due, activities.snapshotter, waiting_now, self._opening.refused
+        )
+        loop = StreamLoop(self._config, self._server, self._lake, self._ledger, activities, newcomers, away)
         ended = loop.run([*selected, *away], should_yield)
-        state, included = self._context.manifest.state, included_by(self._context.config)
+        state, included = self._ledger.state, included_by(self._config)
         own = [entry for entry in state.tables.values() if included(entry.table)]
         troubled = [troubled_table(entry) for entry in own if entry.status != "healthy"]
         troubled += newcomers.refused.values()
         told = {trouble.table for trouble in troubled}
         troubled += troubled_by_database((entry.table for entry in own if entry.table not in told), loop.away)
         waiting = tuple(table for table in _flat(selected) if table not in state.tables and table not in told)
-        self._context.manifest.settle(self._context.clock.now())
+        self._ledger.manifest.settle(self._ledger.clock.now())
         activities.housekeeper.tidy()
         return StreamSummary(
             ended, account.windows, dict(account.rows), tuple(troubled), waiting, tuple(account.unread)
@@ -238,8 +236,8 @@ class Capture:
 
     def structures(self) -> Mapping[TableId, TableSchema]:
         """Columns that events of each table have from now on, by the schema history of this run."""
-        history = self._context.history
-        latest = {table: history.latest(table) for table in self._context.manifest.state.tables}
+        history = self._lake.history
+        latest = {table: history.latest(table) for table in self._ledger.state.tables}
         return {table: entry.events_of for table, entry in latest.items() if entry is not None}
 
     def state(self) -> CaptureState:
@@ -248,7 +246,7 @@ class Capture:
         Raises:
             LakeError: it cannot be read.
         """
-        return self._context.manifest.read()
+        return self._ledger.manifest.read()
 
     def status(self) -> Sequence[TableStatus]:
         """Numbers of each captured table, from the lake and, where it answers, the server.
@@ -258,7 +256,7 @@ class Capture:
             CdcError: the server or the lake cannot be read.
         """
         state = self.state()
-        selection = select(self._context)
+        selection = select(self._config, self._server, self._lake, self._ledger.manifest)
         gone = [
             TableStatus(
                 trouble.table, self._topic(trouble.table), "failed", trouble.reason, rows=self._rows(trouble.table)
@@ -266,13 +264,13 @@ class Capture:
             for trouble in troubled_by_database(state.tables, selection.away)
         ]
         gone += [TableStatus(table, "", "failed", str(error)) for table, error in selection.refused.items()]
-        return [*gone, *statuses(self._context, state, selection.tables)]
+        return [*gone, *statuses(self._server, self._lake, state, selection.tables)]
 
     def _topic(self, table: TableId) -> str:
-        return topic_name(table, self._context.config.events)
+        return topic_name(table, self._lake.events)
 
     def _rows(self, table: TableId) -> int:
-        return self._context.tables.row_count(self._topic(table))
+        return self._lake.tables.row_count(self._topic(table))
 
 
 def _flat(selected: Mapping[str, Sequence[TableId]]) -> list[TableId]:

@@ -4,14 +4,17 @@ import contextlib
 import logging
 from collections.abc import Collection, Sequence
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.instances import Gap, gap_of, newest, reads_of
+from cdc_assets.capture.ledger import Ledger
+from cdc_assets.capture.server import Server
 from cdc_assets.config.filters import Names
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import Decision, Situation, decide, rule_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import CdcDisabledError, ConfigurationError
+from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.state import TableState
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.streaming.gaps import Instances, with_gap
@@ -23,12 +26,15 @@ class Due:
     """Applies `snapshot.mode` to the tables of one capture.
 
     Args:
-        context: of the capture.
+        server: asked for capture instances, if the mode wants to know.
+        history: of the structures that are known.
+        ledger: of the capture.
+        config: all settings.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._settings = context.config.snapshot
+    def __init__(self, server: Server, history: SchemaHistory, ledger: Ledger, config: CaptureConfig) -> None:
+        self._server, self._history, self._ledger, self._config = server, history, ledger, config
+        self._settings = config.snapshot
         self._include = Names("snapshot.include.collection.list", self._settings.include)
 
     @property
@@ -50,7 +56,7 @@ class Due:
         """
         instances = self._instances(database, captured)
         self._mark_lost(database, captured, instances)
-        states = self._context.manifest.state.tables
+        states = self._ledger.state.tables
         if rule_of(self._settings).keeps_position and not any(table.database == database for table in states):
             raise ConfigurationError(
                 "snapshot.mode",
@@ -61,7 +67,7 @@ class Due:
         requests = []
         for table in captured:
             decision = self._decision(table, states.get(table), instances, done)
-            if table in states and states[table].is_to_be_repaired(self._context.config.streaming.gap_policy):
+            if table in states and states[table].is_to_be_repaired(self._config.streaming.gap_policy):
                 log.info("%s: changes are missing, and gap.policy=resnapshot", table)
                 requests += self.whole([table])
             elif decision.schema:
@@ -75,24 +81,24 @@ class Due:
 
     def _instances(self, database: str, captured: Sequence[TableId]) -> Instances:
         """Capture instances, if the mode asks for them; none of a database whose capture was turned off."""
-        rule, states = rule_of(self._settings), self._context.manifest.state.tables
+        rule, states = rule_of(self._settings), self._ledger.state.tables
         uncaptured = any(table in states and states[table].position is None for table in captured)
         if not uncaptured and not {rule.schema, rule.data} & {"needed", "position lost"}:
             return {}
         with contextlib.suppress(CdcDisabledError):  # the loop ends its tables and tells why
-            return self._context.instances(database)
+            return self._server.instances(database)
         return {}
 
     def _mark_lost(self, database: str, captured: Sequence[TableId], instances: Instances) -> None:
         """Record the gap of a table that no window has found yet: a position that is lost is not kept (`run`)."""
-        states = self._context.manifest.state.tables
+        states = self._ledger.state.tables
         lost = []
         for state in (states[table] for table in captured if table in states):
             own = instances.get(state.table, [])
             gap = _gap(state, own)
             if gap is not None:
                 lost.append(with_gap(state, gap, "fail", own))
-        self._context.manifest.mark(self._context.clock.now(), database, lost)
+        self._ledger.manifest.mark(self._ledger.clock.now(), database, lost)
 
     def _decision(
         self, table: TableId, state: TableState | None, instances: Instances, done: Collection[TableId]
@@ -101,7 +107,7 @@ class Due:
         situation = Situation(
             has_position=state is not None and (state.position is not None or not own or not self.streams),
             available=state is None or _available(state, own),
-            has_history=self._context.history.latest(table) is not None,
+            has_history=self._history.latest(table) is not None,
             done=table in done,
         )
         return decide(self._settings, situation)
@@ -113,7 +119,7 @@ class Due:
         return Request(table, data=data, keeps_position=known and rule_of(self._settings).keeps_position)
 
     def _takes_signals(self, table: TableId) -> bool:
-        return table == signal_table(self._context.config.signals.collections, table.database)
+        return table == signal_table(self._config.signals.collections, table.database)
 
 
 def _available(state: TableState, own: Sequence[CaptureInstance]) -> bool:

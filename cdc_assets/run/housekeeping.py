@@ -7,11 +7,13 @@ never does, every `lake.compact.after.files` windows, always between two windows
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.system_topics import GROWING, system_topics
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
+from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.run.account import Account
 
 _REPLACED_HOURS = 1
@@ -22,13 +24,15 @@ class Housekeeper:
     """Tidies from time to time.
 
     Args:
-        context: of the capture.
+        tables: the lake's Delta tables.
+        manifest: window manifest.
+        config: all settings.
         account: tells what was written since.
     """
 
-    def __init__(self, context: Context, account: Account) -> None:
-        self._context, self._account = context, account
-        self._often = context.config.lake.compact_after_files
+    def __init__(self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, account: Account) -> None:
+        self._tables, self._manifest, self._config, self._account = tables, manifest, config, account
+        self._often = config.lake.compact_after_files
 
     def tidy_when_due(self) -> None:
         """The same as `tidy`, if there were enough windows since the last time."""
@@ -37,27 +41,29 @@ class Housekeeper:
 
     def tidy(self) -> None:
         """Look after the tables that changed since the last time; if files wait for their commit, the next time."""
-        if tidy(self._context, self._account.written):
+        if tidy(self._tables, self._manifest, self._config, self._account.written):
             self._account.begin_tidied()
 
 
-def tidy(context: Context, tables: Iterable[TableId]) -> bool:
+def tidy(tables: TopicTables, manifest: Manifest, config: CaptureConfig, written: Iterable[TableId]) -> bool:
     """Compact and vacuum the topics that a loop has written to, and vacuum the manifest if it was folded.
 
     Args:
-        context: of the only writer, between two windows.
-        tables: that have new events.
+        tables: the lake's Delta tables.
+        manifest: of the only writer, between two windows.
+        config: all settings.
+        written: tables that have new events.
 
     Returns:
         False if nothing was done, because files wait for their commit.
     """
-    if context.manifest.state.files_wait:
+    if manifest.state.files_wait:
         return False
-    topics = [topic_name(table, context.config.events) for table in tables]
-    topics += [topic for name, topic in system_topics(context.config).items() if name in GROWING]
-    upkeep = Upkeep(context.tables, context.config.lake)
-    upkeep.tidy(directory for topic in topics for directory in context.tables.generations(topic))
-    if context.manifest.folded:
-        short = replace(context.config.lake, retention_hours=min(context.config.lake.retention_hours, _REPLACED_HOURS))
-        Upkeep(context.tables, short).try_vacuum(context.manifest.directory)
+    topics = [topic_name(table, config.events) for table in written]
+    topics += [topic for name, topic in system_topics(config).items() if name in GROWING]
+    upkeep = Upkeep(tables, config.lake)
+    upkeep.tidy(directory for topic in topics for directory in tables.generations(topic))
+    if manifest.folded:
+        short = replace(config.lake, retention_hours=min(config.lake.retention_hours, _REPLACED_HOURS))
+        Upkeep(tables, short).try_vacuum(manifest.directory)
     return True

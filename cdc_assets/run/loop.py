@@ -16,11 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import leave_out_database
 from cdc_assets.capture.forks import check_recovery_fork
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import ShouldYield
-from cdc_assets.config.settings import StreamingSettings
+from cdc_assets.capture.server import Server
+from cdc_assets.config.settings import CaptureConfig, StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, DatabaseRestoredError, RetryableError
 from cdc_assets.ledger.state import TableState
@@ -28,8 +30,7 @@ from cdc_assets.run.activities import Activities
 from cdc_assets.run.newcomers import Newcomers
 from cdc_assets.run.selection import included_by
 from cdc_assets.snapshot.plan import Request
-from cdc_assets.streaming.job_watch import JobWatch
-from cdc_assets.streaming.planner import IDLE_CHECK, Planner
+from cdc_assets.streaming.planner import IDLE_CHECK
 
 log = logging.getLogger(__name__)
 
@@ -54,23 +55,34 @@ class StreamLoop:
     """Reads windows of some databases in turn.
 
     Args:
-        context: of the capture.
+        config: all settings.
+        server: whose log is read.
+        lake: of the capture.
+        ledger: of the capture.
         activities: carry out windows, and snapshots between them.
         newcomers: takes tables in that were enabled while the loop runs, if they are to be captured.
         away: databases that cannot be captured now, and why.
     """
 
     def __init__(
-        self, context: Context, activities: Activities, newcomers: Newcomers, away: Mapping[str, CdcError]
+        self,
+        config: CaptureConfig,
+        server: Server,
+        lake: Lake,
+        ledger: Ledger,
+        activities: Activities,
+        newcomers: Newcomers,
+        away: Mapping[str, CdcError],
     ) -> None:
-        self._context, self._activities, self._newcomers = context, activities, newcomers
+        self._config, self._server, self._lake, self._ledger = config, server, lake, ledger
+        self._activities, self._newcomers = activities, newcomers
         self._watch, self._incremental, self._blocking = activities.watch, activities.incremental, activities.blocking
-        self._planner, self._jobs = Planner(context, activities.losses), JobWatch(context)
+        self._planner, self._jobs = activities.planner(), activities.jobs()
         self._awaited: set[str] = set()
         self._beyond_repair: set[TableId] = set()
         """Tables with a gap that could not be read again; the next run tries."""
         self.away = dict(away)
-        self._looked: dict[str, datetime] = dict.fromkeys(self.away, context.clock.now())
+        self._looked: dict[str, datetime] = dict.fromkeys(self.away, ledger.clock.now())
         self._failures = 0
 
     def run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
@@ -83,7 +95,7 @@ class StreamLoop:
             self._incremental.stop()
 
     def _run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
-        clock, streaming, account = self._context.clock, self._context.config.streaming, self._activities.account
+        clock, streaming, account = self._ledger.clock, self._config.streaming, self._activities.account
         quiet_since, nap = clock.now(), _NAP_S
         deadline = clock.now() + timedelta(seconds=streaming.max_duration_s) if streaming.max_duration_s else None
         while True:
@@ -117,7 +129,7 @@ class StreamLoop:
                 clock.sleep(streaming.poll_interval_s)
 
     def _settle(self) -> bool:
-        self._context.manifest.settle(self._context.clock.now())
+        self._ledger.manifest.settle(self._ledger.clock.now())
         return False
 
     def _patiently(self, action: Callable[[], bool]) -> bool:
@@ -130,16 +142,16 @@ class StreamLoop:
 
     def _turn(self, database: str) -> bool:
         """One window of one database; False if there was nothing to do."""
-        pending = self._context.manifest.state.pending
+        pending = self._ledger.state.pending
         if pending is not None and pending.database != database:
             return False  # it is finished first, in a turn of its own database
-        fork = self._context.manifest.state.log(database).fork
+        fork = self._ledger.state.log(database).fork
         try:
             self._incremental.recover(database)
             self._blocking.resume(database)
             self._incremental.close(database)
             worked = self._step(database)
-            if fork != self._context.manifest.state.log(database).fork:
+            if fork != self._ledger.state.log(database).fork:
                 self._incremental.discard_rounds(database)  # markers may be gone, which nobody has read yet
             self._repair_gaps(database)
             self._newcomers.join(database, self._planner.tables_without_position)
@@ -156,19 +168,19 @@ class StreamLoop:
         return self._patiently(lambda: self._beat(database)) or worked or asked
 
     def _beat(self, database: str) -> bool:
-        self._context.heartbeat.beat(self._context.clock.now(), self._context.manifest.state.watermark(database))
+        self._activities.heartbeat.beat(self._ledger.clock.now(), self._ledger.state.watermark(database))
         return False
 
     def _streams(self) -> bool:
         """Whether there is a table to stream, or to read again so that it streams, in a database that is there."""
-        states = self._context.manifest.state.tables.values()
+        states = self._ledger.state.tables.values()
         databases = {state.table.database for state in states if state.streams or self._has_repairable_gap(state)}
         return not databases <= self.away.keys()
 
     def _has_stopped(self) -> bool:
         """Whether a table will not go on by itself; if there is none, the first one to stream may still come."""
-        included = included_by(self._context.config)
-        states = [state for state in self._context.manifest.state.tables.values() if included(state.table)]
+        included = included_by(self._config)
+        states = [state for state in self._ledger.state.tables.values() if included(state.table)]
         return bool(self.away) or any(state.status in ("gap", "failed") for state in states)
 
     def _find_out(self, database: str, error: CdcError) -> bool:
@@ -182,9 +194,9 @@ class StreamLoop:
 
     def _part(self, database: str, error: CdcError) -> bool:
         """Leave a database out; if no other is left and it may come back, wait for it."""
-        self.away[database], self._looked[database] = error, self._context.clock.now()
+        self.away[database], self._looked[database] = error, self._ledger.clock.now()
         if self._streams() or isinstance(error, CdcDisabledError | DatabaseRestoredError):
-            leave_out_database(self._context, database, error)
+            leave_out_database(self._ledger, self._lake, database, error)
             return True
         del self.away[database]
         if not isinstance(error, RetryableError):
@@ -194,22 +206,22 @@ class StreamLoop:
 
     def _trouble(self, database: str, error: CdcError) -> CdcError:
         """What is wrong with a database; one without capture may have been restored without it."""
-        trouble = self._context.source.trouble(database) or error
+        trouble = self._server.source.trouble(database) or error
         if isinstance(trouble, CdcDisabledError):
             try:
-                check_recovery_fork(self._context, database)
+                check_recovery_fork(self._ledger, self._server.source, database)
             except DatabaseRestoredError as restored:
                 return restored
         return trouble
 
     def _is_back(self, database: str) -> bool:
         """Whether a database that was left out can be captured again; looked at from time to time."""
-        now = self._context.clock.now()
-        if now - self._looked[database] < IDLE_CHECK or self._context.manifest.state.log(database).restored:
+        now = self._ledger.clock.now()
+        if now - self._looked[database] < IDLE_CHECK or self._ledger.state.log(database).restored:
             return False
         self._looked[database] = now
         try:
-            if self._context.source.trouble(database) is not None:
+            if self._server.source.trouble(database) is not None:
                 return False
         except RetryableError:  # the server is away; whoever reads from it waits
             return False
@@ -219,7 +231,7 @@ class StreamLoop:
 
     def _step(self, database: str) -> bool:
         """Carry the window out that is in flight, or else the next one; whether there was one."""
-        pending = self._context.manifest.state.pending
+        pending = self._ledger.state.pending
         repeated = pending is not None and pending.kind == "stream"
         window = pending if repeated else self._planner.plan(database)
         if window is not None:
@@ -231,23 +243,23 @@ class StreamLoop:
             self._planner.end_missing_tables(database)  # a table that is gone cannot be read again
         if tables := self._mendable(database):
             self._activities.snapshotter.run(database, [Request(table) for table in tables])
-            after = self._context.manifest.state.tables
+            after = self._ledger.state.tables
             self._beyond_repair |= {table for table in tables if after[table].status == "gap"}
 
     def _mendable(self, database: str) -> list[TableId]:
-        states = self._context.manifest.state.tables.values()
+        states = self._ledger.state.tables.values()
         return sorted(
             state.table for state in states if state.table.database == database and self._has_repairable_gap(state)
         )
 
     def _has_repairable_gap(self, state: TableState) -> bool:
-        policy = self._context.config.streaming.gap_policy
+        policy = self._config.streaming.gap_policy
         return state.is_to_be_repaired(policy) and state.table not in self._beyond_repair
 
     def _end_missing_tables(self, databases: Sequence[str]) -> None:
         """Publish a DROP for failed tables that have since disappeared."""
         for database in databases:
-            if self._context.manifest.state.log(database).restored:
+            if self._ledger.state.log(database).restored:
                 continue
             with contextlib.suppress(CdcDisabledError, DatabaseAwayError):
                 self._planner.end_missing_tables(database)
@@ -265,9 +277,9 @@ class StreamLoop:
         return turn == "worked"
 
     def _wait_out(self, error: RetryableError) -> None:
-        streaming = self._context.config.streaming
+        streaming = self._config.streaming
         self._failures += 1
         if 0 <= streaming.max_retries < self._failures:
             raise error
         log.warning("%s Trying again in %s s (failure %d).", error, streaming.retry_wait_s, self._failures)
-        self._context.clock.sleep(streaming.retry_wait_s)
+        self._ledger.clock.sleep(streaming.retry_wait_s)

@@ -4,9 +4,10 @@ import dataclasses
 import logging
 from collections.abc import Collection, Iterable, Sequence
 
-from cdc_assets.capture.context import Context
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import TroubledTable
 from cdc_assets.config.filters import TableFilter
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.run.due import Due
@@ -20,7 +21,8 @@ class Newcomers:
     """Offers each new table once.
 
     Args:
-        context: of the capture.
+        config: all settings.
+        ledger: of the capture.
         due: tells what the mode wants of them.
         snapshotter: reads them.
         waiting: tables that wait for a snapshot of their own, and so do not join.
@@ -29,13 +31,14 @@ class Newcomers:
 
     def __init__(
         self,
-        context: Context,
+        config: CaptureConfig,
+        ledger: Ledger,
         due: Due,
         snapshotter: Snapshotter,
         waiting: Collection[TableId],
         refused: Iterable[TroubledTable],
     ) -> None:
-        self._context, self._due, self._snapshotter = context, due, snapshotter
+        self._config, self._ledger, self._due, self._snapshotter = config, ledger, due, snapshotter
         self._seen = set(waiting)
         self.refused = {trouble.table: trouble for trouble in refused}
         """Tables that could not be taken in."""
@@ -52,9 +55,9 @@ class Newcomers:
             self._seen.update(found)
 
     def _join(self, database: str, tables: Sequence[TableId]) -> None:
-        config, known = self._context.config, self._context.manifest.state.tables
+        known = self._ledger.state.tables
         chosen = self._wanted(tables)
-        refused = unfit(chosen, known, config.events)
+        refused = unfit(chosen, known, self._config.events)
         failed = [TroubledTable(table, "failed", str(error)) for table, error in refused.items()]
         if fit := [table for table in chosen if table not in refused]:
             log.info("Now captured too: %s", ", ".join(map(str, fit)))
@@ -64,7 +67,7 @@ class Newcomers:
 
     def _wanted(self, tables: Sequence[TableId]) -> Sequence[TableId]:
         """Those that the filters let through; one that they cannot tell of is left out, and the others go on."""
-        filters, clear = TableFilter(self._context.config.filters), list[TableId]()
+        filters, clear = TableFilter(self._config.filters), list[TableId]()
         for table in tables:
             try:
                 clear += filters.select([table])

@@ -15,12 +15,15 @@ window that is planned later must not be committed earlier.
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import end_tables, leave_out_database
 from cdc_assets.capture.forks import check_recovery_fork
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import refuse_without_manifest
 from cdc_assets.capture.new_history import begin_anew, end_former_tables
 from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
+from cdc_assets.capture.server import Server
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.ledger.state import CaptureState
@@ -33,12 +36,18 @@ class Opening:
     """The first steps of one run.
 
     Args:
-        context: of the capture.
+        config: all settings.
+        server: whose tables are captured.
+        lake: of the capture.
+        ledger: of the capture.
         activities: finish what was left.
     """
 
-    def __init__(self, context: Context, activities: Activities) -> None:
-        self._context, self._activities = context, activities
+    def __init__(
+        self, config: CaptureConfig, server: Server, lake: Lake, ledger: Ledger, activities: Activities
+    ) -> None:
+        self._config, self._server, self._lake, self._ledger = config, server, lake, ledger
+        self._activities = activities
         self._claimed = False
         self.restored: dict[str, list[TableId]] = {}
         """Captured tables of databases that were restored."""
@@ -54,12 +63,12 @@ class Opening:
         """
         if self._claimed:
             return
-        self._context.tables.location.check_writable()
-        context, manifest = self._context, self._context.manifest
-        if context.tables.open(manifest.directory) is None:
-            refuse_without_manifest(context.tables, CaptureState(), manifest.directory, context.config)
-        manifest.claim(context.clock.now())
-        refuse_without_manifest(context.tables, manifest.state, manifest.directory, context.config)
+        self._lake.tables.location.check_writable()
+        tables, manifest = self._lake.tables, self._ledger.manifest
+        if tables.open(manifest.directory) is None:
+            refuse_without_manifest(tables, CaptureState(), manifest.directory, self._config)
+        manifest.claim(self._ledger.clock.now())
+        refuse_without_manifest(tables, manifest.state, manifest.directory, self._config)
         self._activities.losses.at_start()
         self._claimed = True
 
@@ -72,21 +81,21 @@ class Opening:
         Raises:
             CdcError: no database is left, and none was restored.
         """
-        found = select(self._context)
+        found = select(self._config, self._server, self._lake, self._ledger.manifest)
         selected, away = found.tables, found.away
         self.refused = [TroubledTable(table, "failed", str(error)) for table, error in found.refused.items()]
         self.claim()
-        abandon_removed_databases(self._context)
+        abandon_removed_databases(self._ledger, self._lake, self._config)
         for database in [*selected, *(name for name, error in away.items() if isinstance(error, CdcDisabledError))]:
             try:
-                check_recovery_fork(self._context, database)
+                check_recovery_fork(self._ledger, self._server.source, database)
             except DatabaseRestoredError as error:
                 if tables := selected.pop(database, None):
                     self.restored[database] = tables
                 away[database] = error
         for database, problem in away.items():
             if selected or isinstance(problem, CdcDisabledError | DatabaseRestoredError):
-                leave_out_database(self._context, database, problem)
+                leave_out_database(self._ledger, self._lake, database, problem)
         if not selected and not any(isinstance(problem, DatabaseRestoredError) for problem in away.values()):
             raise next(iter(away.values()))
         return selected, away
@@ -103,9 +112,9 @@ class Opening:
             DatabaseRestoredError: it cannot, and there is no other database.
         """
         try:
-            begin_anew(self._context, database)
-            end_former_tables(self._context, database)
-            check_recovery_fork(self._context, database)
+            begin_anew(self._ledger, self._server.source, database)
+            end_former_tables(self._ledger, self._lake, database)
+            check_recovery_fork(self._ledger, self._server.source, database)
         except DatabaseRestoredError as error:
             away[database] = error
             if not selected:
@@ -125,27 +134,27 @@ class Opening:
             CdcError: the server or the lake failed as a whole.
         """
         activities = self._activities
-        if self._context.config.signals.collections:
+        if self._config.signals.collections:
             activities.incremental.clean()
-        for database in self._context.manifest.state.signals.keys() - away.keys():
+        for database in self._ledger.state.signals.keys() - away.keys():
             activities.incremental.recover(database)
-        pending = self._context.manifest.state.pending
+        pending = self._ledger.state.pending
         if pending is not None and pending.kind == "stream":
             activities.windows.execute(pending, repeated=True)
-        for database in list(self._context.manifest.state.signals):
+        for database in list(self._ledger.state.signals):
             activities.structures.recover(database)
         done = SnapshotSummary()
-        for database in list(self._context.manifest.state.snapshots):
-            run = self._context.manifest.state.snapshots[database]
+        for database in list(self._ledger.state.snapshots):
+            run = self._ledger.state.snapshots[database]
             with self._of_one_history(database, [entry.table for entry in run.tables]) as failed:
                 done += activities.snapshotter.resume(database, captured)
             done += SnapshotSummary(failed=tuple(failed))
         for database in {table.database for table in captured}:
-            end_former_tables(self._context, database)
+            end_former_tables(self._ledger, self._lake, database)
         for database, problem in away.items():
             if isinstance(problem, CdcDisabledError):
-                end_tables(self._context, database, problem)
-        follow_filters(self._context)
+                end_tables(self._ledger, self._lake, database, problem)
+        follow_filters(self._ledger, self._config)
         return done
 
     def snapshot(self, database: str, requests: Sequence[Request]) -> SnapshotSummary:
@@ -166,5 +175,5 @@ class Opening:
         try:
             yield failed
         except DatabaseRestoredError as error:
-            leave_out_database(self._context, database, error)
+            leave_out_database(self._ledger, self._lake, database, error)
             failed += troubled_by_database(tables, {database: error})

@@ -11,18 +11,21 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import abandon_in_flight
 from cdc_assets.capture.instances import newest
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import TroubledTable
+from cdc_assets.capture.server import Server
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts
-from cdc_assets.envelope.plan import plan_events
 from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import CdcError, ConfigurationError, DatabaseAwayError, describe_error
+from cdc_assets.history.store import SchemaHistory
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import TableState
 
 log = logging.getLogger(__name__)
@@ -36,33 +39,33 @@ def included_by(config: CaptureConfig) -> Callable[[TableId], bool]:
     return lambda table: table.database.lower() in databases and tables.accepts(table)
 
 
-def abandon_removed_databases(context: Context) -> None:
+def abandon_removed_databases(ledger: Ledger, lake: Lake, config: CaptureConfig) -> None:
     """Give up what an earlier run left in flight in databases that the settings do not name any more.
 
     Raises:
         FencedError: another writer has taken over.
     """
-    state, names = context.manifest.state, {name.lower() for name in context.config.connection.databases}
+    state, names = ledger.state, {name.lower() for name in config.connection.databases}
     in_flight = {*state.snapshots, *([state.pending.database] if state.pending else [])}
     for database in in_flight:
         if database.lower() not in names:
             log.warning("What was in flight in database %s is given up: database.names has it no more.", database)
-            abandon_in_flight(context, database)
+            abandon_in_flight(ledger, lake, database)
 
 
-def follow_filters(context: Context) -> None:
+def follow_filters(ledger: Ledger, config: CaptureConfig) -> None:
     """Let tables rest that the settings leave out now, and let those go on that they let in again.
 
     Raises:
         FencedError: another writer has taken over.
     """
-    included, states = included_by(context.config), context.manifest.state.tables.values()
+    included, states = included_by(config), ledger.state.tables.values()
     changed = [state for known in states if (state := _followed(known, included(known.table))) != known]
     for state in changed:
         log.warning("%s: %s", state.table, state.reason or f"goes on from {state.position}, for it is let in again.")
     for database in {state.table.database for state in changed}:
         own = [state for state in changed if state.table.database == database]
-        context.manifest.mark(context.clock.now(), database, own)
+        ledger.manifest.mark(ledger.clock.now(), database, own)
 
 
 def _followed(state: TableState, included: bool) -> TableState:
@@ -90,7 +93,7 @@ class Selection:
     refused: dict[TableId, CdcError] = field(default_factory=dict)
 
 
-def select(context: Context) -> Selection:
+def select(config: CaptureConfig, server: Server, lake: Lake, manifest: Manifest) -> Selection:
     """Captured tables; there may be none yet.
 
     While nothing was captured, whatever is wrong with a table is a mistake in the settings; later it is a trouble of
@@ -100,7 +103,7 @@ def select(context: Context) -> Selection:
         CdcError: a database cannot be captured that never was.
         ConfigurationError: no table matches although some are enabled, or two tables would share a topic from the beginning.
     """
-    source, config = context.source, context.config
+    source = server.source
     tables: dict[str, Sequence[TableId]] = {}
     away: dict[str, CdcError] = {}
     for database in source.databases():
@@ -112,32 +115,34 @@ def select(context: Context) -> Selection:
             problem = error
         if problem is not None:
             away[database] = problem
-    known = set(context.manifest.read().tables)
+    known = set(manifest.read().tables)
     _refuse_unknown(known, away)
     found = [table for own in tables.values() for table in own]
-    chosen = TableFilter(config.filters).select(found) if away else _required(context, found, known)
+    chosen = TableFilter(config.filters).select(found) if away else _required(config, server, found, known)
     refused = unfit(chosen, known, config.events) if known else {}
     fit = [table for table in chosen if table not in refused]
     check_conflicts(fit, config.events)
-    _check_keys(context, fit, known)
+    _check_keys(server, lake, fit, known)
     return Selection(
         {database: [table for table in fit if table.database == database] for database in tables}, away, refused
     )
 
 
-def _required(context: Context, found: Sequence[TableId], known: Collection[TableId]) -> list[TableId]:
+def _required(
+    config: CaptureConfig, server: Server, found: Sequence[TableId], known: Collection[TableId]
+) -> list[TableId]:
     """What the filters let through. Where no table was enabled yet, one may still come; else the filters are wrong."""
-    filters = TableFilter(context.config.filters)
+    filters = TableFilter(config.filters)
     chosen = filters.select(found)
-    databases = context.source.databases()
-    if filters.is_empty(chosen) and not known and not any(context.instances(database) for database in databases):
+    databases = server.source.databases()
+    if filters.is_empty(chosen) and not known and not any(server.instances(database) for database in databases):
         log.warning(
             "No table is enabled for change data capture yet in %s. Next: EXEC sys.sp_cdc_enable_table @source_schema = N'…', "
             "@source_name = N'…', @role_name = NULL; a table that is enabled and passes the filters is taken in.",
             ", ".join(databases),
         )
         return chosen
-    return filters.require(found, guard_all=not context.config.history.only_captured_tables)
+    return filters.require(found, guard_all=not config.history.only_captured_tables)
 
 
 def unfit(tables: Iterable[TableId], known: Collection[TableId], events: EventSettings) -> dict[TableId, CdcError]:
@@ -170,7 +175,7 @@ def _refuse_unknown(known: Collection[TableId], away: Mapping[str, CdcError]) ->
             raise problem
 
 
-def _check_keys(context: Context, tables: Sequence[TableId], known: Collection[TableId]) -> None:
+def _check_keys(server: Server, lake: Lake, tables: Sequence[TableId], known: Collection[TableId]) -> None:
     """See that the columns of `message.key.columns` exist, while nothing is written yet.
 
     A table that comes later, and one that has lost such a column since its structure was recorded, is a trouble of its own.
@@ -178,27 +183,25 @@ def _check_keys(context: Context, tables: Sequence[TableId], known: Collection[T
     Raises:
         ConfigurationError: one does not.
     """
-    events = context.config.events
-    keyed = [table for table in tables if message_key(table, events.message_key_columns) is not None]
+    keyed = [table for table in tables if message_key(table, lake.events.message_key_columns) is not None]
     keyed = [table for table in keyed if table in known or not known]
-    instances = {database: context.instances(database) for database in {table.database for table in keyed}}
-    for table, schema in context.source.table_schemas(keyed).items():
+    instances = {database: server.instances(database) for database in {table.database for table in keyed}}
+    for table, schema in server.source.table_schemas(keyed).items():
         instance = newest(instances[table.database].get(table, []))
         try:
-            plan_events(schema, instance.columns if instance else None, events, connector=context.connector)
+            lake.plan(schema, instance.columns if instance else None)
         except ConfigurationError:
-            context.history.read()
-            recorded = context.history.latest(table)
+            lake.history.read()
+            recorded = lake.history.latest(table)
             if recorded is None:
                 raise
-            plan_events(recorded.schema, recorded.captured, events, connector=context.connector)
+            lake.plan(recorded.schema, recorded.captured)
 
 
-def remembered(context: Context, databases: Collection[str]) -> list[TableSchema]:
+def remembered(history: SchemaHistory, manifest: Manifest, databases: Collection[str]) -> list[TableSchema]:
     """The last recorded structures of tables in some databases."""
-    history = context.history
     history.read()
-    known = [table for table in context.manifest.read().tables if table.database in databases]
+    known = [table for table in manifest.read().tables if table.database in databases]
     return [entries[-1].schema for table in known if (entries := history.entries(table))]
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.instances import gap_of, newest, reads_of
+from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.progress import TableStatus
+from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
@@ -13,11 +14,14 @@ from cdc_assets.envelope.naming import topic_name
 from cdc_assets.ledger.state import CaptureState, TableState
 
 
-def statuses(context: Context, state: CaptureState, selected: Mapping[str, Sequence[TableId]]) -> Sequence[TableStatus]:
+def statuses(
+    server: Server, lake: Lake, state: CaptureState, selected: Mapping[str, Sequence[TableId]]
+) -> Sequence[TableStatus]:
     """Numbers of each captured table.
 
     Args:
-        context: of the capture.
+        server: of the capture.
+        lake: of the capture.
         state: what the manifest says.
         selected: captured tables by database.
 
@@ -26,26 +30,26 @@ def statuses(context: Context, state: CaptureState, selected: Mapping[str, Seque
     """
     found: list[TableStatus] = []
     for database, captured in selected.items():
-        instances = context.instances(database)
+        instances = server.instances(database)
         own = [entry for table, entry in state.tables.items() if table.database == database]
         positions = {entry.position for entry in own if entry.position is not None}
-        times = context.source.commit_times(database, sorted(positions)) if positions else {}
-        now = context.source.server_time()
+        times = server.source.commit_times(database, sorted(positions)) if positions else {}
+        now = server.source.server_time()
         for table in captured:
-            found.append(_status_of(context, table, state.tables.get(table), instances.get(table, []), times, now))
+            found.append(_status_of(lake, table, state.tables.get(table), instances.get(table, []), times, now))
     return found
 
 
 def _status_of(
-    context: Context,
+    lake: Lake,
     table: TableId,
     state: TableState | None,
     own: Sequence[CaptureInstance],
     times: Mapping[Lsn, datetime],
     now: datetime,
 ) -> TableStatus:
-    topic = topic_name(table, context.config.events)
-    rows = context.tables.row_count(topic)
+    topic = topic_name(table, lake.events)
+    rows = lake.tables.row_count(topic)
     if state is None:
         return TableStatus(table, topic, "waiting", "not snapshotted yet", rows=rows)
     committed = times.get(state.position) if state.position else None

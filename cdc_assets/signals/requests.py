@@ -109,7 +109,7 @@ def _unknown(config: CaptureConfig, state: CaptureState, patterns: Sequence[str]
         ConfigurationError: all of them, or they take too long.
     """
     databases = sorted({table.database for table in state.tables})
-    captured = [table for database in databases for table in meant_by_signals(config, state, database)]
+    captured = [table for database in databases for table in meant_by_signals(config.signals, state, database)]
     try:
         found, unknown = Meaning(captured).of_all(patterns)
     except PatternError as error:

@@ -22,8 +22,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import empty_window
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.core.steps import step
 from cdc_assets.errors import ConfigurationError, InvalidValueError
 from cdc_assets.history.records import HistoryEntry
@@ -38,12 +39,13 @@ class GivenStructures:
     """Structures that signals give.
 
     Args:
-        context: of the capture.
+        ledger: of the capture.
+        lake: of the capture.
         watch: of its signals.
     """
 
-    def __init__(self, context: Context, watch: SignalWatch) -> None:
-        self._context, self._watch = context, watch
+    def __init__(self, ledger: Ledger, lake: Lake, watch: SignalWatch) -> None:
+        self._ledger, self._lake, self._watch = ledger, lake, watch
 
     def recover(self, database: str) -> None:
         """Finish what an earlier run began; must come when no window is in flight, before any is planned.
@@ -63,14 +65,14 @@ class GivenStructures:
             FencedError: another writer has taken over.
             LakeError: the lake cannot be written.
         """
-        state, manifest = self._watch.state(database), self._context.manifest.state
+        state, manifest = self._watch.state(database), self._ledger.state
         if not state.structures or manifest.pending is not None or manifest.snapshots:
             return False
         self._try(database, state.structures[0])
         return True
 
     def _try(self, database: str, request: StructureRequest) -> None:
-        if not self._context.history.written(request.window_id):
+        if not self._lake.history.written(request.window_id):
             entries = self._entries(request)
             if entries:
                 self._commit(database, request, entries)
@@ -78,15 +80,15 @@ class GivenStructures:
         self._watch.record(database, dataclasses.replace(state, structures=state.structures[1:]))
 
     def _commit(self, database: str, request: StructureRequest, entries: list[HistoryEntry]) -> None:
-        context, now = self._context, self._context.clock.now()
-        window = empty_window(context, database)
+        manifest, now = self._ledger.manifest, self._ledger.clock.now()
+        window = empty_window(manifest.state, database)
         state = self._watch.state(database)
         numbered = dataclasses.replace(request, window_id=window.window_id)
         self._watch.record(database, dataclasses.replace(state, structures=(numbered, *state.structures[1:])))
-        context.manifest.plan(now, window)
-        context.record(window.window_id, entries)
+        manifest.plan(now, window)
+        self._lake.record(window.window_id, entries)
         step("history-written")
-        context.manifest.complete(now, (), (), {})
+        manifest.complete(now, (), (), {})
         log.info(
             "Signal %r gave the structure of %s.", request.signal, ", ".join(str(entry.table) for entry in entries)
         )
@@ -102,10 +104,10 @@ class GivenStructures:
 
     def _entry(self, change: Mapping[str, Any]) -> HistoryEntry:
         table = table_of(change)
-        state = self._context.manifest.state.tables.get(table)
-        known = self._context.history.latest(table)
+        state = self._ledger.state.tables.get(table)
+        known = self._lake.history.latest(table)
         if state is None or state.position is None or known is None:
             raise InvalidValueError("table of a schema change", str(table), "a table that is captured", "correct it")
-        entry = given_entry(change, known, state.position.next(), self._context.clock.now())
-        self._context.destination(entry)
+        entry = given_entry(change, known, state.position.next(), self._ledger.clock.now())
+        self._lake.destination(entry)
         return entry

@@ -11,11 +11,12 @@ instance may lie in between: each part is read from the instance that holds it.
 import logging
 from dataclasses import dataclass
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.instances import reads_of
+from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.signal import Signal
+from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.state import TableRead
 
 log = logging.getLogger(__name__)
@@ -32,20 +33,20 @@ class Row:
     signal: Signal
 
 
-def signal_rows(context: Context, table: TableId, after: Lsn, until: Lsn) -> list[Row]:
+def signal_rows(server: Server, history: SchemaHistory, table: TableId, after: Lsn, until: Lsn) -> list[Row]:
     """Rows of a signal table in (after, until], in the order of the log; none if it is not captured any more.
 
     Raises:
         CdcError: they cannot be read.
     """
-    own = context.instances(table.database, anew=False).get(table, [])
+    own = server.instances(table.database, anew=False).get(table, [])
     parts = reads_of(table, own, after, until) if own else []
-    return [row for part in parts for row in _rows(context, part)]
+    return [row for part in parts for row in _rows(server, history, part)]
 
 
-def _rows(context: Context, part: TableRead) -> list[Row]:
+def _rows(server: Server, history: SchemaHistory, part: TableRead) -> list[Row]:
     table = part.table
-    entry = context.history.of_instance(table, part.instance) or context.history.latest(table)
+    entry = history.of_instance(table, part.instance) or history.latest(table)
     columns = (entry.captured or [column.name for column in entry.schema.columns]) if entry else []
     if len(columns) != 3:
         log.warning("Signal table %s has %d columns in place of three; its rows are ignored.", table, len(columns))
@@ -58,7 +59,7 @@ def _rows(context: Context, part: TableRead) -> list[Row]:
         "ORDER BY [ct].[__$start_lsn], [ct].[__$command_id], [ct].[__$seqval], [ct].[__$operation]"
     )
     rows = []
-    for batch in context.bulk.read(statement, (part.after.raw, part.until.raw)):
+    for batch in server.bulk.read(statement, (part.after.raw, part.until.raw)):
         for lsn, operation, own_id, kind, data in zip(*(c.to_pylist() for c in batch.columns), strict=True):
             rows.append(Row(Lsn(bytes(lsn)), operation, Signal.arrived(own_id or "", kind or "", data)))
     return rows

@@ -13,16 +13,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from cdc_assets.capture.context import Context
+from cdc_assets.capture.ledger import Ledger
+from cdc_assets.capture.server import Server
 from cdc_assets.config.patterns import PatternError
-from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.config.settings import CaptureConfig, SignalSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.signal import Delivery, SignalChannel, route, signal_table
 from cdc_assets.errors import CdcError
+from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.signal_state import SignalState
-from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.signals.apply import Outcome, apply
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
@@ -46,9 +48,9 @@ def reached(state: CaptureState) -> dict[str, int]:
     return numbers
 
 
-def meant_by_signals(config: CaptureConfig, state: CaptureState, database: str) -> list[TableId]:
+def meant_by_signals(settings: SignalSettings, state: CaptureState, database: str) -> list[TableId]:
     """Tables of a database that signals can mean, sorted: those that are captured, without the signal table."""
-    own = signal_table(config.signals.collections, database)
+    own = signal_table(settings.collections, database)
     return sorted(
         entry.table
         for entry in state.tables.values()
@@ -67,13 +69,24 @@ class SignalWatch:
     """Looks for signals and records what they change.
 
     Args:
-        context: of the capture.
+        server: where signal tables are read.
+        history: of the structures of signal tables.
+        ledger: of the capture.
+        channels: outside the log.
+        settings: of signals.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(
+        self,
+        server: Server,
+        history: SchemaHistory,
+        ledger: Ledger,
+        channels: Sequence[SignalChannel],
+        settings: SignalSettings,
+    ) -> None:
+        self._server, self._history, self._ledger = server, history, ledger
+        self._channels, self._settings = channels, settings
         self._seen: dict[str, Lsn] = {}
-        self._channels = channels_of(context.config, context.channels)
         self._due: dict[str, datetime] = {}
 
     def look_again(self) -> None:
@@ -83,7 +96,12 @@ class SignalWatch:
 
     def state(self, database: str) -> SignalState:
         """What is recorded."""
-        return self._context.manifest.state.signals.get(database, SignalState())
+        return self._ledger.state.signals.get(database, SignalState())
+
+    def table(self, database: str) -> TableState | None:
+        """State of a database's signal table; None if there is none, or it was not captured yet."""
+        table = signal_table(self._settings.collections, database)
+        return self._ledger.state.tables.get(table) if table else None
 
     def record(self, database: str, state: SignalState, notices: Iterable[SnapshotNotice] = ()) -> None:
         """Record a new state, and notify about it.
@@ -95,9 +113,9 @@ class SignalWatch:
 
     def _record(self, states: Mapping[str, SignalState], notices: Iterable[SnapshotNotice]) -> None:
         notifications = [
-            self._context.notice(entry.aggregate, entry.kind, entry.signal, **entry.data) for entry in notices
+            self._ledger.notice(entry.aggregate, entry.kind, entry.signal, **entry.data) for entry in notices
         ]
-        self._context.manifest.record_signals(self._context.clock.now(), states, notifications)
+        self._ledger.manifest.record_signals(self._ledger.clock.now(), states, notifications)
 
     def listen(self, databases: Sequence[str]) -> bool:
         """Carry out what came from outside the log; whether anything did.
@@ -110,11 +128,11 @@ class SignalWatch:
         return any(heard)
 
     def _hear(self, channel: SignalChannel, databases: Sequence[str]) -> bool:
-        now, wait = self._context.clock.now(), timedelta(seconds=self._context.config.signals.poll_interval_s)
+        now, wait = self._ledger.clock.now(), timedelta(seconds=self._settings.poll_interval_s)
         if now < self._due.get(channel.name, now):
             return False
         self._due[channel.name] = now + wait
-        known = reached(self._context.manifest.state)
+        known = reached(self._ledger.state)
         try:
             delivery = channel.receive(known)
         except CdcError as error:
@@ -147,7 +165,7 @@ class SignalWatch:
             self._say(outcome)
 
     def _places(self, channel: SignalChannel, delivery: Delivery) -> tuple[tuple[str, int], ...]:
-        known = reached(self._context.manifest.state)
+        known = reached(self._ledger.state)
         if not channel.lasting:
             known = {stream: number for stream, number in known.items() if not stream.startswith(f"{channel.name}:")}
         return tuple(sorted({**known, **delivery.reached}.items()))
@@ -166,16 +184,15 @@ class SignalWatch:
             RetryableError: the server is away or busy.
             FencedError: another writer has taken over.
         """
-        table = signal_table(self._context.config.signals.collections, database)
-        own = self._context.manifest.state.tables.get(table) if table else None
+        own = self.table(database)
         if own is None or own.position is None:
             return []
         known = self._seen.get(database)  # a window that an earlier run completed may have brought rows
         after = max(self.state(database).read_until or own.snapshot_lsn or own.position, known or ZERO_LSN)
         if own.position <= after or (known and not touched):
             return []
-        rows = signal_rows(self._context, own.table, after, own.position)
-        acting = "source" in self._context.config.signals.channels
+        rows = signal_rows(self._server, self._history, own.table, after, own.position)
+        acting = "source" in self._settings.channels
         asked = [parse(row.signal) for row in rows if row.operation == INSERT] if acting else []
         outcome = self._applied(database, asked)
         if outcome.acted:
@@ -194,10 +211,10 @@ class SignalWatch:
         return databases
 
     def _captured(self, database: str) -> list[TableId]:
-        return meant_by_signals(self._context.config, self._context.manifest.state, database)
+        return meant_by_signals(self._settings, self._ledger.state, database)
 
     def _applied(self, database: str, signals: Sequence[ParsedSignal]) -> Outcome:
-        position = self._context.manifest.state.watermark(database)
+        position = self._ledger.state.watermark(database)
         return apply(self.state(database), signals, self._captured(database), position)
 
     def _say(self, outcome: Outcome) -> None:

@@ -28,25 +28,25 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from cdc_assets.capture.context import Context
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.ports import HeldLocks
+from cdc_assets.core.ports import HeldLocks, Source
 
 
 class SnapshotLocks:
     """Context manager of the locks of one snapshot.
 
     Args:
-        context: of the capture.
+        source: holds them.
+        settings: which are wanted.
         tables: that are locked.
 
     Raises:
         ServerBusyError: on entry, if a table could not be locked in time.
     """
 
-    def __init__(self, context: Context, tables: Iterable[TableId]) -> None:
-        self._source, self._settings = context.source, context.config.snapshot
+    def __init__(self, source: Source, settings: SnapshotSettings, tables: Iterable[TableId]) -> None:
+        self._source, self._settings = source, settings
         self._tables = sorted(tables)
         self._stack = ExitStack()
         self._held: HeldLocks | None = None

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.context import Context
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.notification import Notification
+from cdc_assets.core.notification import Notification, Outbox
 from cdc_assets.ledger.state import SnapshotRun, SnapshotSlice, SnapshotTable
 
 
@@ -18,11 +18,17 @@ class Notices:
     """Makes the notifications of snapshots.
 
     Args:
-        context: of the capture.
+        ledger: of the capture.
+        outbox: sends what is recorded nowhere.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, ledger: Ledger, outbox: Outbox) -> None:
+        self._ledger, self._outbox = ledger, outbox
+
+    def send(self, notifications: Iterable[Notification]) -> None:
+        """Tell what no row of the manifest records."""
+        for notification in notifications:
+            self._outbox.send(notification)
 
     def began(self, run: SnapshotRun) -> Notification:
         """The snapshot is planned."""
@@ -36,13 +42,13 @@ class Notices:
         """Tables that could not even be divided."""
         for table in failed:
             data = {"scanned_collection": str(table), "total_rows_scanned": "0", "status": "SQL_EXCEPTION"}
-            yield self._context.notice("Initial Snapshot", "TABLE_SCAN_COMPLETED", signal, **data)
+            yield self._ledger.notice("Initial Snapshot", "TABLE_SCAN_COMPLETED", signal, **data)
 
     def in_vain(self, signal: str, unplanned: Iterable[Notification]) -> Iterator[Notification]:
         """A snapshot that a signal asked for, of which no table can be read."""
-        yield self._context.notice("Initial Snapshot", "STARTED", signal)
+        yield self._ledger.notice("Initial Snapshot", "STARTED", signal)
         yield from unplanned
-        yield self._context.notice("Initial Snapshot", "ABORTED", signal)
+        yield self._ledger.notice("Initial Snapshot", "ABORTED", signal)
 
     def reading(self, run: SnapshotRun, slices: Sequence[SnapshotSlice]) -> Iterator[Notification]:
         """Slices are about to be read."""
@@ -88,7 +94,7 @@ class Notices:
         )
 
     def _of(self, run: SnapshotRun, kind: str, **data: str) -> Notification:
-        return self._context.notice("Initial Snapshot", kind, run.signal, **data)
+        return self._ledger.notice("Initial Snapshot", kind, run.signal, **data)
 
 
 @dataclass(frozen=True, slots=True)

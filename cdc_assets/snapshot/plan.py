@@ -18,13 +18,15 @@ import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.instances import before, newest
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
+from cdc_assets.capture.server import Server
+from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.ports import KeyRange, TaskRunner
 from cdc_assets.core.schema import CaptureInstance, TableSchema
-from cdc_assets.envelope.plan import plan_events
 from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.history.structure import without_namesakes
 from cdc_assets.ledger.state import CaptureState, SnapshotRun, SnapshotSlice, SnapshotTable
@@ -74,15 +76,22 @@ class SnapshotPlanner:
     """Plans snapshots of one capture.
 
     Args:
-        context: of the capture.
+        server: where tables are.
+        lake: tells whether rows can become events.
+        ledger: of the capture.
+        runner: tells how many tasks run at once.
+        settings: of snapshots.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(
+        self, server: Server, lake: Lake, ledger: Ledger, runner: TaskRunner, settings: SnapshotSettings
+    ) -> None:
+        self._server, self._lake, self._ledger = server, lake, ledger
+        self._runner, self._settings = runner, settings
 
     @property
     def _state(self) -> CaptureState:
-        return self._context.manifest.state
+        return self._ledger.state
 
     def draft(self, requests: Sequence[Request]) -> tuple[list[Draft], dict[TableId, CdcError]]:
         """Structures and key ranges of some tables, before any lock: they are only where to cut.
@@ -99,7 +108,7 @@ class SnapshotPlanner:
         """
         failed: dict[TableId, CdcError] = {}
         drafts = list(self._drafts(requests, failed))
-        order = self._context.config.snapshot.order_by_row_count
+        order = self._settings.order_by_row_count
         if order != "disabled":
             drafts.sort(key=lambda draft: draft.rows, reverse=order == "descending")
         return drafts, failed
@@ -116,7 +125,7 @@ class SnapshotPlanner:
             CaptureNotReadyError: the capture job has not read the log yet.
             CdcError: the server is away.
         """
-        instances = self._context.instances(database)
+        instances = self._server.instances(database)
         low = self._low_watermark(database, captured=any(draft.schema.table in instances for draft in drafts))
         tables: list[SnapshotTable] = []
         slices: list[SnapshotSlice] = []
@@ -138,9 +147,9 @@ class SnapshotPlanner:
 
     def outdated(self, run: SnapshotRun, captured: Collection[TableId]) -> str:
         """Why a planned snapshot no longer fits the server or the settings, or nothing."""
-        instances = self._context.instances(run.database)
+        instances = self._server.instances(run.database)
         for entry in run.tables:
-            schema = self._context.source.table_schema(entry.table)
+            schema = self._server.source.table_schema(entry.table)
             if schema is None or schema.object_id != entry.object_id:
                 return f"{entry.table} was dropped or created again"
             if entry.table not in captured:
@@ -156,7 +165,7 @@ class SnapshotPlanner:
 
     def readers(self) -> int:
         """Slices that are read at once."""
-        return max(1, self._context.config.snapshot.threads or self._context.runner.parallelism)
+        return max(1, self._settings.threads or self._runner.parallelism)
 
     def _joins(self, database: str, request: Request) -> bool:
         """Whether a table without data joins a capture that streams: nothing since its enabling may be left out."""
@@ -166,10 +175,10 @@ class SnapshotPlanner:
     def _low_watermark(self, database: str, *, captured: bool) -> Lsn:
         if not captured:
             return ZERO_LSN
-        low = self._context.source.max_captured_lsn(database)
+        low = self._server.source.max_captured_lsn(database)
         if low is not None:
             return low
-        running = self._context.source.agent_running(database)
+        running = self._server.source.agent_running(database)
         reason = "the SQL Server Agent does not run" if running is False else "the capture job has not scanned the log"
         raise CaptureNotReadyError(
             f"Database {database} has no maximum LSN: {reason}. "
@@ -177,11 +186,11 @@ class SnapshotPlanner:
         )
 
     def _drafts(self, requests: Sequence[Request], failed: dict[TableId, CdcError]) -> Iterator[Draft]:
-        schemas = self._context.source.table_schemas([request.table for request in requests])
+        schemas = self._server.source.table_schemas([request.table for request in requests])
         read = [schemas[r.table] for r in requests if r.data and not r.select and r.table in schemas]
-        rows = self._context.source.row_counts(read) if read else {}
+        rows = self._server.source.row_counts(read) if read else {}
         databases = dict.fromkeys(table.database for table in schemas)
-        instances = {table: own for name in databases for table, own in self._context.instances(name).items()}
+        instances = {table: own for name in databases for table, own in self._server.instances(name).items()}
         for request in requests:
             schema = schemas.get(request.table)
             try:
@@ -202,7 +211,7 @@ class SnapshotPlanner:
         """
         own = without_namesakes(schema, last) if last else schema
         captured = last.columns if last else None
-        plan_events(own, captured, self._context.config.events, connector=self._context.connector)
+        self._lake.plan(own, captured)
 
     def _draft(self, request: Request, schema: TableSchema, rows: int) -> Draft:
         if not request.data:
@@ -211,21 +220,21 @@ class SnapshotPlanner:
 
     def _ranges(self, request: Request, schema: TableSchema, rows: int) -> tuple[KeyRange, ...]:
         """A statement of its own cannot be divided: each part would read all of it."""
-        if request.select or self._context.config.snapshot.override_of(schema.table):
-            return tuple(self._context.source.key_ranges(dataclasses.replace(schema, key=()), rows, 1))
+        if request.select or self._settings.override_of(schema.table):
+            return tuple(self._server.source.key_ranges(dataclasses.replace(schema, key=()), rows, 1))
         known = self._state.tables.get(schema.table)
         if known and known.ranges and known.object_id == schema.object_id:
             return known.ranges
-        wanted = ranges_wanted(rows, self._context.config.snapshot.partitions)
-        return tuple(self._context.source.key_ranges(schema, rows, wanted))
+        wanted = ranges_wanted(rows, self._settings.partitions)
+        return tuple(self._server.source.key_ranges(schema, rows, wanted))
 
     def _chosen(self, request: Request, ranges: int) -> list[int]:
         if request.partitions is None:
             return list(range(ranges))
-        return ranges_of(request.partitions, ranges, self._context.config.snapshot.partitions)
+        return ranges_of(request.partitions, ranges, self._settings.partitions)
 
     def _target(self, table: TableId, rows: int) -> int:
-        readers = self.readers() * self._context.config.snapshot.slices_of(table)
+        readers = self.readers() * self._settings.slices_of(table)
         return min(MAX_SLICE, max(MIN_SLICE, rows // (2 * readers)))
 
 

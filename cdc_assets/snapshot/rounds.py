@@ -22,10 +22,14 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.forks import check_recovery_fork
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import Progress, ProgressListener, TableProgress, rows_of
+from cdc_assets.capture.server import Server
+from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError, LakeFullError
 from cdc_assets.history.records import HistoryEntry
@@ -50,20 +54,33 @@ class Rounds:
     """Reads the slices of snapshots of one capture.
 
     Args:
-        context: of the capture.
+        server: where rows are read.
+        lake: where they go.
+        ledger: of the capture.
         planner: tells how many read at once.
+        runner: runs tasks.
+        settings: of snapshots.
         notices: tells about rounds.
         listener: hears of each round.
     """
 
     def __init__(
-        self, context: Context, planner: SnapshotPlanner, notices: Notices, listener: ProgressListener
+        self,
+        server: Server,
+        lake: Lake,
+        ledger: Ledger,
+        planner: SnapshotPlanner,
+        runner: TaskRunner,
+        settings: SnapshotSettings,
+        notices: Notices,
+        listener: ProgressListener,
     ) -> None:
-        self._context, self._planner, self._notices, self._listener = context, planner, notices, listener
+        self._server, self._lake, self._ledger, self._planner = server, lake, ledger, planner
+        self._runner, self._settings, self._notices, self._listener = runner, settings, notices, listener
 
     @property
     def _state(self) -> CaptureState:
-        return self._context.manifest.state
+        return self._ledger.state
 
     def carry_out(self, database: str, entries: Entries, check_locks: Callable[[], None]) -> None:
         """Finish the round in flight, then read what is left.
@@ -88,11 +105,11 @@ class Rounds:
         low = run.of(slices[0].table).low
         numbers = tuple(entry.number for entry in slices)
         window = Window(self._state.next_window, "snapshot", database, low, low, slices=numbers)
-        self._context.manifest.plan(self._context.clock.now(), window)
+        self._ledger.manifest.plan(self._ledger.clock.now(), window)
 
     def _next_slices(self, run: SnapshotRun, size: int) -> Sequence[SnapshotSlice]:
         """Slices of the next round: so many full ones, or many small ones of about as many rows, or all that must meet."""
-        if by_meeting(self._context.config.snapshot):
+        if by_meeting(self._settings):
             size = len(run.slices)
         budget, rows = size * MIN_SLICE, 0
         failed = dict(run.failed)
@@ -114,21 +131,20 @@ class Rounds:
         run = self._state.snapshots[window.database]
         slices = [run.slices[number] for number in window.slices]
         if self._state.written is None:
-            for notification in self._notices.reading(run, slices):
-                self._context.notifier.send(notification)
+            self._notices.send(self._notices.reading(run, slices))
             written = self._read(window, run, slices, entries)
             check_locks()
-            check_recovery_fork(self._context, window.database)
-            self._context.manifest.record_files(self._context.clock.now(), written)
+            check_recovery_fork(self._ledger, self._server.source, window.database)
+            self._ledger.manifest.record_files(self._ledger.clock.now(), written)
         recorded = self._state.written
         assert recorded is not None  # noqa: S101 - recorded just now
         for directory, files in recorded.files:
             metadata = {"window_id": str(window.window_id), "snapshot_id": str(run.snapshot_id)}
             metadata["rows"] = str(sum(file.rows for file in files))
-            self._context.tables.commit(directory, None, files, window.window_id, metadata)
+            self._lake.tables.commit(directory, None, files, window.window_id, metadata)
             step("table-committed")
         notifications = self._notices.read(run, run.behind(recorded), slices)
-        self._context.manifest.complete_round(self._context.clock.now(), notifications)
+        self._ledger.manifest.complete_round(self._ledger.clock.now(), notifications)
         self._listener.note_commit(self._progress(window, run, recorded, entries))
 
     def _read(self, window: Window, run: SnapshotRun, slices: Sequence[SnapshotSlice], entries: Entries) -> RoundFiles:
@@ -163,38 +179,37 @@ class Rounds:
             return self._run_tasks(window, slices, readings, attempt)
         except LakeFullError:
             directories = [reading.directory for reading in readings.values()]
-            remove_attempt(self._context.tables.location, directories, window.window_id, attempt)
+            remove_attempt(self._lake.tables.location, directories, window.window_id, attempt)
             raise
 
     def _run_tasks(
         self, window: Window, slices: Sequence[SnapshotSlice], readings: dict[TableId, TableReading], attempt: str
     ) -> list[RoundResult]:
         """The same; as many tasks as can run at once, if they must meet."""
-        context, settings = self._context, self._context.config.snapshot
+        location, bulk, settings = self._lake.tables.location, self._server.bulk, self._settings
         if not by_meeting(settings):
             tasks = [
-                RoundTask(window.window_id, bundle, readings, context.tables.location, context.bulk, attempt=attempt)
+                RoundTask(window.window_id, bundle, readings, location, bulk, attempt=attempt)
                 for bundle in bundles(slices, self._planner.readers() * 2)
             ]
-            return context.runner.run(run_bundle, tasks)
-        parts = bundles(slices, min(self._planner.readers(), context.runner.parallelism))
-        location, prefix = context.tables.location, context.config.events.topic_prefix
-        meeting = Meeting.new(location, prefix, len(parts), settings.lock_timeout_ms)
+            return self._runner.run(run_bundle, tasks)
+        parts = bundles(slices, min(self._planner.readers(), self._runner.parallelism))
+        meeting = Meeting.new(location, self._lake.events.topic_prefix, len(parts), settings.lock_timeout_ms)
         tasks = [
-            RoundTask(window.window_id, bundle, readings, location, context.bulk, number, meeting, attempt)
+            RoundTask(window.window_id, bundle, readings, location, bulk, number, meeting, attempt)
             for number, bundle in enumerate(parts)
         ]
-        return meeting.hold(context.source, list(readings), lambda: context.runner.run(run_bundle, tasks))
+        return meeting.hold(self._server.source, list(readings), lambda: self._runner.run(run_bundle, tasks))
 
     def _readings(
         self, run: SnapshotRun, entries: Entries, slices: Sequence[SnapshotSlice]
     ) -> dict[TableId, TableReading]:
-        server_time = self._context.source.server_time()
+        server_time = self._server.source.server_time()
         readings: dict[TableId, TableReading] = {}
         for table in dict.fromkeys(entry.table for entry in slices):
-            plan, directory = self._context.destination(entries[table])
+            plan, directory = self._lake.destination(entries[table])
             planned = run.of(table)
-            override = planned.select or self._context.config.snapshot.override_of(table) or None
+            override = planned.select or self._settings.override_of(table) or None
             readings[table] = TableReading(plan, entries[table].schema, directory, planned.low, server_time, override)
         return readings
 
@@ -216,8 +231,8 @@ class Rounds:
         for row in decided:
             by_table.setdefault(row.table, []).append(row.batch)
         for table, batches in by_table.items():
-            plan, directory = self._context.destination(entries[table])
-            location = self._context.tables.location
+            plan, directory = self._lake.destination(entries[table])
+            location = self._lake.tables.location
             with TopicWriter(location, directory, plan.topic_schema, window.window_id) as writer:
                 writer.write(batch.cast(plan.topic_schema) for batch in batches)
             files[directory] = (*files.get(directory, ()), *writer.files)
@@ -227,7 +242,7 @@ class Rounds:
         tables = {}
         by_directory = dict(written.files)
         for table in run.tables:
-            _, directory = self._context.destination(entries[table.table])
+            _, directory = self._lake.destination(entries[table.table])
             if files := by_directory.get(directory):
                 size = sum(file.size for file in files)
                 tables[table.table] = TableProgress(rows_of(files), size, table.low, table.low)

@@ -29,12 +29,15 @@ import dataclasses
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from cdc_assets.capture.context import Context
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
-from cdc_assets.capture.progress import ProgressListener, SnapshotSummary, TroubledTable
+from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
+from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
+from cdc_assets.core.ports import Source
 from cdc_assets.errors import CdcError, LakeError, describe_error
+from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.state import CaptureState, SnapshotRun, SnapshotTable, TableState
 from cdc_assets.snapshot.locks import SnapshotLocks, of_one_moment
@@ -52,20 +55,36 @@ class Snapshotter:
     """Carries out snapshots of one capture.
 
     Args:
-        context: of the capture.
+        ledger: of the capture.
         losses: looks after topics before they are written to.
-        listener: hears of each round.
+        planner: fixes what is read.
+        structures: records them before the rows.
+        rounds: reads.
+        notices: tells.
+        heartbeat: gives a sign at the end.
+        source: holds locks.
+        settings: of snapshots.
     """
 
-    def __init__(self, context: Context, losses: Losses, listener: ProgressListener) -> None:
-        self._context, self._losses = context, losses
-        self._planner, self._notices = SnapshotPlanner(context), Notices(context)
-        self._structures = Structures(context, self._planner)
-        self._rounds = Rounds(context, self._planner, self._notices, listener)
+    def __init__(
+        self,
+        ledger: Ledger,
+        losses: Losses,
+        planner: SnapshotPlanner,
+        structures: Structures,
+        rounds: Rounds,
+        notices: Notices,
+        heartbeat: Heartbeat,
+        source: Source,
+        settings: SnapshotSettings,
+    ) -> None:
+        self._ledger, self._losses, self._heartbeat = ledger, losses, heartbeat
+        self._planner, self._structures, self._rounds, self._notices = planner, structures, rounds, notices
+        self._source, self._settings = source, settings
 
     @property
     def _state(self) -> CaptureState:
-        return self._context.manifest.state
+        return self._ledger.state
 
     def resume(self, database: str, captured: Collection[TableId]) -> SnapshotSummary:
         """Finish a snapshot that an earlier run left, if its tables are still the ones it was planned for.
@@ -84,13 +103,13 @@ class Snapshotter:
             again = "The signal must be sent again" if run.signal else "It is planned again"
             log.warning("The unfinished snapshot of %s is given up, for %s. %s.", database, problem, again)
             notifications = self._notices.ended(run, "ABORTED")
-            self._context.manifest.finish_snapshot(self._context.clock.now(), database, [], [notifications])
+            self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, [], [notifications])
             return SnapshotSummary()
         unread = not self._all_read(run)
-        with SnapshotLocks(self._context, [entry.table for entry in run.tables if unread]) as locks:
-            if unread and of_one_moment(self._context.config.snapshot):
+        with SnapshotLocks(self._source, self._settings, [entry.table for entry in run.tables if unread]) as locks:
+            if unread and of_one_moment(self._settings):
                 log.warning("The snapshot of %s begins again: the moment at which it read is gone.", database)
-                self._context.manifest.start_snapshot(self._context.clock.now(), self._planner.again(run))
+                self._ledger.manifest.start_snapshot(self._ledger.clock.now(), self._planner.again(run))
             return self._carry_out(database, locks)
 
     def _all_read(self, run: SnapshotRun) -> bool:
@@ -123,9 +142,9 @@ class Snapshotter:
         """
         if not requests:
             return SnapshotSummary()
-        if delay := self._context.config.snapshot.delay_s:
+        if delay := self._settings.delay_s:
             log.info("The snapshot of %s begins in %s s (snapshot.delay.ms).", database, delay)
-            self._context.clock.sleep(delay)
+            self._ledger.clock.sleep(delay)
         unfit = self._prepare([request.table for request in requests])
         drafts, failed = self._planner.draft([request for request in requests if request.table not in unfit])
         failed |= unfit
@@ -136,11 +155,11 @@ class Snapshotter:
         if not drafts:
             self._tell(list(self._notices.in_vain(signal, notifications)), signals)
             return SnapshotSummary(failed=unplanned)
-        with SnapshotLocks(self._context, [draft.schema.table for draft in drafts]) as locks:
+        with SnapshotLocks(self._source, self._settings, [draft.schema.table for draft in drafts]) as locks:
             run = self._planner.plan(database, drafts, signal)
             run = dataclasses.replace(run, failed=tuple((trouble.table, trouble.reason) for trouble in unplanned))
             notifications.insert(0, self._notices.began(run))
-            self._context.manifest.start_snapshot(self._context.clock.now(), run, signals, notifications)
+            self._ledger.manifest.start_snapshot(self._ledger.clock.now(), run, signals, notifications)
             return self._carry_out(database, locks) + SnapshotSummary(failed=unplanned)
 
     def _prepare(self, tables: Sequence[TableId]) -> dict[TableId, CdcError]:
@@ -159,10 +178,9 @@ class Snapshotter:
     def _tell(self, notifications: Sequence[Notification], signals: Mapping[str, SignalState] | None) -> None:
         """Nothing can be read: tell it, with the states that forget the request if there was one."""
         if signals:
-            self._context.manifest.record_signals(self._context.clock.now(), signals, notifications)
+            self._ledger.manifest.record_signals(self._ledger.clock.now(), signals, notifications)
             return
-        for notification in notifications:
-            self._context.notifier.send(notification)
+        self._notices.send(notifications)
 
     def _carry_out(self, database: str, locks: SnapshotLocks) -> SnapshotSummary:
         entries = self._structures.record(self._state.snapshots[database])
@@ -176,12 +194,12 @@ class Snapshotter:
         through = [table for table in run.tables if table.table not in failed]
         states = [state for table in through for state in self._final(table)]
         notifications = self._notices.ended(run, "ABORTED" if failed else "COMPLETED")
-        self._context.manifest.finish_snapshot(self._context.clock.now(), database, states, [notifications])
+        self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, states, [notifications])
         for table in run.tables:
             if table.table in failed:
                 log.warning("%s could not be read: %s", table.table, failed[table.table])
-        now = self._context.clock.now()
-        self._context.heartbeat.beat(now, self._state.watermark(database), forced=True)
+        now = self._ledger.clock.now()
+        self._heartbeat.beat(now, self._state.watermark(database), forced=True)
         troubled = tuple(TroubledTable(table, "failed", reason) for table, reason in failed.items())
         return SnapshotSummary(tuple(table.table for table in through), troubled)
 

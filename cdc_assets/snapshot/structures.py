@@ -9,8 +9,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.instances import newest
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
+from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import step
@@ -28,19 +30,25 @@ class Structures:
     """Records structures of one capture.
 
     Args:
-        context: of the capture.
+        server: asked for them.
+        lake: whose schema history they go to.
+        ledger: of the capture.
         planner: tells which databases stream.
+        only_captured: whether tables that are not captured are left out.
     """
 
-    def __init__(self, context: Context, planner: SnapshotPlanner) -> None:
-        self._context, self._planner = context, planner
+    def __init__(
+        self, server: Server, lake: Lake, ledger: Ledger, planner: SnapshotPlanner, *, only_captured: bool
+    ) -> None:
+        self._server, self._lake, self._ledger, self._planner = server, lake, ledger, planner
+        self._only_captured = only_captured
 
     def record(self, run: SnapshotRun) -> Mapping[TableId, HistoryEntry]:
         """CREATE records of tables whose structure is new, before any data; structures of all tables.
 
         A snapshot that a signal asked for tells them of each of its tables, as the connector's does.
         """
-        history, now = self._context.history, self._context.clock.now()
+        history, now = self._lake.history, self._ledger.clock.now()
         recorded: list[HistoryEntry] = []
         if not history.written(run.snapshot_id):
             for table, entry in self._current(run, now):
@@ -57,7 +65,7 @@ class Structures:
                     recorded.append(entry)
             if recorded and not run.slices and recorded[-1].snapshot:
                 recorded[-1] = dataclasses.replace(recorded[-1], last=True)
-            self._context.record(run.snapshot_id, recorded)
+            self._lake.record(run.snapshot_id, recorded)
         step("history-written")
         entries = {table.table: history.of_instance(table.table, table.instance) for table in run.tables}
         missing = [table for table, entry in entries.items() if entry is None]
@@ -68,8 +76,8 @@ class Structures:
     def _current(self, run: SnapshotRun, now: datetime) -> Iterator[tuple[SnapshotTable, HistoryEntry]]:
         """Structures that the server has now; it is asked once for all tables."""
         tables = [*run.tables, *self._bystanders(run)]
-        schemas = self._context.source.table_schemas([table.table for table in tables])
-        instances = self._context.instances(run.database)
+        schemas = self._server.source.table_schemas([table.table for table in tables])
+        instances = self._server.instances(run.database)
         for table in tables:
             schema, captured = schemas.get(table.table), None
             if schema is None and table.object_id == _UNKNOWN:
@@ -84,12 +92,12 @@ class Structures:
 
     def _bystanders(self, run: SnapshotRun) -> list[SnapshotTable]:
         """User tables that are only recorded in the history, if the settings want all (spec debezium-sqlserver §6.1)."""
-        known = any(table.database == run.database for table in self._context.manifest.state.tables)
-        if known or self._context.config.history.only_captured_tables:
+        known = any(table.database == run.database for table in self._ledger.state.tables)
+        if known or self._only_captured:
             return []
         own = {table.table for table in run.tables}
-        others = [table for table in self._context.source.user_tables(run.database) if table not in own]
-        instances = self._context.instances(run.database)
+        others = [table for table in self._server.source.user_tables(run.database) if table not in own]
+        instances = self._server.instances(run.database)
         found = []
         for table in others:
             last = newest(instances.get(table, []))
@@ -100,7 +108,7 @@ class Structures:
 
     def _joined(self, table: SnapshotTable) -> bool:
         """Whether a table without rows joins a capture that streams; the same until the snapshot is complete."""
-        new = not self._context.manifest.state.has_position(table.table)
+        new = not self._ledger.state.has_position(table.table)
         return new and table.instance is not None and not table.ranges and self._planner.streams(table.table.database)
 
 

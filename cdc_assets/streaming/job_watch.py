@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from cdc_assets.capture.context import Context
 from cdc_assets.core.capture_job import CaptureJob
+from cdc_assets.core.ports import Clock, Source
 from cdc_assets.errors import CdcError
 
 log = logging.getLogger(__name__)
@@ -22,23 +22,24 @@ class JobWatch:
     """Asks how the capture jobs of a capture are getting on.
 
     Args:
-        context: of the capture.
+        source: asked.
+        clock: time.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, source: Source, clock: Clock) -> None:
+        self._source, self._clock = source, clock
         self._checked: dict[str, datetime] = {}
         self._jobs: dict[str, CaptureJob] = {}
 
     def check(self, databases: Iterable[str]) -> None:
         """Ask, from time to time; a question that fails is left to whoever reads the log."""
-        now = self._context.clock.now()
+        now = self._clock.now()
         for database in databases:
             if database in self._checked and now - self._checked[database] < CHECK_EVERY:
                 continue
             self._checked[database] = now
             try:
-                job = self._context.source.capture_job(database)
+                job = self._source.capture_job(database)
             except CdcError:
                 continue
             before, self._jobs[database] = self._jobs.get(database), job

@@ -30,13 +30,17 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import retire
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.instances import Gap, gap_of, newest, reads_of
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
+from cdc_assets.capture.server import Server
+from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Window
 from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
@@ -55,12 +59,25 @@ class Planner:
     """Plans windows and records states of tables on the way.
 
     Args:
-        context: of the capture.
+        server: whose log is read.
+        lake: of the capture.
+        ledger: of the capture.
+        runner: tells how many tasks run at once.
+        settings: of the stream.
         losses: looks after topics before they are written to.
     """
 
-    def __init__(self, context: Context, losses: Losses) -> None:
-        self._context, self._losses = context, losses
+    def __init__(
+        self,
+        server: Server,
+        lake: Lake,
+        ledger: Ledger,
+        runner: TaskRunner,
+        settings: StreamingSettings,
+        losses: Losses,
+    ) -> None:
+        self._server, self._lake, self._ledger = server, lake, ledger
+        self._runner, self._settings, self._losses = runner, settings, losses
         self._checked: dict[str, datetime] = {}
         self._asked: dict[str, datetime] = {}
         self._names: dict[str, frozenset[str]] = {}
@@ -72,7 +89,7 @@ class Planner:
 
     @property
     def _state(self) -> CaptureState:
-        return self._context.manifest.state
+        return self._ledger.state
 
     def plan(self, database: str) -> Window | None:
         """Plan and record the next window, or None if there is nothing to read.
@@ -82,7 +99,7 @@ class Planner:
             DatabaseRestoredError: the database is not in the history that was read.
             FencedError: another writer has taken over.
         """
-        source, streaming = self._context.source, self._context.config.streaming
+        source, streaming = self._server.source, self._settings
         after = self._state.watermark(database)
         if after is None:
             self._look_for_tables(database)
@@ -90,7 +107,7 @@ class Planner:
         until = source.max_transaction_lsn(database, after, streaming.max_iteration_transactions)
         if until is None:
             return self._idle(database, after)
-        check_recovery_fork(self._context, database)
+        check_recovery_fork(self._ledger, self._server.source, database)
         reads = self._active(database, self._guarded(database, until), until)
         if reads is not None:
             self._losses.before_commit({read.table for read in reads})
@@ -99,7 +116,7 @@ class Planner:
         if not self._streaming(database):
             return None
         if not reads:
-            self._context.manifest.advance(self._context.clock.now(), database, until)
+            self._ledger.manifest.advance(self._ledger.clock.now(), database, until)
             return None
         return self._planned(database, reads, until)
 
@@ -113,18 +130,18 @@ class Planner:
             bounds=self._cut(database, reads, until),
             reads=tuple(reads),
         )
-        self._context.manifest.plan(self._context.clock.now(), window)
+        self._ledger.manifest.plan(self._ledger.clock.now(), window)
         return window
 
     def _idle(self, database: str, after: Lsn) -> Window | None:
         """Look at a database without new transactions, from time to time; a window if an instance is taken over."""
-        now = self._context.clock.now()
+        now = self._ledger.clock.now()
         if not self._is_to_be_looked_at(database, now):
             return None
         self._checked[database] = self._asked[database] = now
-        check_recovery_fork(self._context, database)
-        captured = self._context.source.max_captured_lsn(database)
-        if captured is None or self._context.source.max_transaction_lsn(database, after, 1) is not None:
+        check_recovery_fork(self._ledger, self._server.source, database)
+        captured = self._server.source.max_captured_lsn(database)
+        if captured is None or self._server.source.max_transaction_lsn(database, after, 1) is not None:
             return None
         reads = self._guarded(database, max(captured, after))
         lost = self._marked_after(database, reads, self._marks(database))
@@ -132,15 +149,15 @@ class Planner:
             return None
         if new := [read for parts in reads.values() for read in parts if self._is_new(read)]:
             return self._planned(database, new, captured)
-        self._context.manifest.advance(now, database, captured)
+        self._ledger.manifest.advance(now, database, captured)
         return None
 
     def _look_for_tables(self, database: str) -> None:
         """Of a database from which nothing streams yet, from time to time."""
-        now = self._context.clock.now()
+        now = self._ledger.clock.now()
         if database not in self._asked or now - self._asked[database] >= HAND_OVER_CHECK:
             self._asked[database] = now
-            self._note_strangers(self._context.instances(database))
+            self._note_strangers(self._server.instances(database))
 
     def _note_strangers(self, instances: Instances) -> None:
         self.tables_without_position = frozenset(table for table in instances if not self._state.has_position(table))
@@ -160,7 +177,7 @@ class Planner:
 
     def _marks(self, database: str) -> Mapping[str, Lsn]:
         """Low-water marks, read now."""
-        marks = self._context.source.low_water_marks(database)
+        marks = self._server.source.low_water_marks(database)
         self._names[database] = frozenset(marks)
         return marks
 
@@ -169,7 +186,7 @@ class Planner:
 
     def _guarded(self, database: str, until: Lsn) -> dict[TableId, list[TableRead]]:
         """What each streaming table would read up to `until`; tables that cannot go on are marked."""
-        instances = self._context.instances(database)
+        instances = self._server.instances(database)
         self._note_strangers(instances)
         self._retire(database, instances)
         changed: list[TableState] = []
@@ -184,23 +201,23 @@ class Planner:
                 reads[state.table] = parts
                 waiting |= (last := newest(own)) is not None and last.name != state.instance
         (self._awaited.add if waiting else self._awaited.discard)(database)
-        self._context.manifest.mark(self._context.clock.now(), database, changed)
+        self._ledger.manifest.mark(self._ledger.clock.now(), database, changed)
         return reads
 
     def end_missing_tables(self, database: str) -> None:
         """Look for tables that are gone, without reading anything."""
-        self._retire(database, self._context.instances(database))
+        self._retire(database, self._server.instances(database))
 
     def _retire(self, database: str, instances: Instances) -> None:
         gone = []
         for state in self._state.tables.values():
             if state.status == "excluded":
                 continue
-            known = state.streams or (state.position is not None and self._context.history.latest(state.table))
+            known = state.streams or (state.position is not None and self._lake.history.latest(state.table))
             if state.table.database == database and known:
                 problem = identity_problem(state, instances.get(state.table, []), instances)
                 gone += [dataclasses.replace(state, status="failed", reason=problem)] if problem else []
-        retire(self._context, database, gone)
+        retire(self._ledger, self._lake, database, gone)
 
     def _without_gap(
         self, state: TableState, own: Sequence[CaptureInstance], until: Lsn
@@ -212,7 +229,7 @@ class Planner:
         gap = gap_of(parts, marks)
         if gap is None:
             return state, parts
-        state = with_gap(state, gap, self._context.config.streaming.gap_policy, own)
+        state = with_gap(state, gap, self._settings.gap_policy, own)
         if not state.streams or state.position is None or state.position >= until:
             return state, []
         return state, reads_of(state.table, own, state.position, until)
@@ -222,7 +239,7 @@ class Planner:
         flat = [read for parts in reads.values() for read in parts]
         if not flat:
             return []
-        active = self._context.source.active_instances(database, {read.instance: read.after for read in flat}, until)
+        active = self._server.source.active_instances(database, {read.instance: read.after for read in flat}, until)
         lost = self._marked_after(database, reads, self._marks(database))
         return None if lost else [read for read in flat if read.instance in active or self._is_new(read)]
 
@@ -235,15 +252,15 @@ class Planner:
 
     def record_gaps(self, database: str, gaps: Iterable[Gap]) -> None:
         """Mark tables whose changes are gone, by the gap policy."""
-        policy, found = self._context.config.streaming.gap_policy, list(gaps)
-        instances = self._context.instances(database) if found else {}
+        policy, found = self._settings.gap_policy, list(gaps)
+        instances = self._server.instances(database) if found else {}
         changed = [with_gap(self._state.tables[gap.table], gap, policy, instances.get(gap.table, [])) for gap in found]
-        self._context.manifest.mark(self._context.clock.now(), database, changed)
+        self._ledger.manifest.mark(self._ledger.clock.now(), database, changed)
 
     def _cut(self, database: str, reads: Sequence[TableRead], until: Lsn) -> tuple[Lsn, ...]:
-        wanted, tasks = self._context.config.streaming.slices, self._context.runner.parallelism
+        wanted, tasks = self._settings.slices, self._runner.parallelism
         slices, least = (wanted, 1) if wanted else (tasks, _SLICE_ROWS)
         names = list(dict.fromkeys(read.instance for read in reads))
         after = min(read.after for read in reads)
-        bounds = self._context.source.slice_bounds(database, names, after, until, slices, least)
+        bounds = self._server.source.slice_bounds(database, names, after, until, slices, least)
         return tuple(bounds) if bounds and bounds[-1] == until else (*bounds, until)

@@ -20,7 +20,9 @@ the next window, which records what is new.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cdc_assets.capture.context import Context
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
+from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
@@ -51,10 +53,16 @@ class Structures:
 
 
 class WindowStructures:
-    """Looks structures up."""
+    """Looks structures up.
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    Args:
+        server: asked for new ones.
+        lake: whose schema history knows the others.
+        ledger: of the capture.
+    """
+
+    def __init__(self, server: Server, lake: Lake, ledger: Ledger) -> None:
+        self._server, self._lake, self._ledger = server, lake, ledger
         self._compared: dict[tuple[TableId, str], Lsn] = {}
         """Instances whose recorded structure was compared, and the newest statement at that time."""
 
@@ -79,11 +87,11 @@ class WindowStructures:
         for read in window.reads:
             if read.table in moved:
                 continue
-            previous = recorded.get(read.table) or self._context.history.latest(read.table)
+            previous = recorded.get(read.table) or self._lake.history.latest(read.table)
             known = self._known(read)
             try:
                 entry = self._entry(read, known, previous, instances.get(read.instance), window)
-                self._context.destination(entry)
+                self._lake.destination(entry)
             except (LakeError, CredentialsError):  # no matter of one table
                 raise
             except CdcError as error:
@@ -96,7 +104,7 @@ class WindowStructures:
                 continue
             if known is None and previous is not None and previous.same_structure(entry):
                 fresh.add(read.instance)
-            elif not self._context.history.written(window.window_id):
+            elif not self._lake.history.written(window.window_id):
                 fresh.add(read.instance)
                 recorded[read.table] = entry
                 new.append(entry)
@@ -113,7 +121,7 @@ class WindowStructures:
 
     def _instances(self, window: Window, repeated: bool) -> Mapping[str, CaptureInstance]:
         """Capture instances by name, as the planner saw them before it chose the window, or as they are now."""
-        found = self._context.instances(window.database, anew=repeated)
+        found = self._server.instances(window.database, anew=repeated)
         return {instance.name: instance for own in found.values() for instance in own}
 
     def _entry(
@@ -129,14 +137,14 @@ class WindowStructures:
             return known
         arriving = self._arriving(read, instance)
         kind: ChangeType = "ALTER" if previous else "CREATE"
-        lsn, now = read.after.next(), self._context.clock.now()
+        lsn, now = read.after.next(), self._ledger.clock.now()
         if known is None:
             assert instance is not None  # noqa: S101 - `_arriving` has seen to it
             return HistoryEntry(kind, arriving, instance.columns, instance.name, lsn, now)
         schema = followed(known.schema, arriving)
         if schema == known.schema and instance is not None and instance.altered is not None:
             self._compared[read.table, instance.name] = instance.altered
-        if schema == known.schema or self._context.history.written(window.window_id):
+        if schema == known.schema or self._lake.history.written(window.window_id):
             return known
         return HistoryEntry(kind, schema, known.captured, read.instance, lsn, now)
 
@@ -145,15 +153,15 @@ class WindowStructures:
 
     def _known(self, read: TableRead) -> HistoryEntry | None:
         """The structure of an instance from the history; an unrecorded hand-over was one without a difference."""
-        history = self._context.history
+        history = self._lake.history
         found = history.of_instance(read.table, read.instance, read.after.next())
-        if found is None and self._context.manifest.state.tables[read.table].instance == read.instance:
+        if found is None and self._ledger.state.tables[read.table].instance == read.instance:
             return history.latest(read.table)
         return found
 
     def _arriving(self, read: TableRead, instance: CaptureInstance | None) -> TableSchema:
         """The structure of an instance's rows now, from the server."""
-        source = self._context.source
+        source = self._server.source
         schema = source.table_schema(read.table)
         stored = None if instance is None else source.table_schema(instance.change_table)
         if schema is None or instance is None or stored is None:

@@ -20,10 +20,11 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from uuid import uuid4
 
-from cdc_assets.capture.context import Context
 from cdc_assets.capture.endings import torn_by
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.instances import Gap, clip
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import (
     Progress,
     ProgressListener,
@@ -32,9 +33,12 @@ from cdc_assets.capture.progress import (
     TroubledTable,
     rows_of,
 )
+from cdc_assets.capture.server import Server
+from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification
+from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.errors import CdcError, LakeFullError
 from cdc_assets.history.drift import changes_between
@@ -57,13 +61,26 @@ class WindowExecutor:
     """Carries out windows of the log.
 
     Args:
-        context: of the capture.
+        server: where changes are read.
+        lake: where they go.
+        ledger: of the capture.
+        runner: runs tasks.
+        settings: of the stream.
         listener: hears of each window.
     """
 
-    def __init__(self, context: Context, listener: ProgressListener) -> None:
-        self._context, self._listener = context, listener
-        self._structures = WindowStructures(context)
+    def __init__(
+        self,
+        server: Server,
+        lake: Lake,
+        ledger: Ledger,
+        runner: TaskRunner,
+        settings: StreamingSettings,
+        listener: ProgressListener,
+    ) -> None:
+        self._server, self._lake, self._ledger = server, lake, ledger
+        self._runner, self._settings, self._listener = runner, settings, listener
+        self._structures = WindowStructures(server, lake, ledger)
 
     def execute(self, window: Window, *, repeated: bool) -> None:
         """Read, write, commit and complete the pending window.
@@ -79,12 +96,12 @@ class WindowExecutor:
             LakeError: the lake cannot be written; the window stays pending.
             FencedError: another writer has taken over.
         """
-        states = self._context.manifest.state.tables
+        states = self._ledger.state.tables
         window = dataclasses.replace(window, reads=tuple(read for read in window.reads if states[read.table].streams))
         structures = self._structures.of(window, repeated)
         if structures.recorded:
-            check_recovery_fork(self._context, window.database)
-        self._context.record(window.window_id, structures.recorded)
+            check_recovery_fork(self._ledger, self._server.source, window.database)
+        self._lake.record(window.window_id, structures.recorded)
         step("history-written")
         planned = self._planned(window, structures, repeated)
         attempt = uuid4().hex[:8]
@@ -98,9 +115,9 @@ class WindowExecutor:
     def _carry_out(
         self, window: Window, structures: Structures, planned: Sequence[PlannedRead], attempt: str, repeated: bool
     ) -> Progress:
-        results = self._context.runner.run(run_slice, self._tasks(window, planned, attempt))
+        results = self._runner.run(run_slice, self._tasks(window, planned, attempt))
         step("files-written")
-        check_recovery_fork(self._context, window.database)
+        check_recovery_fork(self._ledger, self._server.source, window.database)
         whole = _whole(planned)
         moved = {table for result in results for table in result.moved} - whole | structures.moved
         torn = moved & self._begun(window, structures) if repeated else set()
@@ -118,9 +135,9 @@ class WindowExecutor:
 
     def _make_room(self, window: Window, planned: Sequence[PlannedRead], attempt: str) -> None:
         """Remove what this attempt wrote where nothing of the window is committed; it is written again."""
-        tables, directories = self._context.tables, {entry.directory for entry in planned}
-        if self._context.config.events.transaction_metadata:
-            directories.add(transaction_topic(self._context.config.events))
+        tables, directories = self._lake.tables, {entry.directory for entry in planned}
+        if self._lake.events.transaction_metadata:
+            directories.add(transaction_topic(self._lake.events))
         for directory in directories:
             tables.forget(directory)
         lacking = [directory for directory in directories if tables.reached(directory) < window.window_id]
@@ -131,22 +148,22 @@ class WindowExecutor:
         for read in window.reads:
             if read.table in structures.failed or read.table in structures.moved:
                 continue
-            plan, directory = self._context.destination(structures.entries[read.table, read.instance])
-            committed = repeated and self._context.tables.reached(directory) >= window.window_id
-            if not committed or self._context.config.events.transaction_metadata:
+            plan, directory = self._lake.destination(structures.entries[read.table, read.instance])
+            committed = repeated and self._lake.tables.reached(directory) >= window.window_id
+            if not committed or self._lake.events.transaction_metadata:
                 planned.append(PlannedRead(read, plan, directory, committed, structures.altered.get(read.instance)))
         return planned
 
     def _transaction_topic(self, window: Window) -> TransactionTopic | None:
         """Where BEGIN and END go, and what earlier windows told: a table that only was snapshotted streamed nothing yet."""
-        events = self._context.config.events
+        events = self._lake.events
         if not events.transaction_metadata:
             return None
         directory = transaction_topic(events)
-        self._context.tables.ensure(directory, TOPIC_SCHEMA)
+        self._lake.tables.ensure(directory, TOPIC_SCHEMA)
         streamed = [
             state.position
-            for state in self._context.manifest.state.tables.values()
+            for state in self._ledger.state.tables.values()
             if state.table.database == window.database and state.position and state.position != state.snapshot_lsn
         ]
         return TransactionTopic(directory, max(streamed, default=window.after))
@@ -155,12 +172,12 @@ class WindowExecutor:
         files = [file for result in results for file in result.transactions]
         if files:
             metadata = {"from_lsn": str(window.after), "to_lsn": str(window.until), "window_id": str(window.window_id)}
-            directory = transaction_topic(self._context.config.events)
-            self._context.tables.commit(directory, None, files, window.window_id, metadata)
+            directory = transaction_topic(self._lake.events)
+            self._lake.tables.commit(directory, None, files, window.window_id, metadata)
             step("transactions-committed")
 
     def _tasks(self, window: Window, planned: Sequence[PlannedRead], attempt: str) -> list[SliceTask]:
-        offset = self._context.source.server_time().utcoffset()
+        offset = self._server.source.server_time().utcoffset()
         minutes = round(offset.total_seconds() / 60) if offset else 0
         transactions = self._transaction_topic(window)
         tasks = []
@@ -174,9 +191,9 @@ class WindowExecutor:
                         window_id=window.window_id,
                         database=window.database,
                         reads=reads,
-                        location=self._context.tables.location,
-                        bulk=self._context.bulk,
-                        mode=self._context.config.streaming.query_mode,
+                        location=self._lake.tables.location,
+                        bulk=self._server.bulk,
+                        mode=self._settings.query_mode,
                         offset_minutes=minutes,
                         transactions=transactions,
                         attempt=attempt,
@@ -190,7 +207,7 @@ class WindowExecutor:
         return {
             table
             for (table, _), entry in structures.entries.items()
-            if self._context.tables.reached(self._context.destination(entry)[1]) >= window.window_id
+            if self._lake.tables.reached(self._lake.destination(entry)[1]) >= window.window_id
         }
 
     def _troubled(
@@ -202,8 +219,8 @@ class WindowExecutor:
         moved: Collection[TableId],
     ) -> list[TableState]:
         """States of tables that cannot take part, at their old position; those that are committed lack nothing."""
-        tables = self._context.manifest.state.tables
-        policy = self._context.config.streaming.gap_policy
+        tables = self._ledger.state.tables
+        policy = self._settings.gap_policy
         gaps: dict[TableId, Gap] = {}
         for result in results:
             failed |= {table: reason for table, reason in result.failed.items() if table not in failed}
@@ -212,7 +229,7 @@ class WindowExecutor:
             log.warning("%s was committed before; transactions told now may lack its events: they are gone.", table)
             failed.pop(table, None)
             gaps.pop(table, None)
-        instances = self._context.instances(window.database) if gaps else {}
+        instances = self._server.instances(window.database) if gaps else {}
         marked = [with_gap(tables[table], gap, policy, instances.get(table, [])) for table, gap in gaps.items()]
         return marked + [
             dataclasses.replace(tables[table], status="failed", reason=reason)
@@ -229,7 +246,7 @@ class WindowExecutor:
                 "rows": str(sum(file.rows for file in written)),
                 "window_id": str(window.window_id),
             }
-            self._context.tables.commit(directory, None, written, window.window_id, metadata)
+            self._lake.tables.commit(directory, None, written, window.window_id, metadata)
 
         if len(files) < 2:
             for item in files.items():
@@ -243,8 +260,8 @@ class WindowExecutor:
     def _handed_over(self, window: Window, troubled: set[TableId]) -> list[TableState]:
         """States of tables that are read from another instance from now on."""
         last = {read.table: read.instance for read in window.reads}
-        tables = self._context.manifest.state.tables
-        found = self._context.instances(window.database, anew=False)
+        tables = self._ledger.state.tables
+        found = self._server.instances(window.database, anew=False)
         made = {instance.name: instance.created for own in found.values() for instance in own}
         return [
             dataclasses.replace(tables[table], instance=instance, made=made.get(instance))
@@ -253,13 +270,13 @@ class WindowExecutor:
         ]
 
     def _complete(self, window: Window, files: Files, changed: Sequence[TableState], behind: set[TableId]) -> Progress:
-        before = self._context.manifest.state.tables
+        before = self._ledger.state.tables
         by_table: dict[TableId, list[DataFile]] = {}
         for (table, _), written in files.items():
             by_table.setdefault(table, []).extend(written)
         rows = {str(table): rows_of(written) for table, written in by_table.items()}
         notifications = self._removable(window, changed, behind)
-        self._context.manifest.complete(self._context.clock.now(), changed, behind, rows, notifications)
+        self._ledger.manifest.complete(self._ledger.clock.now(), changed, behind, rows, notifications)
         times, lag = self._times(window, by_table)
         tables = {
             table: TableProgress(
@@ -274,7 +291,7 @@ class WindowExecutor:
         troubled = tuple(troubled_table(state) for state in changed if state.status != "healthy")
         structures = tuple(
             StructureChange(entry, changes_between(old, entry) if old else ())
-            for old, entry in self._context.history.recorded(window.window_id)
+            for old, entry in self._lake.history.recorded(window.window_id)
             if entry.table not in behind
         )
         return Progress(
@@ -292,14 +309,14 @@ class WindowExecutor:
     def _removable(self, window: Window, changed: Sequence[TableState], behind: Set[TableId]) -> Iterator[Notification]:
         """After a hand-over the older capture instance may be dropped (spec debezium-sqlserver §1.5, §10.1)."""
         for state in changed:
-            old = self._context.manifest.state.tables[state.table].instance
+            old = self._ledger.state.tables[state.table].instance
             if state.table in behind or old is None or old == state.instance:
                 continue
             start = next(read.after for read in window.reads if read.instance == state.instance)
-            yield self._context.notice(
+            yield self._ledger.notice(
                 "Capture Instance",
                 "COMPLETED",
-                server=self._context.config.events.topic_prefix,
+                server=self._lake.events.topic_prefix,
                 database=window.database,
                 capture_instance=old,
                 **self._start_of(state.table, old),
@@ -309,7 +326,7 @@ class WindowExecutor:
 
     def _start_of(self, table: TableId, name: str) -> dict[str, str]:
         """`start_lsn` of a capture instance, unless it was dropped already."""
-        own = self._context.instances(table.database).get(table, [])
+        own = self._server.instances(table.database).get(table, [])
         return next(({"start_lsn": str(instance.start_lsn)} for instance in own if instance.name == name), {})
 
     def _times(
@@ -323,8 +340,8 @@ class WindowExecutor:
             table: Lsn.parse(max(file.greatest for file in written)[:22]) for table, written in files.items() if written
         }
         try:
-            times = self._context.source.commit_times(window.database, sorted({*newest.values(), window.until}))
-            now = self._context.source.server_time()
+            times = self._server.source.commit_times(window.database, sorted({*newest.values(), window.until}))
+            now = self._server.source.server_time()
         except CdcError:
             return {}, None
         end = times.get(window.until)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.snapshot.plan import SnapshotPlanner
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
@@ -45,12 +45,10 @@ def test_delays(tmp_path: Path) -> None:
     assert (server.now - began).total_seconds() < 5, "no snapshot, no delay"
 
 
-def slices(server: SimulatedServer, config: object, table: TableId) -> int:
-    capture = make_capture(server, config)  # type: ignore[arg-type]
-    capture.claim()
-    planner = SnapshotPlanner(capture._context)
-    drafts, _ = planner.draft(capture._due.requests(table.database, [table]))
-    return len(planner.plan(table.database, drafts).slices)
+def slices(server: SimulatedServer, config: CaptureConfig, table: TableId) -> int:
+    found: list[int] = []
+    make_capture(server, config, on_progress=lambda progress: found.append(progress.slices)).snapshot([table])
+    return found[-1]
 
 
 def test_multiplier_of_a_table_gives_it_more_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -319,7 +319,7 @@ def test_lakes_without_marks(world: World) -> None:
     capture.claim()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest, "encode_state", lambda state: encode_state(state) | {"marks": {}})
-        capture._context.manifest._checkpoint(world.server.now)
+        capture._ledger.manifest._checkpoint(world.server.now)
     assert not state_of(world.config).marks
     remove(world.topic(world.orders))
     [trouble] = world.stream().troubled

@@ -1,0 +1,79 @@
+"""What a capture writes: topic tables, the structures of their events, and the way from one to the other."""
+
+import logging
+from collections.abc import Sequence
+
+from cdc_assets.config.settings import EventSettings
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.topics import TopicTables
+
+log = logging.getLogger(__name__)
+
+
+class Lake:
+    """The lake of one capture.
+
+    Args:
+        tables: its Delta tables.
+        history: its schema history.
+        events: how rows become events.
+        connector: who writes them.
+    """
+
+    def __init__(
+        self, tables: TopicTables, history: SchemaHistory, events: EventSettings, connector: ConnectorIdentity
+    ) -> None:
+        self.tables, self.history, self.events, self._connector = tables, history, events, connector
+        self._plans: dict[tuple[object, ...], tuple[EventPlan, str]] = {}
+        self._recorded: set[tuple[object, ...]] = set()
+        """Structures recorded now whose plan was not made yet."""
+
+    def plan(self, schema: TableSchema, captured: Sequence[str] | None) -> EventPlan:
+        """How rows of a structure become events.
+
+        Raises:
+            ConfigurationError: the settings do not fit the table.
+        """
+        return plan_events(schema, captured, self.events, connector=self._connector)
+
+    def destination(self, entry: HistoryEntry) -> tuple[EventPlan, str]:
+        """Plan of a structure's events and the directory of the topic generation that holds them.
+
+        The Delta table is made, or given the fields it lacks, at the first use: before any data of this structure.
+
+        Raises:
+            ConfigurationError: the settings do not fit the table.
+            LakeError: the table cannot be made or changed.
+        """
+        key = (entry.schema, entry.captured)
+        known = self._plans.get(key)
+        if known is None:
+            plan = self.plan(entry.schema, entry.captured)
+            directory = self.tables.directory_for(plan.topic, plan.topic_schema)
+            self.tables.ensure(directory, plan.topic_schema)
+            known = self._plans[key] = (plan, directory)
+            if key in self._recorded:
+                _warn(plan)
+        return known
+
+    def record(self, window_id: int, entries: Sequence[HistoryEntry]) -> None:
+        """Write structures into the schema history, once for each window, and say once what events lack of them.
+
+        Raises:
+            LakeError: the lake cannot be written.
+        """
+        if not self.history.commit(window_id, entries):
+            return
+        for entry in entries:
+            key = (entry.schema, entry.captured)
+            if entry.kind != "DROP" and key in self._plans:
+                _warn(self._plans[key][0])
+            self._recorded.add(key)
+
+
+def _warn(plan: EventPlan) -> None:
+    for text in plan.warnings:
+        log.warning("%s", text)
