@@ -155,7 +155,7 @@ class StreamLoop:
                 self._incremental.discard_rounds(database)  # markers may be gone, which nobody has read yet
             self._repair_gaps(database)
             self._newcomers.join(database, self._planner.tables_without_position)
-            asked = self._handle_signals(database, touched=worked)
+            asked = self._handle_signals(database)
         except DatabaseRestoredError as error:
             return self._part(database, error)
         except (DatabaseAwayError, CdcDisabledError) as error:
@@ -264,9 +264,9 @@ class StreamLoop:
             with contextlib.suppress(CdcDisabledError, DatabaseAwayError):
                 self._planner.end_missing_tables(database)
 
-    def _handle_signals(self, database: str, *, touched: bool) -> bool:
+    def _handle_signals(self, database: str) -> bool:
         """Look for signals and go on with the snapshots they ask for; whether anything was done."""
-        rows = self._watch.read_table(database, touched=touched)
+        rows = self._watch.read_table(database)
         if self._activities.structures.turn(database) or self._blocking.turn(database):
             self._incremental.discard_rounds(
                 database

@@ -1,6 +1,6 @@
 """Looks for signals between windows, and records what they change.
 
-The signal table is looked at after each window that may have brought rows of it
+The signal table is looked at whenever its position has moved
 (`signals.table`), the channels from outside every `signal.poll.interval.ms`
 (`signals.channels`). A channel that cannot be read is told in the log and tried
 again later: the stream never waits for it.
@@ -170,12 +170,8 @@ class SignalWatch:
             known = {stream: number for stream, number in known.items() if not stream.startswith(f"{channel.name}:")}
         return tuple(sorted({**known, **delivery.reached}.items()))
 
-    def read_table(self, database: str, *, touched: bool) -> list[Row]:
+    def read_table(self, database: str) -> list[Row]:
         """Carry out new rows of a database's signal table.
-
-        Args:
-            database: whose.
-            touched: whether a window was completed since the last look.
 
         Returns:
             New rows of the signal table; the capture's own markers are among them.
@@ -187,9 +183,9 @@ class SignalWatch:
         own = self.table(database)
         if own is None or own.position is None:
             return []
-        known = self._seen.get(database)  # a window that an earlier run completed may have brought rows
-        after = max(self.state(database).read_until or own.snapshot_lsn or own.position, known or ZERO_LSN)
-        if own.position <= after or (known and not touched):
+        known = self.state(database).read_until or own.snapshot_lsn or own.position
+        after = max(known, self._seen.get(database, ZERO_LSN))
+        if own.position <= after:
             return []
         rows = signal_rows(self._server, self._history, own.table, after, own.position)
         acting = "source" in self._settings.channels

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.errors import ConnectionLostError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import World
 
@@ -51,3 +52,29 @@ def test_signals_of_a_table_whose_capture_has_ended_stop_nothing(server: StandIn
     server.agent.drain()
     world.run()
     assert [event["value"]["op"] for event in world.events(orders)] == ["c"]
+
+
+def test_signal_in_a_window_behind_which_the_server_was_lost_is_carried_out(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    world = World(server, str(tmp_path))
+    world.make("orders", "id int PRIMARY KEY, version int")
+    world.run("snapshot")
+    streaming = replace(world.config.streaming, idle_timeout_s=2.0, retry_wait_s=0.1)
+    world.config = replace(world.config, streaming=streaming)
+    world.signal("1", "log", message="first")
+
+    def lose(*_: object) -> None:
+        if "first" in caplog.messages and not lost:
+            world.signal("2", "log", message="second")
+            lost.append(world.state().next_window)
+        elif lost and len(lost) < 2 and world.state().next_window > lost[0]:
+            lost.append(0)
+            raise ConnectionLostError("gone")
+
+    lost: list[int] = []
+    monkeypatch.setattr("cdc_assets.run.newcomers.Newcomers.join", lose)
+    world.run()
+    assert len(lost) == 2
+    assert [text for text in caplog.messages if text in ("first", "second")] == ["first", "second"]
