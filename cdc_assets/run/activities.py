@@ -79,7 +79,7 @@ class Activities:
         planner = SnapshotPlanner(server, lake, ledger, self._runner, settings)
         only_captured = self._config.history.only_captured_tables
         structures = Structures(server, lake, ledger, planner, only_captured=only_captured)
-        rounds = Rounds(server, lake, ledger, planner, self._runner, settings, notices, self.account)
+        rounds = Rounds(server, lake, ledger, self._runner, settings, notices, self.account)
         return Snapshotter(
             ledger, self.losses, planner, structures, rounds, notices, self.heartbeat, server.source, settings
         )

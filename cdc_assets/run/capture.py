@@ -120,11 +120,9 @@ class Capture:
         """
         selection = select(self._config, self._server, self._lake, self._ledger.manifest)
         found = list(self._server.source.table_schemas(_flat(selection.tables)).values())
-        return (
-            [*found, *remembered(self._lake.history, self._ledger.manifest, selection.away)]
-            if selection.away
-            else found
-        )
+        if not selection.away:
+            return found
+        return [*found, *remembered(self._lake.history, self._ledger.manifest, selection.away)]
 
     def claim(self) -> None:
         """Become the only writer of this capture. Called by `snapshot` and `stream`.

@@ -72,6 +72,11 @@ class Draft:
     ranges: tuple[KeyRange, ...]
 
 
+def readers_of(settings: SnapshotSettings, runner: TaskRunner) -> int:
+    """Slices that are read at once."""
+    return max(1, settings.threads or runner.parallelism)
+
+
 class SnapshotPlanner:
     """Plans snapshots of one capture.
 
@@ -163,10 +168,6 @@ class SnapshotPlanner:
         """Whether any table of a database has a position."""
         return any(state.table.database == database and state.position for state in self._state.tables.values())
 
-    def readers(self) -> int:
-        """Slices that are read at once."""
-        return max(1, self._settings.threads or self._runner.parallelism)
-
     def _joins(self, database: str, request: Request) -> bool:
         """Whether a table without data joins a capture that streams: nothing since its enabling may be left out."""
         new = not request.data and not self._state.has_position(request.table)
@@ -234,7 +235,7 @@ class SnapshotPlanner:
         return ranges_of(request.partitions, ranges, self._settings.partitions)
 
     def _target(self, table: TableId, rows: int) -> int:
-        readers = self.readers() * self._settings.slices_of(table)
+        readers = readers_of(self._settings, self._runner) * self._settings.slices_of(table)
         return min(MAX_SLICE, max(MIN_SLICE, rows // (2 * readers)))
 
 

@@ -39,7 +39,7 @@ from cdc_assets.snapshot.locks import by_meeting
 from cdc_assets.snapshot.markers import MarkedRow, Markers
 from cdc_assets.snapshot.meeting import Meeting
 from cdc_assets.snapshot.notices import Notices
-from cdc_assets.snapshot.plan import SnapshotPlanner
+from cdc_assets.snapshot.plan import readers_of
 from cdc_assets.snapshot.slices import MIN_SLICE, bundles
 from cdc_assets.snapshot.tasks import RoundResult, RoundTask, TableReading, run_bundle
 
@@ -57,7 +57,6 @@ class Rounds:
         server: where rows are read.
         lake: where they go.
         ledger: of the capture.
-        planner: tells how many read at once.
         runner: runs tasks.
         settings: of snapshots.
         notices: tells about rounds.
@@ -69,14 +68,13 @@ class Rounds:
         server: Server,
         lake: Lake,
         ledger: Ledger,
-        planner: SnapshotPlanner,
         runner: TaskRunner,
         settings: SnapshotSettings,
         notices: Notices,
         listener: ProgressListener,
     ) -> None:
-        self._server, self._lake, self._ledger, self._planner = server, lake, ledger, planner
-        self._runner, self._settings, self._notices, self._listener = runner, settings, notices, listener
+        self._server, self._lake, self._ledger, self._runner = server, lake, ledger, runner
+        self._settings, self._notices, self._listener = settings, notices, listener
 
     @property
     def _state(self) -> CaptureState:
@@ -101,7 +99,7 @@ class Rounds:
 
     def _plan(self, database: str) -> None:
         run = self._state.snapshots[database]
-        slices = self._next_slices(run, self._planner.readers() * _ROUND_SLICES)
+        slices = self._next_slices(run, readers_of(self._settings, self._runner) * _ROUND_SLICES)
         low = run.of(slices[0].table).low
         numbers = tuple(entry.number for entry in slices)
         window = Window(self._state.next_window, "snapshot", database, low, low, slices=numbers)
@@ -190,10 +188,10 @@ class Rounds:
         if not by_meeting(settings):
             tasks = [
                 RoundTask(window.window_id, bundle, readings, location, bulk, attempt=attempt)
-                for bundle in bundles(slices, self._planner.readers() * 2)
+                for bundle in bundles(slices, readers_of(self._settings, self._runner) * 2)
             ]
             return self._runner.run(run_bundle, tasks)
-        parts = bundles(slices, min(self._planner.readers(), self._runner.parallelism))
+        parts = bundles(slices, min(readers_of(self._settings, self._runner), self._runner.parallelism))
         meeting = Meeting.new(location, self._lake.events.topic_prefix, len(parts), settings.lock_timeout_ms)
         tasks = [
             RoundTask(window.window_id, bundle, readings, location, bulk, number, meeting, attempt)
