@@ -403,7 +403,7 @@ class Interpreter:
             count += 1
         if count > 1 and plan.query.accumulates:
             raise unsupported(
-                "a variable that gathers values of several rows in SELECT @v = @v …: use STRING_AGG or SUM"
+                "a variable that gathers values of several rows in SELECT @v = @v …: use SUM"
             )
         if last is not None:
             for variable, place in targets:

@@ -4,7 +4,7 @@
 |---|---|
 | parse, escapes | text to sqlglot trees that keep function names and types |
 | scope, columns | what names mean, what a statement used |
-| query, combining, ctes, limits, sources, windows | SELECT, set operations, WITH, TOP, FROM, APPLY, OVER |
+| query, combining, ctes, limits, sources, windows | SELECT, set operations, WITH, TOP, FROM, OVER |
 | expressions, conditions, constants, operators, patterns, forms | values and conditions |
 | coercion, convert, kernels | which type comes out, conversions in text and on values |
 | temporal, numbers, textforms, xmltext | the value forms that conversions pass through |
@@ -12,5 +12,5 @@
 | runtime, registry, functions/ | how SQLite reaches Python; the function library |
 
 Known differences from SQL Server, never compared with a real one: the order of punctuation in collations, CHECKSUM of anything but
-integers, CONVERT styles 130 and 131 (refused), FORMAT beyond common patterns (refused), SERVERPROPERTY returns nvarchar.
+integers, CONVERT styles 130 and 131 (refused), SERVERPROPERTY returns nvarchar.
 """

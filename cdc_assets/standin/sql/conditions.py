@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlglot import exp
 
 from cdc_assets.standin.contract import Names, Typed
-from cdc_assets.standin.errors import SqlError, syntax_error
+from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql import comparison, convert
 from cdc_assets.standin.sql.coercion import is_null
 from cdc_assets.standin.sql.patterns import like
@@ -62,23 +62,10 @@ class Conditions(ABC):
         return method(self, node, scope)
 
     def comparison(self, sign: str, left: Any, right: Any, scope: Scope) -> str:
-        """Compile `left sign right`, quantified subqueries included."""
+        """Compile `left sign right`."""
         if isinstance(right, (exp.All, exp.Any)):
-            return self._quantified(sign, left, right, scope)
+            raise unsupported(f"a comparison with {type(right).__name__.upper()}")
         return comparison.compare(sign, self.scalar(left, scope), self.scalar(right, scope), self.names.collation)
-
-    def _quantified(self, sign: str, left: Any, right: Any, scope: Scope) -> str:
-        value = self.scalar(left, scope)
-        block = self.query(right.this, scope)
-        if len(block.columns) != 1:
-            raise one_column()
-        column = block.columns[0]
-        test = comparison.compare(sign, value, Typed(column.sql, column.type), self.names.collation)
-        decisive, otherwise = (1, 0) if isinstance(right, exp.Any) else (0, 1)
-        return (
-            f"(SELECT CASE WHEN count(CASE WHEN test = {decisive} THEN 1 END) > 0 THEN {decisive} "
-            f"WHEN count(test) = count(*) THEN {otherwise} END FROM (SELECT {test} AS test FROM ({block.sql})))"
-        )
 
     def _and(self, node: Any, scope: Scope) -> str:
         return _balanced([self.condition(one, scope) for one in _chained(node)], " AND ")

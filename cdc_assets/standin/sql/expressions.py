@@ -240,9 +240,6 @@ class Compiler(Conditions):
             return Typed(f"({block.sql})", column.type)
         return Typed(f"(SELECT tsql_single({column.sql}) FROM ({block.sql}))", column.type)
 
-    def _zone(self, node: Any, scope: Scope) -> Typed:
-        return self.function("AT TIME ZONE", [node.this, node.args["zone"]], scope)
-
     def _anonymous(self, node: Any, scope: Scope) -> Typed:
         return self.function(_function_name(node), node.expressions, scope)
 
@@ -262,11 +259,6 @@ class Compiler(Conditions):
 
         return window(self, node, scope)
 
-    def _within_group(self, node: Any, scope: Scope) -> Typed:
-        from cdc_assets.standin.sql.functions.aggregates import ordered_aggregate
-
-        return ordered_aggregate(self, node, scope)
-
     def function(self, name: str, arguments: Sequence[Any], scope: Scope, database: str = "") -> Typed:
         """Compile a function call.
 
@@ -283,6 +275,8 @@ class Compiler(Conditions):
             return special(self, arguments, scope)
         found = registry.find(name)
         if found is None:
+            if name.startswith("@@"):
+                raise unsupported(name)
             if name.upper() in ONLY_WINDOWED:
                 raise SqlError(10753, f"The function '{name}' must have an OVER clause.", 15)
             if "." in name:
@@ -367,11 +361,9 @@ _SCALARS: Final[dict[type, Callable[[Compiler, Any, Scope], Typed]]] = {
     exp.Case: Compiler._case,
     exp.Subquery: Compiler._subquery,
     exp.Select: Compiler._subquery,
-    exp.AtTimeZone: Compiler._zone,
     exp.Anonymous: Compiler._anonymous,
     exp.Dot: Compiler._dot,
     exp.Window: Compiler._window,
-    exp.WithinGroup: Compiler._within_group,
     **dict.fromkeys(_ARITHMETIC, Compiler._arithmetic),
     **dict.fromkeys(_BITWISE, Compiler._bitwise),
 }

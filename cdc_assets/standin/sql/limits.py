@@ -1,19 +1,19 @@
-"""How many rows: TOP, PERCENT, WITH TIES, OFFSET and FETCH."""
+"""How many rows: TOP, OFFSET and FETCH."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlglot import exp
 
-from cdc_assets.standin.contract import Names, RelationColumn, SessionContext, Typed
-from cdc_assets.standin.errors import SqlError, syntax_error
+from cdc_assets.standin.contract import Names, SessionContext, Typed
+from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql import convert
 from cdc_assets.standin.sql.coercion import is_null
 from cdc_assets.standin.sql.expressions import Compiler
 from cdc_assets.standin.sql.runtime import Kernel, apply, builder, specification
 from cdc_assets.standin.sql.scope import Scope
-from cdc_assets.standin.sqltypes import BIGINT, FLOAT
+from cdc_assets.standin.sqltypes import BIGINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,47 +22,19 @@ class SortKey:
 
     sql: str
     descending: bool = False
-    hidden: bool = False
-    """It is no column of the select list."""
 
     def __str__(self) -> str:
         return f"{self.sql} DESC" if self.descending else self.sql
 
 
-def _ranked(
-    parts: tuple[str, str], order: Sequence[SortKey], columns: Sequence[RelationColumn], rank: str, wanted: str
-) -> str:
-    """The rows whose `place` under a ranking function is wanted; ranked outside, where sort keys are columns.
-
-    SQLite's own LIMIT knows no ties, cannot see columns of queries around, and would need a second run to count the rows.
-    """
-    names = ", ".join(column.sql for column in columns)
-    hidden = "".join(f", {key.sql} AS o{place}" for place, key in enumerate(order) if key.hidden)
-    keys = ", ".join(str(replace(key, sql=f"o{place}") if key.hidden else key) for place, key in enumerate(order))
-    over = f"ORDER BY {keys}" if order else ""
-    places = f"{rank} OVER ({over}) AS place, count(*) OVER () AS total"
-    return f"SELECT {names} FROM (SELECT {names}, {places} FROM ({parts[0]}{hidden}{parts[1]})) WHERE {wanted} ORDER BY place"
-
-
 class Limits(Compiler):
     """Compiles row limits of queries."""
 
-    def limited(
-        self,
-        node: Any,
-        parts: tuple[str, str],
-        order: Sequence[SortKey],
-        columns: Sequence[RelationColumn],
-        scope: Scope,
-    ) -> str:
-        """Apply ORDER BY, TOP, WITH TIES, PERCENT, OFFSET and FETCH.
-
-        Args:
-            parts: the select list and the rest of the query, from FROM on.
-        """
+    def limited(self, node: Any, text: str, order: Sequence[SortKey], scope: Scope) -> str:
+        """A query's text with its ORDER BY, TOP, OFFSET and FETCH."""
         limit, offset = node.args.get("limit"), node.args.get("offset")
         around = scope.inner()
-        plain = "".join(parts) + (f" ORDER BY {', '.join(map(str, order))}" if order else "")
+        plain = text + (f" ORDER BY {', '.join(map(str, order))}" if order else "")
         if limit is None and offset is None:
             return plain
         if offset is not None or isinstance(limit, exp.Fetch):
@@ -71,30 +43,18 @@ class Limits(Compiler):
             count = limit and limit.args.get("count")
             rows = self.row_count(count, around, "FETCH") if count is not None else "-1"
             skip = self.row_count(offset.expression, around, "OFFSET") if offset is not None else "0"
-            if not around.correlated:
-                return f"{plain} LIMIT {rows} OFFSET {skip}"
-            wanted = f"place > {skip}" + (f" AND place <= {skip} + {rows}" if count is not None else "")
-            return _ranked(parts, order, columns, "row_number()", wanted)
-        return self._top(limit, (parts, plain), order, columns, around)
+        else:
+            rows, skip = self._top(limit, around), "0"
+        if around.correlated:
+            raise unsupported("a row limit that depends on a query around")
+        return f"{plain} LIMIT {rows}" + (f" OFFSET {skip}" if skip != "0" else "")
 
-    def _top(
-        self,
-        limit: Any,
-        texts: tuple[tuple[str, str], str],
-        order: Sequence[SortKey],
-        columns: Sequence[RelationColumn],
-        around: Scope,
-    ) -> str:
+    def _top(self, limit: Any, around: Scope) -> str:
         options = limit.args.get("limit_options")
-        percent, ties = (bool(options and options.args.get(key)) for key in ("percent", "with_ties"))
-        if ties and not order:
-            raise SqlError(
-                1062, "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.", 15
-            )
-        rows = self._share(limit.expression, around) if percent else self.row_count(limit.expression, around)
-        if not (percent or ties or around.correlated):
-            return f"{texts[1]} LIMIT {rows}"
-        return _ranked(texts[0], order, columns, "rank()" if ties else "row_number()", f"place <= {rows}")
+        for option in ("percent", "with_ties"):
+            if options and options.args.get(option):
+                raise unsupported(f"TOP … {option.upper().replace('_', ' ')}")
+        return self.row_count(limit.expression, around)
 
     def row_count(self, node: Any, scope: Scope, clause: str = "TOP") -> str:
         """A number of rows as SQLite text.
@@ -109,10 +69,6 @@ class Limits(Compiler):
         if convert.family(typed.type) != "integer" or is_null(typed):
             raise _no_integer(clause)
         return apply(specification("rows", clause), [convert.implicit(typed, BIGINT)], BIGINT).sql
-
-    def _share(self, node: Any, scope: Scope) -> str:
-        typed = convert.implicit(self._outside(node, scope), FLOAT)
-        return f"ceil(total * {apply(specification('percent'), [typed], FLOAT).sql} / 100.0)"
 
     def _outside(self, node: Any, scope: Scope) -> Typed:
         """A value that may use columns of queries around, not those of the query itself."""
@@ -157,16 +113,6 @@ def _build_rows(arguments: Sequence[str]) -> Kernel:
         if count < least:
             raise SqlError(*_TOO_LOW[clause], 15)
         return int(count)
-
-    return run
-
-
-@builder("percent")
-def _build_percent(_: Sequence[str]) -> Kernel:
-    def run(_: SessionContext, share: Any) -> float:
-        if share is None or not 0 <= share <= 100:
-            raise _invalid_count() if share is None else SqlError(1031, "Percent values must be between 0 and 100.", 15)
-        return float(share)
 
     return run
 

@@ -61,9 +61,20 @@ _OPERATORS: Final = (">=", "<=", "<>", "!=")
 
 _NILADIC: Final = frozenset({"CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "USER"})
 _UNSUPPORTED: Final = frozenset(
-    {"CONTAINS", "FREETEXT", "CONTAINSTABLE", "FREETEXTTABLE", "OPENROWSET", "OPENQUERY", "OPENDATASOURCE", "OPENJSON", "OPENXML",
-     "IDENTITY", "SQL_VARIANT_PROPERTY", "JSON_VALUE", "JSON_QUERY", "JSON_MODIFY", "ISJSON", "GROUPING", "GROUPING_ID", "UPDATE"}
-)  # fmt: skip
+    """
+CONTAINS FREETEXT CONTAINSTABLE FREETEXTTABLE OPENROWSET OPENQUERY OPENDATASOURCE OPENJSON OPENXML STRING_SPLIT IDENTITY
+SQL_VARIANT_PROPERTY JSON_VALUE JSON_QUERY JSON_MODIFY ISJSON GROUPING GROUPING_ID UPDATE AVG STDEV STDEVP VAR VARP STRING_AGG
+CHECKSUM_AGG APPROX_COUNT_DISTINCT PERCENT_RANK CUME_DIST FIRST_VALUE LAST_VALUE LAG LEAD NTILE CHOOSE GREATEST LEAST CONCAT_WS
+TRY_PARSE FORMAT FORMATMESSAGE DATEDIFF_BIG DATENAME DATETRUNC EOMONTH DATEFROMPARTS DATETIMEFROMPARTS SMALLDATETIMEFROMPARTS
+DATETIME2FROMPARTS TIMEFROMPARTS DATETIMEOFFSETFROMPARTS ISDATE SWITCHOFFSET YEAR MONTH DAY HASHBYTES BINARY_CHECKSUM
+CHARINDEX PATINDEX REPLACE STUFF QUOTENAME ASCII UNICODE STR SPACE REVERSE TRANSLATE PARSENAME ISNUMERIC STRING_ESCAPE FLOOR
+CEILING SIGN ROUND SQRT EXP LOG LOG10 SIN COS TAN COT ASIN ACOS ATAN ATN2 SQUARE PI POWER DEGREES RADIANS RAND BIT_COUNT LEFT_SHIFT
+RIGHT_SHIFT TYPE_ID TYPE_NAME COL_NAME COLUMNPROPERTY OBJECTPROPERTY OBJECTPROPERTYEX INDEX_COL COLLATIONPROPERTY ORIGINAL_DB_NAME
+USER_NAME USER_ID DATABASE_PRINCIPAL_ID SUSER_ID IS_MEMBER IS_ROLEMEMBER IS_SRVROLEMEMBER APP_NAME PROGRAM_NAME HOST_NAME HOST_ID
+ORIGINAL_LOGIN CURRENT_TRANSACTION_ID CONTEXT_INFO CONNECTIONPROPERTY
+""".split()  # noqa: SIM905 - a word list reads better as text
+)
+"""Functions of SQL Server that the stand-in does not have."""
 _TWO_WORD_TYPES: Final = frozenset({"PRECISION", "VARYING", "CHAR", "CHARACTER", "TEXT"})
 
 
@@ -99,7 +110,7 @@ class _Parser(TSQLParser):
             if self._match(TokenType.COLLATE):
                 this = exp.Collate(this=this, expression=exp.Var(this=self._advance_any() and self._prev.text))
             elif self._match_text_seq("AT", "TIME", "ZONE"):
-                this = exp.AtTimeZone(this=this, zone=self._required(super()._parse_unary()))
+                raise unsupported("AT TIME ZONE")
             else:
                 return this
         return this
@@ -170,21 +181,18 @@ class _Parser(TSQLParser):
         return items
 
     def _parse_options(self) -> Any:
-        """OPTION (…) advises the optimizer of another engine: read over it, but for MAXRECURSION, a literal."""
+        """OPTION (…) advises the optimizer of another engine: read over it."""
         if not self._match(TokenType.OPTION):
             return None
         if not self._match(TokenType.L_PAREN):
             self.raise_error("Expected (")
         depth = 1
-        found = []
         while depth and self._curr:
-            if self._match_text_seq("MAXRECURSION") and self._curr.token_type == TokenType.NUMBER:
-                found.append(exp.Literal.number(self._curr.text))
             depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(self._curr.token_type, 0)
             self._advance()
         if depth:
             self.raise_error("Expected )", self._prev)
-        return found
+        return None
 
     def _parse_for(self) -> Any:
         if self._match_text_seq("FOR", "XML") or self._match_text_seq("FOR", "JSON"):
@@ -230,14 +238,14 @@ class _Parser(TSQLParser):
         style = self._required(self._parse_disjunction()) if self._match(TokenType.COMMA) else None
         return exp.Convert(this=to, expression=value, style=style, safe=safe)
 
-    def _parse_parse_call(self, name: str) -> exp.Expression:
+    def _parse_parse_call(self) -> exp.Expression:
         value = self._required(self._parse_disjunction())
         if not self._match(TokenType.ALIAS):
             self.raise_error("Expected AS")
         arguments = [value, self._parse_type_text()]
         if self._match(TokenType.USING):
             arguments.append(self._required(self._parse_disjunction()))
-        return exp.Anonymous(this=name, expressions=arguments)
+        return exp.Anonymous(this="PARSE", expressions=arguments)
 
     def _parse_trim_call(self) -> exp.Expression:
         side = "BOTH"
@@ -258,8 +266,7 @@ _SPECIAL: Final[dict[str, Callable[[_Parser], exp.Expression]]] = {
     "TRY_CAST": lambda parser: parser._parse_cast_call(safe=True),
     "CONVERT": lambda parser: parser._parse_convert_call(safe=False),
     "TRY_CONVERT": lambda parser: parser._parse_convert_call(safe=True),
-    "PARSE": lambda parser: parser._parse_parse_call("PARSE"),
-    "TRY_PARSE": lambda parser: parser._parse_parse_call("TRY_PARSE"),
+    "PARSE": lambda parser: parser._parse_parse_call(),
     "TRIM": lambda parser: parser._parse_trim_call(),
 }
 

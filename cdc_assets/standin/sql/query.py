@@ -25,7 +25,7 @@ from cdc_assets.standin.sql import convert
 from cdc_assets.standin.sql.block import Block
 from cdc_assets.standin.sql.coercion import is_null
 from cdc_assets.standin.sql.columns import check_varies, origin, position
-from cdc_assets.standin.sql.ctes import CommonTables, recursion_limit
+from cdc_assets.standin.sql.ctes import CommonTables
 from cdc_assets.standin.sql.expressions import column_name, identifier
 from cdc_assets.standin.sql.functions.aggregates import contains_aggregate, is_aggregate
 from cdc_assets.standin.sql.limits import SortKey
@@ -129,7 +129,6 @@ class Queries(CommonTables):
         ]
         if having and not grouping:  # SQLite takes HAVING only where the select list has an aggregate
             keys[0] = f"(CASE WHEN count(*) >= 0 THEN {selected.items[0].typed.sql} END) AS k1"
-        keys += self.depth(scope)
         order = self._order(node, scope, selected, bool(distinct))
         head = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(keys)}"
         if distinct and any(self.needs_grouping(column.type) for column in columns):
@@ -144,7 +143,7 @@ class Queries(CommonTables):
         self.accumulates |= selected.accumulates()
         nulls = frozenset(place for place, item in enumerate(selected.items) if is_null(item.typed))
         single = (not node.args.get("group") and bool(scope.groups == [])) or _is_one(node.args.get("limit"))
-        limited = self.limited(node, (head, text), order, columns, scope)
+        limited = self.limited(node, head + text, order, scope)
         return Block(limited, columns, single, nulls, lambda column: self._listed(column, scope, selected))
 
     def _listed(self, column: Any, scope: Scope, selected: _Selected) -> int | None:
@@ -285,12 +284,12 @@ class Queries(CommonTables):
         check_varies(typed, number)
         if distinct:
             raise SqlError(145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", 15)
-        return SortKey(self.ordering(typed), descending, hidden=True)
+        return SortKey(self.ordering(typed), descending)
 
     def _listed_key(self, place: int, typed: Typed, descending: bool, distinct: bool) -> SortKey:
         """A column of the select list. Inside an expression SQLite would look for its name among the sources first."""
         if not distinct and self.needs_grouping(typed.type):
-            return SortKey(self.ordering(typed), descending, hidden=True)
+            return SortKey(self.ordering(typed), descending)
         return SortKey(self.ordering(Typed(f"k{place + 1}", typed.type)), descending)
 
 
@@ -311,7 +310,6 @@ def compile_query(tree: Any, names: Names, scope: Scope | None = None) -> Query:
         SqlError: SQL Server's numbers for wrong names, types and forms; 40510 for what is not supported.
     """
     scope = scope or Scope(used=Used())
-    scope.used.most_recursions = recursion_limit(tree)
     queries = Queries(names)
     block = queries.query(tree, scope, top=True)
     into = _into(tree)

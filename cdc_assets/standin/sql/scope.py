@@ -17,10 +17,6 @@ class Used:
     variables: list[str] = field(default_factory=list)
     hints: list[tuple[Relation, frozenset[str]]] = field(default_factory=list)
     count: int = 0
-    recursive: list[str] = field(default_factory=list)
-    """SQLite names of the common table expressions that refer to themselves."""
-    most_recursions: int = 32767
-    """Of those; 0 is no limit. A query says another number."""
 
     def name(self, prefix: str) -> str:
         """A SQLite name that this statement has not used."""

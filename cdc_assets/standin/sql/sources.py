@@ -1,27 +1,18 @@
-"""FROM: tables, derived tables, joins, APPLY, table-valued functions, hints.
+"""FROM: tables, derived tables, joins, table-valued functions, hints."""
 
-SQLite has no lateral join, but its `json_each` table function may refer to sources on its
-left. A correlated APPLY therefore runs as `json_each((SELECT tsql_rows(…) FROM (query)))`: the aggregate packs the rows
-of the query for the current left row into one JSON text, and columns are unpacked on use.
-"""
-
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlglot import exp
 
 from cdc_assets.standin.catalog import fold
-from cdc_assets.standin.contract import Relation, SessionContext
+from cdc_assets.standin.contract import Relation
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql.columns import named
 from cdc_assets.standin.sql.expressions import dotted, identifier
 from cdc_assets.standin.sql.functions.tables import TABLE_FUNCTIONS
-from cdc_assets.standin.sql.runtime import Kernel, builder, call, specification
 from cdc_assets.standin.sql.scope import Scope, Source
-from cdc_assets.standin.sqltypes import Value
 
 if TYPE_CHECKING:
     from cdc_assets.standin.sql.query import Queries
@@ -52,7 +43,7 @@ class Sources:
 
     def _join(self, join: Any, scope: Scope) -> str:
         if isinstance(join.this, exp.Lateral):
-            return self._apply(join.this, scope)
+            raise unsupported("APPLY")
         side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
         if kind not in ("", "INNER", "OUTER", "CROSS") or join.args.get("using") or join.args.get("method"):
             raise syntax_error(kind or "USING")
@@ -172,44 +163,6 @@ class Sources:
             raise SqlError(1011, f"The correlation name '{source.alias}' is specified multiple times in a FROM clause.")
         scope.sources.append(source)
 
-    def _apply(self, lateral: Any, scope: Scope) -> str:
-        """CROSS APPLY and OUTER APPLY."""
-        outer = not lateral.args.get("cross_apply")
-        alias, labels = _alias(lateral)
-        around = replace(scope, correlated=False)
-        relation = self._lateral_relation(lateral.this, around, alias, labels)
-        name = scope.used.name("s")
-        join = "LEFT JOIN" if outer else "JOIN"
-        if not scope.referred(relation.sql):
-            self._add(scope, Source(alias, relation, name, (), outer))
-            return f" {join} {relation.sql} AS {name} ON 1"
-        keys = ", ".join(column.sql for column in relation.columns)
-        columns = tuple(
-            replace(column, sql=call(specification("cell", str(place)), [f"{name}.value"]))
-            for place, column in enumerate(relation.columns)
-        )
-        self._add(scope, Source(alias, Relation(name, columns), "", (), outer))
-        return f" {join} json_each((SELECT tsql_rows({keys}) FROM {relation.sql})) AS {name} ON 1"
-
-    def _lateral_relation(self, node: Any, around: Scope, alias: str, labels: Sequence[str]) -> Relation:
-        if isinstance(node, (exp.Subquery, exp.Values)):
-            inner = node.this if isinstance(node, exp.Subquery) else node
-            block = (
-                self.queries.values(inner, around)
-                if isinstance(inner, exp.Values)
-                else self.queries.query(inner, around)
-            )
-            return Relation(f"({block.sql})", named(block.columns, labels, alias))
-        parts = dotted(node)
-        call_node = parts[-1]
-        if not isinstance(call_node, exp.Anonymous):
-            raise unsupported("this form of APPLY")
-        function = str(call_node.this if isinstance(call_node.this, str) else call_node.this.name)
-        names = (*(part.name for part in parts[:-1]), function)
-        inside = around.inner()
-        relation = self._function(names, call_node.expressions, inside)
-        return _relabelled(relation, labels, alias) if labels else relation
-
 
 def _relabelled(relation: Relation, labels: Sequence[str], alias: str) -> Relation:
     return replace(relation, columns=named(relation.columns, labels, alias))
@@ -259,36 +212,3 @@ def hint_names(node: Any) -> frozenset[str]:
     if unknown:
         raise SqlError(321, f'"{sorted(unknown)[0]}" is not a recognized table hints option.', 15)
     return frozenset(names)
-
-
-# ---- rows of a correlated APPLY as JSON ------------------------------------------------------------------------
-
-
-class RowsAggregate:
-    """Packs rows into a JSON array of texts, one per row."""
-
-    def __init__(self) -> None:
-        self.rows: list[str] = []
-
-    def step(self, *values: Value) -> None:
-        """Add a row."""
-        self.rows.append(json.dumps([{"b": value.hex()} if isinstance(value, bytes) else value for value in values]))
-
-    def finalize(self) -> str:
-        """The JSON text."""
-        return json.dumps(self.rows)
-
-
-@lru_cache(maxsize=256)
-def _row(text: str) -> tuple[Value, ...]:
-    return tuple(bytes.fromhex(value["b"]) if isinstance(value, dict) else value for value in json.loads(text))
-
-
-@builder("cell")
-def _build_cell(arguments: Sequence[str]) -> Kernel:
-    place = int(arguments[0])
-
-    def run(_: SessionContext, text: str | None) -> Value:
-        return None if text is None else _row(text)[place]
-
-    return run

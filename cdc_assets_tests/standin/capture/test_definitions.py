@@ -235,5 +235,3 @@ def test_what_belongs_to_capture_is_shipped(captured: Client) -> None:
     text = "SELECT name FROM sys.objects WHERE is_ms_shipped = {} AND type IN ('U', 'IF') ORDER BY name"
     assert captured.run(text.format(0)) == [("t",)]
     assert ("dbo_t_CT",) in captured.run(text.format(1))
-    text = "SELECT OBJECTPROPERTY(OBJECT_ID('cdc.dbo_t_CT'), '{}')"
-    assert [captured.run(text.format(name)) for name in ("IsMSShipped", "IsUserTable")] == [[(1,)], [(1,)]]

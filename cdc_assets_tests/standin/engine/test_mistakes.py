@@ -10,20 +10,12 @@ from cdc_assets_tests.standin.engine.collect import Client
     ("text", "number"),
     [
         ("SELECT ABS(NEWID())", 8116),
-        ("SELECT ROUND(0x01, 1)", 8116),
-        ("SELECT POWER(CAST('2024-01-01' AS date), 2)", 8116),
-        ("SELECT SQRT(CAST('2024-01-01' AS datetime2))", 8116),
-        ("SELECT LEFT_SHIFT('a', 1)", 8116),
-        ("SELECT BIT_COUNT(1.5)", 8116),
-        ("SELECT RIGHT_SHIFT(1, 'x')", 245),
         ("SELECT LEFT('abc', 'x')", 245),
         ("SELECT 0x01 % 'a'", 402),
         ("SELECT 0x01 - CAST('<a/>' AS xml)", 402),
         ("SELECT CAST(1e308 AS datetime)", 8115),
         ("SELECT CAST(0xFFFFFFFFFFFFFFFFFFFF AS datetime2(7))", 241),
         ("SELECT CAST(0x09010203040506 AS time)", 241),
-        ("SELECT DATETRUNC(week, CAST('0001-01-01' AS date))", 9837),
-        ("SELECT STRING_AGG('a', 1)", 8733),
         ("SELECT 1.* = ALL", 102),
         ("RAISERROR(16, 'own %d', 1, 7)", 245),
         ("THROW 60000, 'x', 'over'", 245),
@@ -48,15 +40,9 @@ def test_a_mistake_has_its_number(client: Client, text: str, number: int) -> Non
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("SELECT FORMATMESSAGE(NULL, 1)", None),
-        ("SELECT LEN(FORMATMESSAGE('%999999999s', 'x'))", 2047),
-        ("SELECT LEFT_SHIFT(1, 2147483647)", 0),
-        ("SELECT LEFT_SHIFT(1, 31)", -2147483648),
         ("SELECT TRY_CAST(0xFFFFFFFFFFFFFFFFFFFF AS datetime2(7))", None),
         ("SELECT 1e", 1.0),
-        ("SELECT TRANSLATE(123, 1, 9)", "923"),
         ("SELECT LTRIM(1001, 1)", "001"),
-        ("SELECT HASHBYTES(1, 'x')", None),
     ],
 )
 def test_unusual_arguments(client: Client, text: str, value: object) -> None:

@@ -1,7 +1,7 @@
 """Laws of conversions, arithmetic, dates and collations, over generated values."""
 
 import contextlib
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
@@ -193,14 +193,6 @@ def test_datediff_counts_antisymmetrically_and_monotonically(a: datetime, b: dat
         assert boundaries(part, ticks(a - sunday)) == first
 
 
-@given(st.dates())
-def test_iso_week_and_weekday(day: date) -> None:
-    bench_part = kernel(specification("datepart", "iso_week", SqlType("date")))
-    assert bench_part(None, day.toordinal() - 1) == day.isocalendar().week
-    weekday = kernel(specification("datepart", "weekday", SqlType("date")))
-    assert weekday(None, day.toordinal() - 1) == day.isoweekday() % 7 + 1
-
-
 # ---- collations and patterns -------------------------------------------------------------------------------------
 
 COLLATIONS = [
@@ -251,10 +243,10 @@ def test_like_finds_a_quoted_text_between_anything(before: str, middle: str, aft
 
 REFUSED_LATE = [
     "CASE WHEN REPLICATE('a', 4000) LIKE '%a%a%a%a%a%a%b' THEN 1 END",
-    "TRY_CAST('-' + SPACE(7000) + 'x' AS int)",
-    "TRY_CAST('-' + SPACE(7000) + 'x' AS money)",
+    "TRY_CAST('-' + REPLICATE(' ', 7000) + 'x' AS int)",
+    "TRY_CAST('-' + REPLICATE(' ', 7000) + 'x' AS money)",
     "TRY_CAST(REPLICATE('1', 7900) + 'x' AS float)",
-    "TRY_CAST('10:00' + SPACE(7000) + 'x' AS datetime)",
+    "TRY_CAST('10:00' + REPLICATE(' ', 7000) + 'x' AS datetime)",
 ]
 
 

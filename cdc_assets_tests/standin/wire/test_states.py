@@ -111,10 +111,10 @@ def test_a_restored_database_goes_back_and_forks() -> None:
             again = state_of(connection)
             assert again[0] == [1, 4]
             assert again[1] == lost[1]
-            assert connection.execute("SELECT STRING_AGG(id, ',') FROM cdc.dbo_t_CT").fetchval() == "1,4"
+            assert [row.id for row in connection.execute("SELECT id FROM cdc.dbo_t_CT")] == [1, 4]
         server.restore(backup, keep_cdc=False)
         with closing(connect(server)) as connection:
-            assert connection.execute("SELECT STRING_AGG(id, ',') FROM dbo.t").fetchval() == "1"
+            assert [row.id for row in connection.execute("SELECT id FROM dbo.t")] == [1]
             assert "(208)" in number_of(lambda: connection.execute("SELECT * FROM cdc.change_tables"))
             fork = "SELECT recovery_fork_guid FROM sys.database_recovery_status WHERE database_id = DB_ID()"
             assert connection.execute(fork).fetchval() not in {before[2], restored[2]}

@@ -1,4 +1,4 @@
-"""ISNULL, COALESCE, NULLIF, IIF, CHOOSE, GREATEST, LEAST, PARSE, CONCAT, CONCAT_WS, CHECKSUM, AT TIME ZONE's relatives."""
+"""ISNULL, COALESCE, NULLIF, IIF, PARSE, CONCAT, CHECKSUM."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from cdc_assets.standin.sql.forms import form
 from cdc_assets.standin.sql.literals import Constant, constant
 from cdc_assets.standin.sql.numbers import DIGITS
 from cdc_assets.standin.sql.operators import fitted
-from cdc_assets.standin.sql.runtime import Kernel, apply, builder, specification
+from cdc_assets.standin.sql.runtime import apply, specification
 from cdc_assets.standin.sqltypes import INT, MAX, UNICODE, SqlType
 
 if TYPE_CHECKING:
@@ -65,38 +65,8 @@ def _iif(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Type
     return compiler.choose([condition], compiler.scalars(arguments[1:], scope))
 
 
-@form("CHOOSE", 2, -1)
-def _choose(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    index = convert.implicit(compiler.scalar(arguments[0], scope), INT)
-    options = compiler.scalars(arguments[1:], scope)
-    conditions = [f"{index.sql} = {place}" for place in range(1, len(options) + 1)]
-    return compiler.choose(conditions, [*options, constant(None, INT, untyped=True)])
-
-
-def _extreme(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope", sign: str) -> Typed:
-    """NULL arguments are ignored."""
-    values, target = compiler.unified(compiler.scalars(arguments, scope))
-    result = values[0]
-    for value in values[1:]:
-        test = comparison.compare(sign, Typed(result.sql, target), Typed(value.sql, target), compiler.names.collation)
-        result = Typed(
-            f"(CASE WHEN {value.sql} IS NULL OR {test} THEN ifnull({result.sql}, {value.sql}) ELSE {value.sql} END)",
-            target,
-        )
-    return Typed(result.sql, target, all(value.nullable for value in values))
-
-
-@form("GREATEST", 1, -1)
-def _greatest(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    return _extreme(compiler, arguments, scope, ">=")
-
-
-@form("LEAST", 1, -1)
-def _least(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    return _extreme(compiler, arguments, scope, "<=")
-
-
-def _parse_as(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope", try_: bool) -> Typed:
+@form("PARSE", 2, 3)
+def _parse(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
     """PARSE reads text under a culture; only English ones are known."""
     target = compiler.type_of(arguments[1].name)
     if len(arguments) > 2:
@@ -106,18 +76,7 @@ def _parse_as(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope", tr
     if convert.family(target) not in ("integer", "exact", "float", "temporal"):
         raise SqlError(10761, f"Invalid data type {target.name} in function PARSE.")
     value = convert.implicit(compiler.scalar(arguments[0], scope), SqlType("nvarchar", 4000))
-    spec = specification("parse", target, "try" if try_ else "")
-    return apply(spec, [value], target)
-
-
-@form("PARSE", 2, 3)
-def _parse(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    return _parse_as(compiler, arguments, scope, False)
-
-
-@form("TRY_PARSE", 2, 3)
-def _try_parse(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    return _parse_as(compiler, arguments, scope, True)
+    return apply(specification("parse", target), [value], target)
 
 
 def _as_text(value: Typed) -> Typed:
@@ -151,26 +110,6 @@ def _concat(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> T
     values = [_as_text(value) for value in compiler.scalars(arguments, scope)]
     length = sum(value.type.length for value in values)
     return fitted(Typed(f"({' || '.join(value.sql for value in values)})", _joined(values, length), False), length)
-
-
-@form("CONCAT_WS", 3, 254)
-def _concat_ws(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    """NULL arguments are left out together with their separator."""
-    separator, *operands = compiler.scalars(arguments, scope)
-    glue = _as_text(separator)
-    texts = [
-        operand if convert.family(operand.type) == "text" else convert.cast(operand, _text_length(operand.type))
-        for operand in operands
-        if not is_null(operand)
-    ]
-    length = sum(text.type.length for text in texts) + glue.type.length * max(len(texts) - 1, 0)
-    result = _joined([glue, *texts], length)
-    return fitted(apply(specification("join"), [glue, *texts], result, False), length)
-
-
-@builder("join")
-def _build_join(_: Sequence[str]) -> Kernel:
-    return lambda _, glue, *texts: glue.join(text for text in texts if text is not None)
 
 
 @form("CHECKSUM", 1, -1)

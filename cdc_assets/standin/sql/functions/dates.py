@@ -1,4 +1,4 @@
-"""DATEADD, DATEDIFF, DATEPART and what else counts in parts of dates (`instants`: dates from parts, and now)."""
+"""DATEADD, DATEDIFF and DATEPART."""
 
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlglot import exp
 
-from cdc_assets.standin.contract import SessionContext, Typed
-from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.contract import Typed
+from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.sql import temporal
 from cdc_assets.standin.sql.convert import family, implicit
 from cdc_assets.standin.sql.forms import form
-from cdc_assets.standin.sql.runtime import Kernel, apply, builder, call, read_type, specification, strict
+from cdc_assets.standin.sql.runtime import Kernel, apply, builder, read_type, specification, strict
 from cdc_assets.standin.sql.temporal import DAY, HOUR, MINUTE, SECOND
-from cdc_assets.standin.sqltypes import BIGINT, DATE, DATETIME, INT, SqlType, Value
+from cdc_assets.standin.sqltypes import DATETIME, INT, SqlType, Value
 
 if TYPE_CHECKING:
     from cdc_assets.standin.sql.expressions import Compiler
@@ -33,7 +33,6 @@ _CLOCK_PARTS: Final = frozenset({"hour", "minute", "second", "millisecond", "mic
 _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
 _DATETIME2: Final = SqlType("datetime2", scale=7)
 _OFFSET7: Final = SqlType("datetimeoffset", scale=7)
-WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def part_of(node: Any, function: str) -> str:
@@ -74,7 +73,7 @@ def _check_part(part: str, sql_type: SqlType, function: str) -> None:
         )
 
 
-# ---- DATEADD, DATEDIFF, DATEPART, DATENAME, DATETRUNC -----------------------------------------------------------
+# ---- DATEADD, DATEDIFF, DATEPART ---------------------------------------------------------------------------------
 
 
 @form("DATEADD", 3)
@@ -134,15 +133,15 @@ def _month_days(year: int, month: int) -> int:
     return 31 if month == 12 else (date(year, month + 1, 1) - timedelta(days=1)).day
 
 
-def _difference(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope", big: bool) -> Typed:
-    function = "datediff_big" if big else "datediff"
-    part = part_of(arguments[0], function)
+@form("DATEDIFF", 3)
+def _datediff(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
+    part = part_of(arguments[0], "datediff")
     start, end = (temporal_argument(compiler.scalar(node, scope), _OFFSET7) for node in arguments[1:])
     for value in (start, end):
         if part in ("tzoffset", "iso_week"):
-            _refuse(part, function, value.type)
-    spec = specification("datediff", part, "big" if big else "", start.type, end.type)
-    return apply(spec, [start, end], BIGINT if big else INT, start.nullable or end.nullable)
+            _refuse(part, "datediff", value.type)
+    spec = specification("datediff", part, start.type, end.type)
+    return apply(spec, [start, end], INT, start.nullable or end.nullable)
 
 
 def _refuse(part: str, function: str, sql_type: SqlType) -> None:
@@ -151,31 +150,19 @@ def _refuse(part: str, function: str, sql_type: SqlType) -> None:
     )
 
 
-@form("DATEDIFF", 3)
-def _datediff(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    return _difference(compiler, arguments, scope, False)
-
-
-@form("DATEDIFF_BIG", 3)
-def _datediff_big(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    return _difference(compiler, arguments, scope, True)
-
-
 @builder("datediff")
 def _build_datediff(arguments: Sequence[str]) -> Kernel:
-    part, big = arguments[:2]
-    first, second = map(read_type, arguments[2:])
-    low, high = (-(2**63), 2**63 - 1) if big else (-(2**31), 2**31 - 1)
-    function = "datediff_big" if big else "datediff"
+    part = arguments[0]
+    first, second = map(read_type, arguments[1:])
 
     def run(start: Value, end: Value) -> int:
         count = boundaries(part, utc_ticks(end, second)) - boundaries(part, utc_ticks(start, first))
-        if low <= count <= high:
+        if -(2**31) <= count < 2**31:
             return count
         raise SqlError(
             535,
-            f"The {function} function resulted in an overflow. The number of dateparts separating two date/time instances is "
-            f"too large. Try to use {function} with a less precise datepart.",
+            "The datediff function resulted in an overflow. The number of dateparts separating two date/time instances is "
+            "too large. Try to use datediff with a less precise datepart.",
         )
 
     return strict(run)
@@ -201,98 +188,35 @@ def boundaries(part: str, ticks: int) -> int:
 
 @form("DATEPART", 2)
 def _datepart(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    return _part(compiler, arguments[0], arguments[1], scope, "datepart", INT)
-
-
-@form("DATENAME", 2)
-def _datename(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    return _part(compiler, arguments[0], arguments[1], scope, "datename", SqlType("nvarchar", 30))
-
-
-def _part(compiler: "Compiler", word: Any, node: Any, scope: "Scope", function: str, returns: SqlType) -> Typed:
-    part = part_of(word, function)
-    value = temporal_argument(compiler.scalar(node, scope), _OFFSET7 if part == "tzoffset" else _DATETIME2)
-    _check_part(part, value.type, function)
-    return _applied(function, part, value, returns)
-
-
-_SESSION_PARTS: Final = frozenset({"week", "weekday"})
-"""What SET DATEFIRST changes: never computed ahead, since other sessions run the same plan."""
-
-
-def _applied(function: str, part: str, value: Typed, returns: SqlType) -> Typed:
-    spec = specification(function, part, value.type)
-    if part in _SESSION_PARTS:
-        return Typed(call(spec, [value.sql], volatile=True), returns, value.nullable)
-    return apply(spec, [value], returns, value.nullable)
-
-
-def _first_day(context: Any) -> int:
-    """SET DATEFIRST of the session: 1 is Monday, 7 Sunday."""
-    options = getattr(context, "options", None)
-    return int(getattr(options, "date_first", 7))
-
-
-def _short(name: str, part: str) -> None:
-    @form(name, 1)
-    def compiled(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-        return _part(compiler, exp.column(part), arguments[0], scope, "datepart", INT)
-
-
-for _name in ("year", "month", "day"):
-    _short(_name.upper(), _name)
+    part = part_of(arguments[0], "datepart")
+    if part not in _CALENDAR_PARTS and part not in _CLOCK_PARTS:
+        raise unsupported(f"the datepart {part} of DATEPART")
+    value = temporal_argument(compiler.scalar(arguments[1], scope), _OFFSET7 if part == "tzoffset" else _DATETIME2)
+    _check_part(part, value.type, "datepart")
+    return apply(specification("datepart", part, value.type), [value], INT, value.nullable)
 
 
 @builder("datepart")
 def _build_datepart(arguments: Sequence[str]) -> Kernel:
     part, sql_type = arguments[0], read_type(arguments[1])
 
-    def run(context: SessionContext, value: Value) -> Value:
-        if value is None:
-            return None
-        return date_part(part, temporal.to_moment(value, sql_type), sql_type, _first_day(context))
-
-    return run
+    return strict(lambda value: date_part(part, temporal.to_moment(value, sql_type), sql_type))
 
 
-@builder("datename")
-def _build_datename(arguments: Sequence[str]) -> Kernel:
-    part, sql_type = arguments[0], read_type(arguments[1])
-
-    def run(context: SessionContext, value: Value) -> Value:
-        if value is None:
-            return None
-        moment = temporal.to_moment(value, sql_type)
-        if part == "month":
-            return temporal.FULL_MONTHS[temporal.calendar(moment[0]).month - 1]
-        if part == "weekday":
-            return WEEKDAYS[temporal.calendar(moment[0]).weekday()]
-        if part == "tzoffset":
-            return temporal.offset_text(moment[1] or 0)
-        return str(date_part(part, moment, sql_type, _first_day(context)))
-
-    return run
-
-
-_DAY_PARTS: Final[dict[str, Callable[[date, int], int]]] = {
-    "year": lambda d, _: d.year,
-    "quarter": lambda d, _: (d.month + 2) // 3,
-    "month": lambda d, _: d.month,
-    "dayofyear": lambda d, _: d.timetuple().tm_yday,
-    "day": lambda d, _: d.day,
-    "weekday": lambda d, first: (d.isoweekday() - first) % 7 + 1,
-    "iso_week": lambda d, _: d.isocalendar().week,
-    "week": lambda d, first: (
-        (d.timetuple().tm_yday - 1 + (d.replace(month=1, day=1).isoweekday() - first) % 7) // 7 + 1
-    ),
+_CALENDAR_PARTS: Final[dict[str, Callable[[date], int]]] = {
+    "year": lambda d: d.year,
+    "quarter": lambda d: (d.month + 2) // 3,
+    "month": lambda d: d.month,
+    "dayofyear": lambda d: d.timetuple().tm_yday,
+    "day": lambda d: d.day,
 }
 
 
-def date_part(part: str, moment: temporal.Moment, sql_type: SqlType, first: int = 7) -> int:
-    """A part of a moment as a number; weeks begin on day `first`, 1 for Monday to 7 for Sunday."""
+def date_part(part: str, moment: temporal.Moment, sql_type: SqlType) -> int:
+    """A part of a moment as a number."""
     local, offset = moment
-    if part in _DAY_PARTS:
-        return _DAY_PARTS[part](temporal.calendar(local), first)
+    if part in _CALENDAR_PARTS:
+        return _CALENDAR_PARTS[part](temporal.calendar(local))
     if part == "tzoffset":
         return offset or 0
     ticks = local % DAY
@@ -307,65 +231,3 @@ def date_part(part: str, moment: temporal.Moment, sql_type: SqlType, first: int 
         "microsecond": fraction // 10,
         "nanosecond": fraction * 100,
     }[part]
-
-
-@form("DATETRUNC", 2)
-def _datetrunc(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    part = part_of(arguments[0], "datetrunc")
-    value = temporal_argument(compiler.scalar(arguments[1], scope), _DATETIME2)
-    _check_part(part, value.type, "datetrunc")
-    if part in ("weekday", "tzoffset", "nanosecond"):
-        _refuse(part, "datetrunc", value.type)
-    return _applied("datetrunc", part, value, value.type)
-
-
-@builder("datetrunc")
-def _build_datetrunc(arguments: Sequence[str]) -> Kernel:
-    part, sql_type = arguments[0], read_type(arguments[1])
-
-    def run(context: SessionContext, value: Value) -> Value:
-        if value is None:
-            return None
-        local, offset = temporal.to_moment(value, sql_type)
-        truncated = _truncated(part, local, _first_day(context))
-        if truncated < 0:
-            raise SqlError(
-                9837,
-                "An invalid date value was encountered: The date value is less than the minimum date value allowed for the data type.",
-            )
-        return temporal.from_moment((truncated, offset), sql_type, sql_type)
-
-    return run
-
-
-def _truncated(part: str, local: int, first: int) -> int:
-    if part in _MONTHS:
-        months = boundaries(part, local) * _MONTHS[part]
-        return (date(months // 12, months % 12 + 1, 1).toordinal() - 1) * DAY
-    if part in ("week", "iso_week"):
-        shift = 8 - first if part == "week" else 0  # day 0 is a Monday
-        return ((local // DAY + shift) // 7 * 7 - shift) * DAY
-    return local // _UNITS[part] * _UNITS[part]
-
-
-@form("EOMONTH", 1, 2)
-def _eomonth(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    value = implicit(temporal_argument(compiler.scalar(arguments[0], scope), DATE), DATE)
-    operands = [value]
-    if len(arguments) == 2:
-        operands.append(implicit(compiler.scalar(arguments[1], scope), INT))
-    return apply(specification("eomonth"), operands, DATE)
-
-
-@builder("eomonth")
-def _build_eomonth(_: Sequence[str]) -> Kernel:
-    def run(_: SessionContext, value: Any, months: Any = 0) -> Value:
-        if value is None:
-            return None
-        moved = add("month", months or 0, value * DAY)
-        if moved < 0:
-            raise _overflow(DATE)
-        day = temporal.calendar(moved)
-        return day.replace(day=_month_days(day.year, day.month)).toordinal() - 1
-
-    return run

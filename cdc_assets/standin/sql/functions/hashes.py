@@ -1,50 +1,27 @@
-"""HASHBYTES, CHECKSUM, NEWID, PARSE, master.dbo.fn_varbintohexstr.
+"""CHECKSUM, NEWID, PARSE.
 
 CHECKSUM of integers is SQL Server's (rotate by four bits, exclusive or); of other types SQL Server does not
 document it, so only its laws hold here: equal values under the collation give equal sums.
 """
 
-import hashlib
 import uuid
 import zlib
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from cdc_assets.standin.contract import SessionContext
 from cdc_assets.standin.errors import SqlError
-from cdc_assets.standin.sql import textforms
 from cdc_assets.standin.sql.collation import sort_key
 from cdc_assets.standin.sql.convert import converter, family
 from cdc_assets.standin.sql.registry import Call, define
 from cdc_assets.standin.sql.runtime import Kernel, builder, read_type
 from cdc_assets.standin.sqltypes import (
     INTEGER,
-    NVARCHAR_MAX,
     UNIQUEIDENTIFIER,
-    VARBINARY_MAX,
     SqlType,
     Value,
     guid_to_stored,
 )
-
-_ALGORITHMS: Final = {"MD5": "md5", "SHA": "sha1", "SHA1": "sha1", "SHA2_256": "sha256", "SHA2_512": "sha512"}
-
-
-def _hashbytes(call: Call, algorithm: str, value: Any) -> Value:
-    name = _ALGORITHMS.get(algorithm.upper())
-    if name is None:
-        return None
-    source = call.types[1]
-    if family(source) == "text":
-        data = textforms.text_bytes(value, source)
-    elif family(source) == "binary":
-        data = value
-    else:
-        raise SqlError(8116, f"Argument data type {source.name} is invalid for argument 2 of hashbytes function.")
-    return hashlib.new(name, data, usedforsecurity=False).digest()
-
-
-define("HASHBYTES", SqlType("varbinary", 8000), 2, 2, _hashbytes, arguments=(SqlType("varchar", 30), None))
 
 
 @builder("checksum")
@@ -71,17 +48,6 @@ def _item(value: Value, sql_type: SqlType) -> int:
     return zlib.crc32(value if isinstance(value, bytes) else repr(value).encode())
 
 
-def _binary_checksum(call: Call, *values: Value) -> int:
-    total = 0
-    for value in values:
-        total = ((total << 4) | (total >> 28)) & 0xFFFFFFFF
-        total ^= zlib.crc32(repr(value).encode("utf-8", "surrogatepass"))
-    return total - (1 << 32) if total >> 31 else total
-
-
-define("BINARY_CHECKSUM", SqlType("int"), 1, -1, _binary_checksum, strict=False, nullable=False)
-
-
 def _newid(_: SessionContext, __: Call) -> Value:
     return guid_to_stored(uuid.uuid4().bytes_le)
 
@@ -97,7 +63,7 @@ define("NEWSEQUENTIALID", UNIQUEIDENTIFIER, 0, 0, _newsequentialid, True, nullab
 
 @builder("parse")
 def _build_parse(arguments: Sequence[str]) -> Kernel:
-    target, mode = read_type(arguments[0]), arguments[1]
+    target = read_type(arguments[0])
     read = converter(SqlType("nvarchar", 4000), target, None)
     numeric = family(target) != "temporal"
 
@@ -109,16 +75,8 @@ def _build_parse(arguments: Sequence[str]) -> Kernel:
                 raise SqlError(9819, "")
             return read(text.replace(",", "") if numeric else text)
         except SqlError as error:
-            if mode == "try":
-                return None
             raise SqlError(
                 9819, f"Error converting string value '{text}' into data type {target.name} using culture ''."
             ) from error
 
     return run
-
-
-for _name in ("sys.fn_varbintohexstr", "dbo.fn_varbintohexstr"):
-    define(
-        _name, NVARCHAR_MAX, 1, 1, lambda _, value: "0x" + value.hex(), arguments=(VARBINARY_MAX,)
-    )  # fmt: skip

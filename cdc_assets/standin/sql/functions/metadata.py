@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from cdc_assets.standin.catalog import Database, Table, fold
 from cdc_assets.standin.contract import SessionContext
-from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql.functions.strings import split_name
 from cdc_assets.standin.sql.registry import Call, define
-from cdc_assets.standin.sqltypes import INT, SYSNAME, SqlType, Value, parse_type
+from cdc_assets.standin.sqltypes import INT, SYSNAME, SqlType, Value
 
 _NAME: Final = SqlType("nvarchar", 776)
 _SMALLINT: Final = SqlType("smallint")
@@ -129,43 +128,6 @@ def _schema_name(context: SessionContext, _: Call, number: int = 1) -> Value:
     return next((schema for schema, known in schemas.items() if known == number), None)
 
 
-_USER_TYPE_IDS: Final = {"sysname": 256, "hierarchyid": 128, "geometry": 129, "geography": 130}
-_TYPE_NAMES: Final = (
-    "image", "text", "uniqueidentifier", "date", "time", "datetime2", "datetimeoffset", "tinyint", "smallint", "int",
-    "smalldatetime", "real", "money", "datetime", "float", "sql_variant", "ntext", "bit", "decimal", "numeric", "smallmoney",
-    "bigint", "varbinary", "varchar", "binary", "char", "rowversion", "nvarchar", "nchar", "xml",
-)  # fmt: skip
-
-
-def _type_id(context: SessionContext, _: Call, name: str) -> Value:
-    last = split_name(name)[-1:]
-    if not last:
-        return None
-    lowered = last[0].lower()
-    if lowered in _USER_TYPE_IDS:
-        return _USER_TYPE_IDS[lowered]
-    database = _database(context, None)
-    for alias in database.alias_types if database else ():
-        if fold(alias.name) == fold(last[0]):
-            return alias.user_type_id
-    try:
-        return parse_type(lowered).system_id
-    except SqlError:
-        return None
-
-
-def _type_name(context: SessionContext, _: Call, number: int) -> Value:
-    for name, known in _USER_TYPE_IDS.items():
-        if known == number:
-            return name
-    for name in _TYPE_NAMES:
-        if SqlType(name).system_id == number:
-            return "timestamp" if name == "rowversion" else name
-    database = _database(context, None)
-    aliases = database.alias_types if database else []
-    return next((alias.name for alias in aliases if alias.user_type_id == number), None)
-
-
 def _table(context: SessionContext, name_or_id: str | int) -> Table | None:
     if isinstance(name_or_id, int):
         database = _database(context, None)
@@ -178,53 +140,10 @@ def _table(context: SessionContext, name_or_id: str | int) -> Table | None:
     return database.table(schema, parts[-1]) if database else None
 
 
-def _col_name(context: SessionContext, _: Call, object_id: int, column_id: int) -> Value:
-    table = _table(context, object_id)
-    return next((column.name for column in table.columns if column.column_id == column_id), None) if table else None
-
-
 def _col_length(context: SessionContext, _: Call, table_name: str, column_name: str) -> Value:
     table = _table(context, table_name)
     column = table.column(column_name) if table else None
     return column.type.max_length if column else None
-
-
-def _column_property(context: SessionContext, _: Call, object_id: int, column_name: str, name: str) -> Value:
-    table = _table(context, object_id)
-    column = table.column(column_name) if table else None
-    if column is None:
-        return None
-    precision = column.type.precision or (column.type.length if column.type.length else 0)
-    values: dict[str, int | None] = {
-        "allowsnull": int(column.nullable), "columnid": column.column_id, "isidentity": int(column.identity is not None),
-        "iscomputed": int(column.computed is not None), "issparse": int(column.sparse), "precision": precision,
-        "scale": column.type.scale, "charmaxlen": column.type.length or None, "isrowguidcol": int(column.rowguid),
-        "ordinal": column.column_id, "ishidden": 0, "generatedalwaystype": 0, "isdeterministic": None, "iscolumnset": 0,
-    }  # fmt: skip
-    return values.get(name.lower())
-
-
-def _object_property(context: SessionContext, _: Call, object_id: int, name: str) -> Value:
-    table = _table(context, object_id)
-    if table is None:
-        return None
-    values = {
-        "istable": 1, "isusertable": 1, "isview": 0, "isprocedure": 0, "ismsshipped": int(table.ms_shipped),
-        "tablehasprimarykey": int(table.primary_key is not None), "tablehasidentity": int(any(c.identity for c in table.columns)),
-        "tablehasclustindex": int(table.clustered_key is not None), "tablehasforeignkey": int(bool(table.foreign_keys)),
-        "isprimarykey": 0, "isschemabound": 0, "tabletemporaltype": 0, "isencrypted": 0, "ownerid": 1,
-        "schemaid": _schema_id(context, Call((), INT), table.schema),
-    }  # fmt: skip
-    found = values.get(name.lower())
-    return found if isinstance(found, int) else None
-
-
-def _index_col(context: SessionContext, _: Call, table_name: str, index_id: int, place: int) -> Value:
-    table = _table(context, table_name)
-    for index in table.indexes if table else ():
-        if index.index_id == index_id and 1 <= place <= len(index.keys):
-            return index.keys[place - 1][0]
-    return None
 
 
 _SERVER: Final = {
@@ -266,28 +185,14 @@ def _database_property(context: SessionContext, _: Call, name: str, wanted: str)
     return values.get(wanted.lower())
 
 
-def _collation_property(_: Call, name: str, wanted: str) -> Value:
-    values = {"codepage": "1252", "lcid": "1033", "comparisonstyle": "196609", "version": "0"}
-    return values.get(wanted.lower()) if name else None
-
-
 define("OBJECT_ID", INT, 1, 2, _object_id, True, arguments=(_NAME, _NAME))
 define("OBJECT_NAME", SYSNAME, 1, 2, _object_name, True, arguments=(INT, INT))
 define("OBJECT_SCHEMA_NAME", SYSNAME, 1, 2, _object_schema_name, True, arguments=(INT, INT))
 define("OBJECT_DEFINITION", SqlType("nvarchar", -1), 1, 1, _object_definition, True, arguments=(INT,))
 define("DB_ID", _SMALLINT, 0, 1, _db_id, True, strict=False, arguments=(_NAME,))
 define("DB_NAME", SYSNAME, 0, 1, _db_name, True, strict=False, arguments=(INT,))
-define("ORIGINAL_DB_NAME", SYSNAME, 0, 0, _db_name, True, strict=False)
 define("SCHEMA_ID", INT, 0, 1, _schema_id, True, arguments=(_NAME,))
 define("SCHEMA_NAME", SYSNAME, 0, 1, _schema_name, True, arguments=(INT,))
-define("TYPE_ID", INT, 1, 1, _type_id, True, arguments=(_NAME,))
-define("TYPE_NAME", SYSNAME, 1, 1, _type_name, True, arguments=(INT,))
-define("COL_NAME", SYSNAME, 2, 2, _col_name, True, arguments=(INT, INT))
 define("COL_LENGTH", _SMALLINT, 2, 2, _col_length, True, arguments=(_NAME, _NAME))
-define("COLUMNPROPERTY", INT, 3, 3, _column_property, True, arguments=(INT, _NAME, _NAME))
-define("OBJECTPROPERTY", INT, 2, 2, _object_property, True, arguments=(INT, _NAME))
-define("OBJECTPROPERTYEX", INT, 2, 2, _object_property, True, arguments=(INT, _NAME))
-define("INDEX_COL", SYSNAME, 3, 3, _index_col, True, arguments=(_NAME, INT, INT))
 define("SERVERPROPERTY", SYSNAME, 1, 1, _server_property, True, arguments=(_NAME,))
 define("DATABASEPROPERTYEX", SYSNAME, 2, 2, _database_property, True, arguments=(_NAME, _NAME))
-define("COLLATIONPROPERTY", SYSNAME, 2, 2, _collation_property, arguments=(_NAME, _NAME))

@@ -5,17 +5,13 @@ NULL is the answer about what does not exist. A sysadmin is `dbo` everywhere: db
 
 from typing import Final
 
-from cdc_assets.standin.catalog import Database, Security, fold
+from cdc_assets.standin.catalog import Database, fold
 from cdc_assets.standin.contract import SessionContext
 from cdc_assets.standin.rights import (
     ACTIONS,
     DATABASE_ACTIONS,
-    DATABASE_ROLES,
     SERVER_ACTIONS,
     SERVER_ROLES,
-    USERS,
-    memberships,
-    role_named,
     sid_of,
 )
 from cdc_assets.standin.sql.functions.metadata import find_database
@@ -39,13 +35,6 @@ def _user(context: SessionContext) -> str:
 # ---- names and numbers -----------------------------------------------------------------------------------------------
 
 
-def _users(context: SessionContext) -> dict[str, int]:
-    """Principals of the current database and their numbers."""
-    database = _here(context)
-    found = {"public": 0, **USERS, **DATABASE_ROLES, **({"cdc": 5} if database and database.cdc_enabled else {})}
-    return found | {one.name: one.principal_id for one in (database.security.principals.values() if database else ())}
-
-
 def _logins(context: SessionContext) -> dict[str, int]:
     found = {getattr(getattr(context, "engine", None), "user", "sa"): 1, "public": 2, **SERVER_ROLES}
     return found | {one.name: one.principal_id for one in context.catalog.security.principals.values()}
@@ -53,17 +42,6 @@ def _logins(context: SessionContext) -> dict[str, int]:
 
 def _number(names: dict[str, int], name: str) -> Value:
     return next((number for known, number in names.items() if fold(known) == fold(name)), None)
-
-
-def _user_id(context: SessionContext, _: Call, *name: str | None) -> Value:
-    wanted = name[0] if name else _user(context)
-    return None if wanted is None else _number(_users(context), wanted)
-
-
-def _user_name(context: SessionContext, _: Call, *number: int | None) -> Value:
-    if not number:
-        return _user(context)
-    return next((name for name, known in _users(context).items() if known == number[0]), None)
 
 
 def _login_id(context: SessionContext, _: Call, *name: str | None) -> Value:
@@ -83,28 +61,6 @@ def _login_name(context: SessionContext, _: Call, *wanted: Value) -> Value:
 
 
 # ---- roles -----------------------------------------------------------------------------------------------------------
-
-
-def _in_role(security: Security, role: str, name: str, fixed: dict[str, int]) -> Value:
-    """1, 0, or NULL when one of both does not exist."""
-    known = fold(name) in (*security.principals, "dbo", "guest") or role_named(security, name, fixed) is not None
-    if not known or (fold(role) != "public" and role_named(security, role, fixed) is None):
-        return None
-    return int(fold(role) in memberships(security, name) or (fold(name) == "dbo" and fold(role) == "db_owner"))
-
-
-def _role_member(context: SessionContext, _: Call, role: str, *name: str) -> Value:
-    database = _here(context)
-    return _in_role(database.security, role, name[0] if name else _user(context), DATABASE_ROLES) if database else None
-
-
-def _server_role_member(context: SessionContext, _: Call, role: str, *name: str) -> Value:
-    login = str(name[0] if name else login_name(context))
-    if fold(login) == fold(next(iter(_logins(context)))):
-        return 1 if fold(role) == "public" or role_named(context.catalog.security, role, SERVER_ROLES) else None
-    if fold(login) not in context.catalog.security.principals:
-        return None
-    return _in_role(context.catalog.security, role, login, SERVER_ROLES)
 
 
 # ---- permissions -----------------------------------------------------------------------------------------------------
@@ -153,15 +109,8 @@ def _place(context: SessionContext, name: str, kind: str) -> tuple[Database, str
 
 for _name in ("CURRENT_USER", "SESSION_USER", "USER"):
     define(_name, SYSNAME, 0, 0, lambda context, _: _user(context), True, nullable=False)
-define("USER_NAME", SYSNAME, 0, 1, _user_name, True, arguments=(INT,))
-define("USER_ID", INT, 0, 1, _user_id, True, arguments=(SYSNAME,))
-define("DATABASE_PRINCIPAL_ID", INT, 0, 1, _user_id, True, arguments=(SYSNAME,))
 define("SUSER_SNAME", SYSNAME, 0, 1, _login_name, True)
 define("SUSER_NAME", SYSNAME, 0, 1, _login_name, True)
-define("SUSER_ID", INT, 0, 1, _login_id, True, arguments=(SYSNAME,))
 define("SUSER_SID", _SID, 0, 2, _login_sid, True)
 define("HAS_DBACCESS", INT, 1, 1, _enters, True, arguments=(SYSNAME,))
 define("HAS_PERMS_BY_NAME", INT, 3, 5, _permitted, True, strict=False)
-define("IS_MEMBER", INT, 1, 1, _role_member, True, arguments=(SYSNAME,))
-define("IS_ROLEMEMBER", INT, 1, 2, _role_member, True, arguments=(SYSNAME, SYSNAME))
-define("IS_SRVROLEMEMBER", INT, 1, 2, _server_role_member, True, arguments=(SYSNAME, SYSNAME))

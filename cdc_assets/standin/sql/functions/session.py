@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cdc_assets.standin.contract import SessionContext
 from cdc_assets.standin.sql.registry import Call, define
-from cdc_assets.standin.sqltypes import BIGINT, INT, SYSNAME, SqlType, Value
+from cdc_assets.standin.sqltypes import INT, SYSNAME, SqlType, Value
 
 VERSION: Final = (
     "Microsoft SQL Server 2022 (RTM-CU0) - 16.0.1000.6 (X64) \n\tStand-in, no Microsoft product \n"
@@ -40,35 +40,8 @@ login_name = _login("user", "sa")
 
 
 _fixed("@@VERSION", SqlType("nvarchar", 300), VERSION)
-_fixed("@@LANGUAGE", SYSNAME, "us_english")
-_fixed("@@LANGID", SqlType("smallint"), 0)
-_fixed("@@MAX_PRECISION", SqlType("tinyint"), 38)
-_fixed("@@MICROSOFTVERSION", INT, 0x100003E8)
-_fixed("@@TEXTSIZE", INT, 2147483647)
-_fixed("@@PROCID", INT, 0)
-_fixed("@@FETCH_STATUS", INT, -1)
-_fixed("@@CURSOR_ROWS", INT, 0)
-_fixed("@@OPTIONS", INT, 5432)
-_fixed("@@SERVICENAME", SYSNAME, "MSSQLSERVER")
-_fixed("@@MAX_CONNECTIONS", INT, 32767)
 _context("@@SERVERNAME", SYSNAME, lambda c: getattr(c, "server_name", None) or "STANDIN", False)
 _context("@@SPID", SqlType("smallint"), lambda c: c.session_id, False)
 _context("@@TRANCOUNT", INT, lambda c: c.transaction_count, False)
 _context("@@ROWCOUNT", INT, lambda c: c.rowcount, False)
-_context("APP_NAME", SYSNAME, _login("application", ""), False)
-_context("PROGRAM_NAME", SYSNAME, _login("application", ""), False)
-_context("HOST_NAME", SYSNAME, _login("host", ""), False)
-_context("HOST_ID", SqlType("char", 10), lambda _: "1234      ")
 _context("SYSTEM_USER", SYSNAME, login_name, False)
-_context("ORIGINAL_LOGIN", SYSNAME, login_name, False)
-_context("CURRENT_TRANSACTION_ID", BIGINT, lambda c: c.session_id)
-define("CONTEXT_INFO", SqlType("varbinary", 128), 0, 0, lambda _: None)
-define("GET_FILESTREAM_TRANSACTION_CONTEXT", SqlType("varbinary", -1), 0, 0, lambda _: None)
-
-
-def _connection_property(_: SessionContext, __: Call, name: str) -> Value:
-    values = {"net_transport": "TCP", "protocol_type": "TSQL", "auth_scheme": "SQL", "local_net_address": "127.0.0.1"}
-    return values.get(name.lower())
-
-
-define("CONNECTIONPROPERTY", SYSNAME, 1, 1, _connection_property, True, arguments=(SYSNAME,))

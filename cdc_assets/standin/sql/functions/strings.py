@@ -1,19 +1,17 @@
 """String functions. Positions and lengths count UTF-16 code units, as SQL Server does."""
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cdc_assets.standin.errors import SqlError
-from cdc_assets.standin.sql import numbers, textforms
+from cdc_assets.standin.sql import textforms
 from cdc_assets.standin.sql.convert import convert_value, family
 from cdc_assets.standin.sql.registry import Call, define
 from cdc_assets.standin.sqltypes import (
     BIGINT,
     INT,
     MAX,
-    NVARCHAR_MAX,
     UNICODE,
     VARCHAR_MAX,
     SqlType,
@@ -21,7 +19,6 @@ from cdc_assets.standin.sqltypes import (
 )
 
 TEXT: Final = SqlType("nvarchar", 4000)
-_FLOAT: Final = SqlType("float", precision=53)
 
 
 def _varying(source: SqlType, length: int | None = None) -> SqlType:
@@ -120,18 +117,6 @@ def fitting(text: str, sql_type: SqlType) -> str:
     return text if sql_type.length == MAX else textforms.cut(text, sql_type.length)
 
 
-def _stuff(call: Call, subject: Any, start: int, length: int, replacement: Any) -> Value:
-    text = as_text(subject, call.types[0])
-    new = "" if replacement is None else as_text(replacement, call.types[3])
-    if start < 1 or length < 0 or start > textforms.units(text):
-        return None
-    head, tail = (
-        textforms.slice_units(text, 0, start - 1),
-        textforms.slice_units(text, start - 1 + length, len(text) * 2),
-    )
-    return fitting(head + new + tail, call.returns)
-
-
 _LARGEST: Final = 1 << 28
 """Characters of a text that REPLICATE makes here."""
 
@@ -155,26 +140,6 @@ def _trim(side: str) -> Callable[..., str]:
     return run
 
 
-def _quotename(_: Call, text: str, quote: str = "[") -> Value:
-    pairs = {
-        "[": "[]",
-        "]": "[]",
-        "'": "''",
-        '"': '""',
-        "(": "()",
-        ")": "()",
-        "<": "<>",
-        ">": "<>",
-        "{": "{}",
-        "}": "{}",
-        "`": "``",
-    }
-    pair = pairs.get(quote)
-    if pair is None or len(text) > 128:
-        return None
-    return pair[0] + text.replace(pair[1], pair[1] * 2) + pair[1]
-
-
 def _by_character(change: Callable[[str], str]) -> Callable[[str], str]:
     """Upper or lower case that never changes the length: ß stays."""
 
@@ -187,56 +152,12 @@ def _by_character(change: Callable[[str], str]) -> Callable[[str], str]:
     return run
 
 
-def _ascii(text: str) -> Value:
-    return textforms.encode_1252(text)[0] if text else None
-
-
 def _char(_: Call, code: int) -> Value:
     return textforms.decode_1252(bytes((code,))) if 0 <= code <= 255 else None
 
 
 def _nchar(_: Call, code: int) -> Value:
     return chr(code) if 0 <= code <= 0xFFFF and not 0xD800 <= code <= 0xDFFF else None
-
-
-def _unicode(text: str) -> Value:
-    if not text:
-        return None
-    code = ord(text[0])
-    return code if code <= 0xFFFF else 0xD800 + ((code - 0x10000) >> 10)
-
-
-def _str(_: Call, number: float, length: int = 10, decimals: int = 0) -> str:
-    decimals, length = max(0, min(decimals, 16)), min(length, 8000)
-    if length < 0:
-        return ""
-    scaled = numbers.float_to_scaled(number, decimals, SqlType("decimal", precision=38))
-    text = numbers.exact_text(scaled, decimals)
-    if len(text) > length:
-        whole = numbers.exact_text(numbers.float_to_scaled(number, 0, SqlType("decimal", precision=38)), 0)
-        room = length - len(whole) - 1
-        text = (
-            whole
-            if room < 1
-            else numbers.exact_text(numbers.float_to_scaled(number, room, SqlType("decimal", precision=38)), room)
-        )
-        if len(text) > length:
-            return "*" * length
-    return text.rjust(length)
-
-
-def _translate(call: Call, subject: Any, characters: Any, translations: Any) -> str:
-    if len(characters) != len(translations):
-        raise SqlError(
-            9828,
-            "The second and third arguments of the TRANSLATE built-in function must contain an equal number of characters.",
-        )
-    return as_text(subject, call.types[0]).translate(str.maketrans(characters, translations))
-
-
-def _parsename(_: Call, name: str, piece: int) -> Value:
-    parts = split_name(name)
-    return parts[-piece] or None if 1 <= piece <= len(parts) else None
 
 
 def split_name(name: str) -> list[str]:
@@ -279,63 +200,16 @@ def format_message(text: str, arguments: Sequence[Any]) -> str:
     return _DIRECTIVE.sub(one, text)
 
 
-def _formatmessage(call: Call, text: str | None, *arguments: Value) -> str | None:
-    return None if text is None else format_message(text, arguments)[:2047]
-
-
-def _string_escape(_: Call, text: str, kind: str) -> str:
-    if kind.lower() != "json":
-        raise SqlError(13612, f"Invalid value '{kind}' for argument 2 of STRING_ESCAPE.")
-    return json.dumps(text, ensure_ascii=False)[1:-1].replace("/", "\\/")
-
-
-def _is_numeric(call: Call, value: Value) -> int:
-    if value is None:
-        return 0
-    source = call.types[0]
-    if family(source) in ("integer", "exact", "float"):
-        return 1
-    if not isinstance(value, str) or not value.strip():
-        return 0
-    for target in (_FLOAT, SqlType("money"), SqlType("decimal", precision=38)):
-        try:
-            convert_value(value, source, target)
-        except SqlError:
-            continue
-        return 1
-    return 0
-
-
 _define("LEN", length_type, 1, _len)
 define("DATALENGTH", length_type, 1, 1, _datalength)
 for _name, _method in (("UPPER", str.upper), ("LOWER", str.lower)):
     _define(_name, _same, 1, _by_character(_method))
-_define("REVERSE", _same, 1, lambda text: text[::-1])
 _define("LTRIM", _same, 1, _trim("left"), 2, TEXT)
 _define("RTRIM", _same, 1, _trim("right"), 2, TEXT)
 _define("TRIM", _same, 1, _trim("both"), 2, TEXT)
 _define("LEFT", _same, 2, _left, second=INT)
 _define("RIGHT", _same, 2, _right, second=INT)
-_define("ASCII", INT, 1, _ascii)
-_define("UNICODE", INT, 1, _unicode)
 define("SUBSTRING", _substring_type, 3, 3, _substring, arguments=(None, INT, INT))
-define(
-    "STUFF",
-    widest,
-    4,
-    4,
-    lambda call, *v: None if None in v[:3] else _stuff(call, *v),
-    strict=False,
-    arguments=(None, INT, INT, None),
-)
 define("REPLICATE", widest, 2, 2, _replicate, arguments=(None, INT))
-define("SPACE", SqlType("varchar", 8000), 1, 1, lambda _, n: None if n < 0 else " " * min(n, 8000), arguments=(INT,))
-define("QUOTENAME", SqlType("nvarchar", 258), 1, 2, _quotename, arguments=(TEXT, TEXT))
 define("CHAR", SqlType("char", 1), 1, 1, _char, arguments=(INT,))
 define("NCHAR", SqlType("nchar", 1), 1, 1, _nchar, arguments=(INT,))
-define("STR", SqlType("varchar", 8000), 1, 3, _str, arguments=(_FLOAT, INT, INT))
-define("TRANSLATE", _same, 3, 3, _translate, arguments=(TEXT,))
-define("PARSENAME", SqlType("nvarchar", 128), 2, 2, _parsename, arguments=(TEXT, INT))
-define("FORMATMESSAGE", SqlType("nvarchar", 4000), 1, -1, _formatmessage, strict=False, arguments=(TEXT, None))
-define("ISNUMERIC", INT, 1, 1, _is_numeric, strict=False, nullable=False)
-define("STRING_ESCAPE", NVARCHAR_MAX, 2, 2, _string_escape, arguments=(TEXT, TEXT))
