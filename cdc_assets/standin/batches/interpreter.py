@@ -402,9 +402,7 @@ class Interpreter:
             last = row
             count += 1
         if count > 1 and plan.query.accumulates:
-            raise unsupported(
-                "a variable that gathers values of several rows in SELECT @v = @v …: use SUM"
-            )
+            raise unsupported("a variable that gathers values of several rows in SELECT @v = @v …: use SUM")
         if last is not None:
             for variable, place in targets:
                 variable.value = convert_value(last[place], types[place], variable.type)

@@ -16,7 +16,6 @@ from cdc_assets.standin.catalog import (
     fold,
 )
 from cdc_assets.standin.sqltypes import (
-    APPROXIMATE,
     CHARACTER,
     DEFAULT_COLLATION,
     SqlType,
@@ -62,11 +61,6 @@ def schema_id(database: Database, schema: str) -> int:
 def catalog_type_name(kind: SqlType) -> str:
     """`timestamp` for rowversion: the catalogue keeps the old name."""
     return "timestamp" if kind.name == "rowversion" else kind.name
-
-
-def is_approximate(kind: SqlType) -> bool:
-    """real and float."""
-    return kind.name in APPROXIMATE
 
 
 def referenced_index(database: Database, key: ForeignKey) -> Index | None:

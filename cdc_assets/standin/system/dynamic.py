@@ -11,7 +11,6 @@ from cdc_assets.standin.catalog import Database
 from cdc_assets.standin.contract import ISOLATION, SessionContext
 from cdc_assets.standin.sqltypes import SqlType, Value, decimal_to_stored
 from cdc_assets.standin.system.describe import stored_datetime
-from cdc_assets.standin.system.objects import OBJECT
 from cdc_assets.standin.system.view import Rows, view
 
 
@@ -155,17 +154,6 @@ def session_transactions(context: SessionContext, _: Database) -> Rows:
 
 
 @view(
-    "sys.dm_tran_active_transactions",
-    "transaction_id bigint!, name nvarchar(32)!, transaction_begin_time datetime!, transaction_type int!, transaction_state int!",
-)
-def active_transactions(context: SessionContext, _: Database) -> Rows:
-    """Open transactions."""
-    for session in sessions_of(context):
-        if session.transaction_count:
-            yield (transaction_id(session), "user_transaction", _began(session), 1, 2)
-
-
-@view(
     "sys.dm_exec_sessions",
     "session_id smallint!, login_time datetime!, host_name nvarchar(128), program_name nvarchar(128), login_name nvarchar(128)!, "
     "status nvarchar(30)!, database_id smallint!, is_user_process bit!, open_transaction_count int!, "
@@ -217,16 +205,6 @@ def _since(session: SessionContext) -> int:
 
 
 @view(
-    "sys.dm_exec_connections",
-    "session_id int, connect_time datetime!, net_transport nvarchar(40)!, protocol_type nvarchar(40), auth_scheme nvarchar(40)!, "
-    "client_net_address varchar(48)",
-)
-def exec_connections(context: SessionContext, _: Database) -> Rows:
-    """Every connection; how it is encrypted is the wire's knowledge, so that column is left out."""
-    return [(s.session_id, _since(s), "TCP", "TSQL", "SQL", "127.0.0.1") for s in sessions_of(context)]
-
-
-@view(
     "sys.dm_hadr_database_replica_states",
     "database_id int!, group_id uniqueidentifier!, replica_id uniqueidentifier!, group_database_id uniqueidentifier!, is_local bit, "
     "is_primary_replica bit, synchronization_state tinyint, synchronization_state_desc nvarchar(60), is_commit_participant bit, "
@@ -235,35 +213,10 @@ def exec_connections(context: SessionContext, _: Database) -> Rows:
     "last_hardened_lsn numeric(25,0), last_redone_lsn numeric(25,0), last_commit_lsn numeric(25,0), last_commit_time datetime, "
     "secondary_lag_seconds bigint",
 )
-@view("sys.availability_groups", "group_id uniqueidentifier!, name sysname, resource_id nvarchar(40)")
-@view(
-    "sys.availability_replicas",
-    "replica_id uniqueidentifier, group_id uniqueidentifier, replica_server_name nvarchar(256)",
-)
-@view("sys.change_tracking_databases", "database_id int!, is_auto_cleanup_on bit, retention_period int")
-@view(
-    "sys.change_tracking_tables",
-    "object_id int!, is_track_columns_updated_on bit!, begin_version bigint, cleanup_version bigint",
-)
 @view(
     "sys.extended_properties",
     "class tinyint!, class_desc nvarchar(60), major_id int!, minor_id int!, name sysname!, value nvarchar(4000)",
 )
-@view(
-    "sys.sequences",
-    OBJECT
-    + ", start_value bigint!, increment bigint!, minimum_value bigint!, maximum_value bigint!, is_cycling bit, is_cached bit, "
-    "cache_size int, system_type_id tinyint!, user_type_id int!, precision tinyint!, scale tinyint, current_value bigint!, "
-    "is_exhausted bit!, last_used_value bigint",
-)
-@view(
-    "INFORMATION_SCHEMA.SEQUENCES",
-    "SEQUENCE_CATALOG nvarchar(128), SEQUENCE_SCHEMA nvarchar(128), SEQUENCE_NAME sysname!, DATA_TYPE nvarchar(128), "
-    "NUMERIC_PRECISION tinyint, NUMERIC_PRECISION_RADIX smallint, NUMERIC_SCALE int, START_VALUE bigint!, MINIMUM_VALUE bigint!, "
-    "MAXIMUM_VALUE bigint!, INCREMENT bigint!, CYCLE_OPTION int, DECLARED_DATA_TYPE int, DECLARED_NUMERIC_PRECISION int, "
-    "DECLARED_NUMERIC_SCALE int",
-)
-@view("sys.masked_columns", "object_id int!, name sysname, column_id int!, masking_function nvarchar(4000)")
 def nothing(_: SessionContext, __: Database) -> Rows:
     """Features that the stand-in does not have, so there are no rows."""
     return ()

@@ -57,17 +57,6 @@ def _index_columns(table: Table, index: Index) -> Iterator[Sequence[Value]]:
 
 
 @view(
-    "sys.stats",
-    "object_id int!, name nvarchar(128), stats_id int!, auto_created bit, user_created bit, no_recompute bit, has_filter bit, filter_definition nvarchar(max)",
-)
-def stats(_: SessionContext, database: Database) -> Rows:
-    """One statistics object per index."""
-    for table in tables_of(database):
-        for index in table.indexes:
-            yield (table.object_id, index.name, index.index_id, 0, 0, 0, int(index.filter is not None), index.filter)
-
-
-@view(
     "sys.partitions",
     "partition_id bigint!, object_id int!, index_id int!, partition_number int!, hobt_id bigint!, rows bigint, filestream_filegroup_id smallint!, data_compression tinyint!, data_compression_desc nvarchar(60)",
 )

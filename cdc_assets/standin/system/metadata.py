@@ -13,7 +13,7 @@ from cdc_assets.standin.contract import Parameter, ProcedureContext, ResultColum
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import INT, NVARCHAR_MAX, SMALLINT, SYSNAME, TINYINT, SqlType, Value
 from cdc_assets.standin.system import odbc
-from cdc_assets.standin.system.describe import referenced_index, tables_of, views_of
+from cdc_assets.standin.system.describe import tables_of, views_of
 from cdc_assets.standin.system.patterns import matches
 
 _REMARKS: Final = SqlType("varchar", length=254)
@@ -114,22 +114,12 @@ _COLUMN_ARGUMENTS: Final = (
 
 def sp_columns_100(context: ProcedureContext, given: dict[str, Parameter]) -> int:
     """Columns in the 29-column form of SQL Server 2008 and later."""
-    context.send((*_COLUMNS, *_COLUMNS_100, *_TOKEN), list(_columns(context, given, "sp_columns_100")))
+    context.send((*_COLUMNS, *_COLUMNS_100, *_TOKEN), list(_columns(context, given)))
     return 0
 
 
-def sp_columns(context: ProcedureContext, given: dict[str, Parameter]) -> int:
-    """Columns in the old 19-column form."""
-    rows = [(*row[:18], row[-1]) for row in _columns(context, given, "sp_columns")]
-    context.send((*_COLUMNS, *_TOKEN), rows)
-    return 0
-
-
-def _columns(context: ProcedureContext, given: dict[str, Parameter], procedure: str) -> Iterator[tuple[Value, ...]]:
-    names = (
-        _COLUMN_ARGUMENTS if procedure == "sp_columns_100" else tuple(n for n in _COLUMN_ARGUMENTS if n != "namescope")
-    )
-    arguments = Arguments(procedure, names, given)
+def _columns(context: ProcedureContext, given: dict[str, Parameter]) -> Iterator[tuple[Value, ...]]:
+    arguments = Arguments("sp_columns_100", _COLUMN_ARGUMENTS, given)
     database = database_of(context, arguments.text("table_qualifier"))
     version, pattern = arguments.number("odbcver", 2) or 2, bool(arguments.number("fusepattern", 1))
     for table in matching(database, arguments.text("table_owner"), arguments.text("table_name"), pattern):
@@ -202,73 +192,3 @@ def _statistics(table: Table, index: Index, count: int) -> Iterator[tuple[Value,
         order, pages = "D" if descending else "A", -(-count // 80)
         kind = 1 if index.clustered else 3
         yield (int(not index.unique), table.name, index.name, kind, place, name, order, count, pages, index.filter)
-
-
-_FKEYS: Final = columns_of(
-    ("PKTABLE_QUALIFIER", SYSNAME), ("PKTABLE_OWNER", SYSNAME), ("PKTABLE_NAME", SYSNAME), ("PKCOLUMN_NAME", SYSNAME),
-    ("FKTABLE_QUALIFIER", SYSNAME), ("FKTABLE_OWNER", SYSNAME), ("FKTABLE_NAME", SYSNAME), ("FKCOLUMN_NAME", SYSNAME),
-    ("KEY_SEQ", SMALLINT), ("UPDATE_RULE", SMALLINT), ("DELETE_RULE", SMALLINT), ("FK_NAME", SYSNAME), ("PK_NAME", SYSNAME),
-    ("DEFERRABILITY", SMALLINT),
-)  # fmt: skip
-_RULES: Final = {"CASCADE": 0, "NO_ACTION": 1, "SET_NULL": 2, "SET_DEFAULT": 3}
-
-
-def sp_fkeys(context: ProcedureContext, given: dict[str, Parameter]) -> int:
-    """Foreign keys of a table, or to one."""
-    names = (
-        "pktable_name", "pktable_owner", "pktable_qualifier", "fktable_name", "fktable_owner", "fktable_qualifier",
-    )  # fmt: skip
-    arguments = Arguments("sp_fkeys", names, given)
-    if arguments.text("pktable_name") is None and arguments.text("fktable_name") is None:
-        raise SqlError(15252, "The primary or foreign key table name must be given.")
-    database = database_of(context, arguments.text("pktable_qualifier") or arguments.text("fktable_qualifier"))
-    owner = arguments.text("fktable_owner")
-    rows: list[Sequence[Value]] = []
-    for table in matching(database, owner, arguments.text("fktable_name"), False):
-        for key in table.foreign_keys:
-            fits = matches(key.referenced_table, arguments.text("pktable_name"), False)
-            if not fits or not matches(key.referenced_schema, arguments.text("pktable_owner"), False):
-                continue
-            index = referenced_index(database, key)
-            rules = _RULES.get(key.on_update.replace(" ", "_"), 1), _RULES.get(key.on_delete.replace(" ", "_"), 1)
-            for place, (own, other) in enumerate(zip(key.columns, key.referenced_columns, strict=True), 1):
-                rows.append(
-                    (
-                        database.name, key.referenced_schema, key.referenced_table, other,
-                        database.name, table.schema, table.name, own, place, *rules, key.name, index.name if index else None, 7,
-                    )
-                )  # fmt: skip
-    context.send(_FKEYS, rows)
-    return 0
-
-
-_SPECIAL: Final = columns_of(
-    ("SCOPE", SMALLINT), ("COLUMN_NAME", SYSNAME), ("DATA_TYPE", SMALLINT), ("TYPE_NAME", SYSNAME), ("PRECISION", INT),
-    ("LENGTH", INT), ("SCALE", SMALLINT), ("PSEUDO_COLUMN", SMALLINT),
-)  # fmt: skip
-
-
-def sp_special_columns(context: ProcedureContext, given: dict[str, Parameter]) -> int:
-    """The best row identifier (`R`), or the rowversion column (`V`)."""
-    names = ("table_name", "table_owner", "table_qualifier", "col_type", "scope", "nullable", "odbcver")
-    arguments = Arguments("sp_special_columns", names, given)
-    database = database_of(context, arguments.text("table_qualifier") or arguments.text("qualifier"))
-    version_column = (arguments.text("col_type") or "R").upper() == "V"
-    odbc_version = arguments.number("odbcver", 2) or 2
-    rows: list[Sequence[Value]] = []
-    for table in matching(database, arguments.text("table_owner"), arguments.required("table_name"), False):
-        for column in _row_version(table) if version_column else _row_identifier(table):
-            kind = odbc.describe(column.type, odbc_version, column.identity is not None)
-            scope = None if version_column else 0
-            rows.append((scope, column.name, kind.code, kind.name, kind.precision, kind.length, kind.scale, 1))
-    context.send(_SPECIAL, rows)
-    return 0
-
-
-def _row_version(table: Table) -> list[Column]:
-    return [column for column in table.columns if column.type.name == "rowversion"]
-
-
-def _row_identifier(table: Table) -> list[Column]:
-    unique = table.primary_key or next((index for index in table.indexes if index.unique), None)
-    return [column for name, _ in (unique.keys if unique else ()) if (column := table.column(name)) is not None]

@@ -110,12 +110,6 @@ def _change_functions(context: SessionContext, database: Database, table: Table)
         yield object_row(database, table, name, table.object_id + place, "IF", "SQL_INLINE_TABLE_VALUED_FUNCTION")
 
 
-@view("sys.all_objects", OBJECT)
-def all_objects(context: SessionContext, database: Database) -> Rows:
-    """As sys.objects; system objects are not listed."""
-    return objects(context, database)
-
-
 _TABLE: Final = (
     OBJECT + ", lob_data_space_id int!, filestream_data_space_id int, max_column_id_used int!, lock_on_bulk_load bit!, "
     "uses_ansi_nulls bit, is_replicated bit, has_replication_filter bit, is_merge_published bit, is_sync_tran_subscribed bit, "
@@ -145,35 +139,6 @@ VIEW: Final = (
     ", is_replicated bit, has_replication_filter bit, has_opaque_metadata bit!, has_unchecked_assembly_data bit!, "
     "with_check_option bit!, is_date_correlation_view bit!, is_tracked_by_cdc bit"
 )
-
-
-@view("sys.views", OBJECT + VIEW)
-def views(_: SessionContext, database: Database) -> Rows:
-    """User views."""
-    for found in views_of(database):
-        yield (*object_row(database, found.shape, found.shape.name, found.shape.object_id, "V", "VIEW"), *(0,) * 7)
-
-
-@view(
-    "sys.procedures",
-    OBJECT
-    + ", is_auto_executed bit!, is_execution_replicated bit, is_repl_serializable_only bit, skips_repl_constraints bit",
-)
-def procedures(_: SessionContext, database: Database) -> Rows:
-    """User procedures."""
-    for found in procedures_of(database):
-        shape = found.shape
-        yield (*object_row(database, shape, shape.name, shape.object_id, "P", "SQL_STORED_PROCEDURE"), 0, 0, 0, 0)
-
-
-@view(
-    "sys.sql_modules",
-    "object_id int!, definition nvarchar(max), uses_ansi_nulls bit, uses_quoted_identifier bit, is_schema_bound bit, uses_database_collation bit, is_recompiled bit, null_on_null_input bit, execute_as_principal_id int, uses_native_compilation bit, is_inlineable bit, inline_type bit",
-)
-def sql_modules(_: SessionContext, database: Database) -> Rows:
-    """Definitions of user views and procedures."""
-    for found in database.modules:
-        yield (found.shape.object_id, found.text, 1, 1, 0, 0, 0, 0, None, 0, 0, 0)
 
 
 _COLUMN: Final = (
@@ -208,12 +173,6 @@ _PADDED: Final = frozenset({"char", "varchar", "nchar", "nvarchar", "binary", "v
 def columns(_: SessionContext, database: Database) -> Rows:
     """Columns of every table and view."""
     return [column_row(database, table, column) for table in shapes_of(database) for column in table.columns]
-
-
-@view("sys.all_columns", _COLUMN)
-def all_columns(context: SessionContext, database: Database) -> Rows:
-    """As sys.columns."""
-    return columns(context, database)
 
 
 _SYSTEM_TYPES: Final = (

@@ -107,61 +107,6 @@ def recovery_status(context: SessionContext, _: Database) -> Rows:
 
 
 @view(
-    "sys.master_files",
-    "database_id int!, file_id int!, type tinyint!, type_desc nvarchar(60), name sysname!, physical_name nvarchar(260)!, state tinyint, state_desc nvarchar(60), size int!",
-)
-def master_files(context: SessionContext, _: Database) -> Rows:
-    """A data and a log file per database, in name only."""
-    for database in context.catalog.databases.values():
-        name = database.name
-        yield (database.database_id, 1, 0, "ROWS", name, f"{name}.mdf", 0, "ONLINE", 1024)
-        yield (database.database_id, 2, 1, "LOG", f"{name}_log", f"{name}_log.ldf", 0, "ONLINE", 1024)
-
-
-@view(
-    "sys.filegroups",
-    "name sysname!, data_space_id int!, type char(2)!, type_desc nvarchar(60), is_default bit, is_system bit, filegroup_guid uniqueidentifier, log_filegroup_id int, is_read_only bit, is_autogrow_all_files bit",
-)
-def filegroups(_: SessionContext, __: Database) -> Rows:
-    """PRIMARY alone."""
-    return [("PRIMARY", 1, "FG", "ROWS_FILEGROUP", 1, 0, None, None, 0, 0)]
-
-
-@view(
-    "sys.configurations",
-    "configuration_id int!, name nvarchar(35)!, value int, minimum int, maximum int, value_in_use int, description nvarchar(255)!, is_dynamic bit!, is_advanced bit!",
-)
-def configurations(_: SessionContext, __: Database) -> Rows:
-    """The settings that change data capture depends on."""
-    return [
-        (1562, "clr enabled", 1, 0, 1, 1, "CLR user code execution enabled in the server", 1, 0),
-        (1517, "priority boost", 0, 0, 1, 0, "Priority boost", 0, 1),
-        (
-            1536,
-            "max text repl size (B)",
-            65536,
-            -1,
-            2147483647,
-            65536,
-            "Maximum size of a text field in replication.",
-            1,
-            0,
-        ),
-        (1539, "max degree of parallelism", 0, 0, 32767, 0, "maximum degree of parallelism", 1, 1),
-    ]
-
-
-@view(
-    "sys.servers",
-    "server_id int!, name sysname!, product sysname!, provider sysname!, data_source nvarchar(4000), is_linked bit!",
-)
-def servers(context: SessionContext, _: Database) -> Rows:
-    """This server alone."""
-    name = getattr(context, "server_name", "STANDIN")
-    return [(0, name, "SQL Server", "SQLNCLI", name, 0)]
-
-
-@view(
     "sys.dm_server_services",
     "servicename nvarchar(256)!, startup_type int, startup_type_desc nvarchar(256)!, status int, status_desc nvarchar(256)!, "
     "process_id int, last_startup_time datetimeoffset(7), service_account nvarchar(256)!, filename nvarchar(256)!, "
@@ -178,27 +123,3 @@ def services(context: SessionContext, _: Database) -> Rows:
         (name, 2, "Automatic", *state, None, started, "NT Service", sys.executable[:256], "N", None, "N")
         for name, state, started in rows
     ]
-
-
-@view(
-    "sys.dm_os_sys_info",
-    "cpu_count int!, hyperthread_ratio int!, physical_memory_kb bigint!, sqlserver_start_time datetime!, time_source int!, time_source_desc nvarchar(60)!",
-)
-def sys_info(context: SessionContext, _: Database) -> Rows:
-    """When the server started."""
-    return [(2, 1, 8 * 1024 * 1024, stored_datetime(agent(context).started), 1, "MULTIMEDIA_TIMER")]
-
-
-@view(
-    "sys.dm_os_host_info",
-    "host_platform nvarchar(256)!, host_distribution nvarchar(256)!, host_release nvarchar(256)!, host_service_pack_level nvarchar(256)!, host_sku int, os_language_version int!",
-)
-def host_info(_: SessionContext, __: Database) -> Rows:
-    """A Linux host."""
-    return [("Linux", "Linux", "", "", None, 0)]
-
-
-@view("sys.time_zone_info", "name sysname!, current_utc_offset nvarchar(6)!, is_currently_dst bit!")
-def time_zones(_: SessionContext, __: Database) -> Rows:
-    """UTC alone."""
-    return [("UTC", "+00:00", 0)]

@@ -7,7 +7,7 @@ from cdc_assets.standin.catalog import Database
 from cdc_assets.standin.contract import SessionContext
 from cdc_assets.standin.sqltypes import Value
 from cdc_assets.standin.system.describe import schema_id, stored_datetime
-from cdc_assets.standin.system.objects import OBJECT, VIEW, views
+from cdc_assets.standin.system.objects import OBJECT, VIEW
 from cdc_assets.standin.system.view import VIEWS, Rows, view
 
 
@@ -22,10 +22,3 @@ def _row(database: Database, name: str) -> Sequence[Value]:
 def system_views(_: SessionContext, database: Database) -> Rows:
     """What the stand-in has of `sys` and `INFORMATION_SCHEMA`."""
     return [_row(database, found.name) for found in VIEWS.values()]
-
-
-@view("sys.all_views", OBJECT + VIEW)
-def all_views(context: SessionContext, database: Database) -> Rows:
-    """User views, then those of the system."""
-    yield from views(context, database)
-    yield from system_views(context, database)

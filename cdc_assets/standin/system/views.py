@@ -4,6 +4,7 @@ from typing import Final
 
 from cdc_assets.standin.catalog import Database, fold
 from cdc_assets.standin.contract import Relation, RelationColumn, SessionContext
+from cdc_assets.standin.errors import unsupported
 from cdc_assets.standin.rights import Rights
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sqltypes import CHARACTER
@@ -22,8 +23,7 @@ from cdc_assets.standin.system.view import VIEWS, Rows, View
 _NEEDS: Final = {
     "sys.dm_server_services": "VIEW SERVER SECURITY STATE",
     **dict.fromkeys(
-        ("sys.dm_os_sys_info", "sys.dm_os_host_info", "sys.dm_exec_connections", "sys.dm_tran_database_transactions",
-         "sys.dm_tran_active_transactions", "sys.dm_tran_session_transactions", "sys.dm_tran_current_transaction",
+        ("sys.dm_tran_database_transactions", "sys.dm_tran_session_transactions", "sys.dm_tran_current_transaction",
          "sys.dm_hadr_database_replica_states"),
         "VIEW SERVER PERFORMANCE STATE",
     ),
@@ -37,16 +37,21 @@ _OWN_ROWS: Final = frozenset({"sys.dm_exec_sessions", "sys.dm_exec_requests"})
 
 
 def view_relation(context: SessionContext, database: str, schema: str, name: str) -> Relation | None:
-    """The system view of that name in a database, or None.
+    """The system view of that name in a database; None for names outside `sys` and `INFORMATION_SCHEMA`.
 
     Args:
         context: the session that asks.
         database: the database whose objects it shows.
-        schema: `sys` or `INFORMATION_SCHEMA` (case does not matter); `dbo` finds the old `dbo.sysobjects` kind: none.
+        schema: case does not matter.
         name: of the view.
+
+    Raises:
+        SqlError: 40510 for a system view that the stand-in does not have.
     """
     found = VIEWS.get(f"{fold(schema)}.{fold(name)}")
     owner = context.catalog.database(database)
+    if found is None and fold(schema) in ("sys", "information_schema"):
+        raise unsupported(f"the view {schema}.{name}")
     if found is None or owner is None:
         return None
     if context.rights is not None:

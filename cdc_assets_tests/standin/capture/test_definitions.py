@@ -47,8 +47,8 @@ def test_a_widened_column_widens_the_change_table_in_place(captured: Client) -> 
     captured.run("INSERT INTO t VALUES (2, N'later', 2)")
     assert captured.run("SELECT name FROM cdc.dbo_t_CT") == [("a",), ("later",)]
     assert captured.run(
-        "SELECT DATA_TYPE, CHARACTER_MAXIMUM_LENGTH FROM INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME = 'dbo_t_CT' AND COLUMN_NAME = 'name'"
-    ) == [("nvarchar", 50)]
+        "SELECT system_type_id, max_length FROM sys.columns WHERE object_id = OBJECT_ID('cdc.dbo_t_CT') AND name = 'name'"
+    ) == [(231, 100)]
     assert captured.run("SELECT column_type FROM cdc.captured_columns WHERE column_name = 'name'") == [("nvarchar",)]
     assert captured.run("SELECT required_column_update, ddl_command FROM cdc.ddl_history") == [
         (1, "ALTER TABLE t ALTER COLUMN name nvarchar(50)")
@@ -150,8 +150,8 @@ def test_captured_special_columns(client: Client) -> None:
     versions = [row[2] for row in rows]
     assert versions[0] == versions[1] < versions[2]  # type: ignore[operator]
     assert client.run(
-        "SELECT DATA_TYPE FROM INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME = 'dbo_s_CT' AND COLUMN_NAME = 'v'"
-    ) == [("binary",)]
+        "SELECT system_type_id FROM sys.columns WHERE object_id = OBJECT_ID('cdc.dbo_s_CT') AND name = 'v'"
+    ) == [(173,)]
 
 
 def test_a_captured_database_comes_back_after_a_restart(tmp_path: object) -> None:

@@ -110,9 +110,9 @@ def test_change_and_catalogue(shop: Client) -> None:
     text = "CREATE OR ALTER PROCEDURE rows_from AS SELECT 1 AS one"
     shop.do(text)
     assert shop.rows("EXEC rows_from") == [(1,)]
-    assert shop.rows("SELECT object_id FROM sys.procedures WHERE name = 'rows_from'") == object_id
-    assert shop.rows("SELECT definition FROM sys.sql_modules WHERE object_id = OBJECT_ID('rows_from')") == [(text,)]
-    names = "SELECT ROUTINE_NAME FROM INFORMATION_SCHEMA.ROUTINES ORDER BY 1"
+    assert shop.rows("SELECT OBJECT_ID('rows_from', 'P')") == object_id
+    assert shop.rows("SELECT OBJECT_DEFINITION(OBJECT_ID('rows_from'))") == [(text,)]
+    names = "SELECT name FROM sys.objects WHERE type = 'P' ORDER BY 1"
     assert shop.rows(names) == [("add_one",), ("rows_from",)]
     shop.do("DROP PROC IF EXISTS nosuch, rows_from")
     assert shop.rows(names) == [("add_one",)]

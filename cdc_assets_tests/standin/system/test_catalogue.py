@@ -9,9 +9,7 @@ QUERIES: list[tuple[str, object]] = [
     ("SELECT SCHEMA_NAME(schema_id) + '.' + name FROM sys.objects WHERE type = 'PK' ORDER BY name", ["dbo.PK_customers", "dbo.PK_orders"]),
     ("SELECT name FROM SYS.COLUMNS WHERE object_id = OBJECT_ID('dbo.customers') AND is_computed = 1", ["twice"]),
     ("SELECT definition FROM sys.default_constraints WHERE name = 'df_NAME'", ["(N'new')"]),
-    ("SELECT name FROM sys.check_constraints", ["CK_credit"]),
     ("SELECT definition FROM sys.computed_columns", ["([credit]*(2))"]),
-    ("SELECT OBJECT_NAME(referenced_object_id) FROM sys.foreign_keys WHERE delete_referential_action_desc = 'CASCADE'", ["customers"]),
     ("SELECT type_desc FROM sys.indexes WHERE object_id = OBJECT_ID('heap')", ["HEAP"]),
     (
         "SELECT c.name FROM sys.indexes i JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id "
@@ -20,10 +18,7 @@ QUERIES: list[tuple[str, object]] = [
         ["customer"],
     ),
     ("SELECT t.name FROM sys.columns c JOIN sys.types t ON t.user_type_id = c.user_type_id WHERE c.name = 'version'", ["timestamp"]),
-    ("SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_TYPE = 'base table' ORDER BY 1", ["customers", "heap", "orders"]),
-    ("SELECT COLUMN_NAME FROM information_schema.columns WHERE DATA_TYPE = 'datetime2' AND DATETIME_PRECISION = 7", ["seen"]),
     ("SELECT COLUMN_NAME FROM INFORMATION_SCHEMA.KEY_COLUMN_USAGE WHERE CONSTRAINT_NAME = 'PK_orders' ORDER BY ORDINAL_POSITION", ["id", "line"]),
-    ("SELECT CONSTRAINT_TYPE FROM INFORMATION_SCHEMA.TABLE_CONSTRAINTS WHERE TABLE_NAME = 'customers' ORDER BY 1", ["CHECK", "PRIMARY KEY", "UNIQUE"]),
     ("SELECT DELETE_RULE FROM INFORMATION_SCHEMA.REFERENTIAL_CONSTRAINTS", ["CASCADE"]),
     ("SELECT name FROM sys.databases WHERE database_id > 4", ["shop"]),
     ("SELECT is_cdc_enabled FROM master.sys.databases WHERE name = 'SHOP'", [0]),
@@ -32,8 +27,6 @@ QUERIES: list[tuple[str, object]] = [
     ("SELECT SUM(rows) FROM sys.partitions WHERE object_id = OBJECT_ID('heap') AND index_id IN (0, 1)", [2]),
     ("SELECT COUNT(*) FROM sys.dm_hadr_database_replica_states", [0]),
     ("SELECT name FROM sys.system_views WHERE name IN ('dm_exec_sessions', 'dm_pdw_nodes_exec_sessions')", ["dm_exec_sessions"]),
-    ("SELECT is_ms_shipped FROM sys.all_views WHERE name = 'tables' AND SCHEMA_NAME(schema_id) = 'INFORMATION_SCHEMA'", [1]),
-    ("SELECT COUNT(*) FROM INFORMATION_SCHEMA.SEQUENCES q FULL JOIN sys.sequences s ON s.name = q.SEQUENCE_NAME", [0]),
     ("SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = @@SPID", [2]),
 ]  # fmt: skip
 
@@ -52,8 +45,9 @@ def test_a_view_of_another_database_by_three_parts(client: Client) -> None:
     assert client.run("SELECT COUNT(*) FROM sys.tables WHERE name = 'only_here'") == [(0,)]
 
 
-def test_an_unknown_view_is_208(client: Client) -> None:
-    assert client.number("SELECT * FROM sys.no_such_view") == 208
+def test_a_view_that_is_left_out_is_refused(client: Client) -> None:
+    assert client.number("SELECT * FROM sys.foreign_keys") == 40510
+    assert client.number("SELECT * FROM INFORMATION_SCHEMA.TABLES") == 40510
     assert client.number("SELECT no_such_column FROM sys.tables") == 207
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.system import views
 from cdc_assets.standin.system.view import VIEWS
 from cdc_assets_tests.standin.capture.harness import Server, Session
@@ -76,8 +77,9 @@ def test_a_view_is_filled_anew_before_each_execution(session: Session) -> None:
 
 
 def test_unknown_views_are_not_relations(session: Session) -> None:
-    assert views.view_relation(session, "shop", "sys", "no_such_view") is None  # type: ignore[arg-type]
     assert views.view_relation(session, "shop", "dbo", "tables") is None  # type: ignore[arg-type]
+    with pytest.raises(SqlError, match=r"^40510: The stand-in does not support the view sys\.foreign_keys\.$"):
+        views.view_relation(session, "shop", "sys", "foreign_keys")  # type: ignore[arg-type]
 
 
 def test_databases_show_capture_and_its_backlog(session: Session) -> None:
