@@ -32,7 +32,7 @@ from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.capture.statements import Statement, change_query, rows_query
+from cdc_assets.capture.statements import Statement, change_queries, rows_query
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.defs.spark import SparkResource
@@ -175,7 +175,11 @@ def _statements(task: object) -> Sequence[Statement]:
             rows_query(tables[entry.table].plan, tables[entry.table].schema, entry.range, None) for entry in task.slices
         ]
     assert isinstance(task, SliceTask), task
-    return [change_query(planned.plan, planned.read, task.mode) for planned in task.reads]
+    return [
+        statement
+        for planned in task.reads
+        for statement in change_queries(planned.plan, planned.read, task.mode, task.begins, task.ends)
+    ]
 
 
 def count_rows(task: tuple[MssqlBulkSource, Sequence[Statement]]) -> int:

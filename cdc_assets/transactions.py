@@ -1,23 +1,32 @@
 """Transaction metadata: each event's place in its transaction, and BEGIN and END events (spec debezium-sqlserver §7).
 
 A slice holds whole transactions, so its task knows all there is to know about
-them. It reads its tables side by side and goes forward by a *frontier*: the
-least of the positions that end the tables' current batches. Every event at or
-below the frontier has been read, whatever its table, because each table's
-events come in position order; so all of them can be put in order and numbered
-at once, with counters carried from frontier to frontier. Memory is one batch
-per table, also for a transaction of any size; there is no shuffle and no second
-pass.
+them; how it begins or ends inside of one is told below. It reads its tables side
+by side and goes forward by a *frontier*: the least of the positions that end the
+tables' current batches. Every event at or below the frontier has been read,
+whatever its table, because each table's events come in position order; so all of
+them can be put in order and numbered at once, with counters carried from
+frontier to frontier. Memory is one batch per table, also for a transaction of any
+size; there is no shuffle.
 
 Better than the connector, which learns of a transaction's end from the next
 one: the END is there with the transaction, and its time is the commit's.
+
+*A transaction that is cut* into slices goes on from one to the next. Where a
+slice begins inside of one, it is told how many events of each table come before
+(`Carried`): then it goes on counting, tells no BEGIN, and an END even if nothing
+of the transaction is left to it. Where it ends inside of one, it tells no END.
+Had no event come before, the transaction begins here. So BEGIN is told by the
+slice of the first event, END by the slice that the transaction ends in, with the
+sum of all. The counts are those of the same events, built and thrown away before
+the slices are read, so they are the numbers that an uncut transaction has.
 
 *Repeating.* The numbers are a function of the slice's rows. A table that an
 earlier attempt committed is read again and counted, and not written again, or
 the numbers of the others would change.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -112,6 +121,21 @@ class Stream:
         return taken
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What the slices before tell of a transaction that goes on in this one.
+
+    Args:
+        commit: its commit LSN.
+        counts: its events so far, by `database.schema.table`; not all zero.
+        ts_ms: when it was committed.
+    """
+
+    commit: Lsn
+    counts: Mapping[str, int]
+    ts_ms: int
+
+
 def _places(batch: pa.RecordBatch) -> Numbers:
     """Positions as fixed-width bytes; a tombstone's is that of its delete."""
     texts = pc.utf8_slice_codeunits(batch.column("position"), 0, _POSITION_WIDTH)
@@ -119,37 +143,53 @@ def _places(batch: pa.RecordBatch) -> Numbers:
     return np.frombuffer(texts.buffers()[2], dtype=np.uint8)[first:end].view(f"S{_POSITION_WIDTH}")
 
 
-def number(streams: Sequence[Stream], known: Lsn, window_id: int) -> Iterator[pa.RecordBatch]:
+def number(
+    streams: Sequence[Stream],
+    known: Lsn,
+    window_id: int,
+    carried: Carried | None = None,
+    goes_on: Lsn | None = None,
+) -> Iterator[pa.RecordBatch]:
     """Send every stream's events to its sink with transaction blocks, and give the BEGIN and END events.
 
     Args:
         streams: tables of a slice.
         known: transactions up to it were told by earlier windows: a table that catches up gets no blocks there.
         window_id: of the window.
+        carried: the transaction that the slice begins inside of, if events of it come before.
+        goes_on: commit LSN of the transaction that the slice ends inside of.
 
     Raises:
         RetryableError: the server is away or busy.
     """
-    collections = sorted({stream.collection for stream in streams})
-    counter = _Counter(collections, str(known).encode(), window_id)
+    collections = sorted({stream.collection for stream in streams} | set(carried.counts if carried else ()))
+    counter = _Counter(collections, str(known).encode(), window_id, carried)
     live = list(streams)
     while live := [stream for stream in live if stream.fill()]:
         frontier = min(stream.places[-1] for stream in live)
         taken = [stream.take(frontier) for stream in live]
         yield from counter.count(live, taken)
-    yield from counter.finish()
+    if goes_on is None or not counter.is_open(goes_on):
+        yield from counter.finish()
 
 
 class _Counter:
     """Counts events by transaction and table; carries the transaction that the last frontier left open."""
 
-    def __init__(self, collections: Sequence[str], known: bytes, window_id: int) -> None:
+    def __init__(self, collections: Sequence[str], known: bytes, window_id: int, carried: Carried | None) -> None:
         self._collections = list(collections)
         self._known = known
         self._window_id = window_id
         self._id = b""
         self._time = 0
         self._counts = np.zeros(len(self._collections), dtype=np.int64)
+        if carried is not None:
+            self._id, self._time = str(carried.commit).encode(), carried.ts_ms
+            self._counts[:] = [carried.counts.get(collection, 0) for collection in collections]
+
+    def is_open(self, commit: Lsn) -> bool:
+        """Whether the newest events, or those of the slices before, are of this transaction."""
+        return self._id == str(commit).encode()
 
     def count(
         self, streams: Sequence[Stream], taken: Sequence[tuple[pa.RecordBatch, Numbers]]

@@ -5,13 +5,23 @@ Direct mode reads the change table and joins the commit's end time once per row
 `cdc.fn_cdc_get_all_changes_<instance>`, which hides `__$command_id`.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-capture-instance-ct-transact-sql
 https://learn.microsoft.com/en-us/sql/relational-databases/system-functions/cdc-fn-cdc-get-all-changes-capture-instance-transact-sql
+
+*Part of a transaction.* A slice may begin or end inside of one, behind the rows
+of a place (commit LSN, command id, change LSN). What it reads is then a few
+statements one after the other, each of one range of the change table's
+clustered index; as one condition with OR the server would look at all rows of
+the transaction. The ranges are adjacent and in order, so their rows one after
+the other are the slice's rows in position order, each once. Rows without command
+id sort before all others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from cdc_assets.capture.instances import before
 from cdc_assets.capture.selects import embedded
 from cdc_assets.core.identifiers import quote
+from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.ranges import where
 from cdc_assets.core.schema import TableSchema
@@ -26,21 +36,91 @@ _OPERATIONS = {"d": (1,), "c": (2,), "u": (3, 4)}
 _COMMIT_TIME = "[ltm].[tran_end_time]"
 
 
-def change_query(plan: EventPlan, read: TableRead, mode: Literal["direct", "function"]) -> Statement:
-    """Change rows with commit LSN in (read.after, read.until], in position order."""
-    return _direct(plan, read) if mode == "direct" else _function(plan, read)
+_COMMIT, _COMMAND, _CHANGE = "[ct].[__$start_lsn]", "[ct].[__$command_id]", "[ct].[__$seqval]"
+_ORDER = f"{_COMMIT}, {_COMMAND}, {_CHANGE}, [ct].[__$operation]"
 
 
-def _direct(plan: EventPlan, read: TableRead) -> Statement:
+def change_queries(
+    plan: EventPlan,
+    read: TableRead,
+    mode: Literal["direct", "function"],
+    begins: Position | None = None,
+    ends: Position | None = None,
+) -> list[Statement]:
+    """Change rows with commit LSN in (read.after, read.until], in position order.
+
+    Args:
+        plan: of the rows' structure.
+        read: instance and bounds.
+        mode: `data.query.mode`; the change functions know no command id, so nothing begins or ends inside a commit.
+        begins: rows of this commit count only behind this place.
+        ends: rows of this commit count only up to this place.
+    """
+    if mode == "function":
+        return [_function(plan, read)]
+    return [_direct(plan, read, condition, parameters) for condition, parameters in _ranges(read, begins, ends)]
+
+
+def _direct(plan: EventPlan, read: TableRead, condition: str, parameters: tuple[object, ...]) -> Statement:
     database = quote(read.table.database)
     text = (
         f"/* cdc-assets: changes */ SELECT {change_select_list(plan, 'ct', _COMMIT_TIME)} "  # noqa: S608 - quoted names
         f"FROM {database}.cdc.{quote(f'{read.instance}_CT')} AS [ct] "
         f"LEFT JOIN {database}.cdc.[lsn_time_mapping] AS [ltm] ON [ltm].[start_lsn] = [ct].[__$start_lsn] "
-        f"WHERE [ct].[__$start_lsn] > ? AND [ct].[__$start_lsn] <= ?{skipped_condition(plan.settings.skipped_operations)} "
-        "ORDER BY [ct].[__$start_lsn], [ct].[__$command_id], [ct].[__$seqval], [ct].[__$operation]"
+        f"WHERE {condition}{skipped_condition(plan.settings.skipped_operations)} ORDER BY {_ORDER}"
     )
-    return text, (read.after.raw, read.until.raw)
+    return text, parameters
+
+
+def _ranges(read: TableRead, begins: Position | None, ends: Position | None) -> Iterator[Statement]:
+    """Adjacent ranges of the index, in order, as condition and parameters."""
+    first, last = (
+        place if place is not None and read.after < place.commit_lsn <= read.until else None for place in (begins, ends)
+    )
+    after, until = read.after, read.until
+    if first is not None and last is not None and first.commit_lsn == last.commit_lsn:
+        yield from _inside(first.commit_lsn, first, last)
+        return
+    if first is not None:
+        yield from _inside(first.commit_lsn, first, None)
+        after = first.commit_lsn
+    if last is not None:
+        until = before(last.commit_lsn)
+    if after < until:
+        yield f"{_COMMIT} > ? AND {_COMMIT} <= ?", (after.raw, until.raw)
+    if last is not None:
+        yield from _inside(last.commit_lsn, None, last)
+
+
+def _inside(commit: Lsn, first: Position | None, last: Position | None) -> Iterator[Statement]:
+    """Ranges of one commit behind a place, up to another one, or both."""
+    of_command = f"{_COMMIT} = ? AND {_COMMAND} = ?"
+    if first is not None and last is not None and first.command_id == last.command_id:
+        parameters = (commit.raw, first.command_id, first.change_lsn.raw, last.change_lsn.raw)
+        yield f"{of_command} AND {_CHANGE} > ? AND {_CHANGE} <= ?", parameters
+        return
+    if first is not None:
+        yield f"{of_command} AND {_CHANGE} > ?", (commit.raw, first.command_id, first.change_lsn.raw)
+    if first is not None and last is not None:
+        yield f"{_COMMIT} = ? AND {_COMMAND} > ? AND {_COMMAND} < ?", (commit.raw, first.command_id, last.command_id)
+    elif first is not None:
+        yield f"{_COMMIT} = ? AND {_COMMAND} > ?", (commit.raw, first.command_id)
+    elif last is not None:
+        yield f"{_COMMIT} = ? AND ({_COMMAND} IS NULL OR {_COMMAND} < ?)", (commit.raw, last.command_id)
+    if last is not None:
+        yield f"{of_command} AND {_CHANGE} <= ?", (commit.raw, last.command_id, last.change_lsn.raw)
+
+
+def preceding_queries(plan: EventPlan, read: TableRead, place: Position, rows: int) -> list[Statement]:
+    """Change LSNs of the last change rows of a commit up to a place, backwards: its own command's, then earlier ones'."""
+    text = (
+        f"/* cdc-assets: preceding */ SELECT TOP ({rows:d}) {_CHANGE} AS [change] "  # noqa: S608 - quoted names
+        f"FROM {quote(read.table.database)}.cdc.{quote(f'{read.instance}_CT')} AS [ct] "
+        f"WHERE {{condition}}{skipped_condition(plan.settings.skipped_operations)} "
+        f"ORDER BY {_ORDER.replace(',', ' DESC,')} DESC"
+    )
+    *earlier, own = _inside(place.commit_lsn, None, place)
+    return [(text.replace("{condition}", condition), parameters) for condition, parameters in (own, *earlier)]
 
 
 def _function(plan: EventPlan, read: TableRead) -> Statement:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CdcError
 
@@ -99,12 +99,14 @@ class Source(Protocol):
     def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
         """Which instances have change rows in `(bounds[name], until]`; one query for all."""
 
-    def slice_bounds(
-        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int, least: int = 1
-    ) -> Sequence[Lsn]:
-        """Commit LSNs that cut `(after, until]` into at most `slices` parts of about equal change rows; the last is `until`.
+    def rows_per_commit(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> Sequence[tuple[Lsn, int]]:
+        """Commit LSNs with change rows in `(bounds[name], until]`, in order, and how many; one query for all instances."""
 
-        There are fewer parts if they had less than `least` rows.
+    def places_in_commit(self, database: str, instances: Sequence[str], commit: Lsn, step: int) -> Sequence[Position]:
+        """Where every `step`-th change row of each instance lies inside a commit, in order, with the greatest operation.
+
+        No place divides the rows 3 and 4 of an update, which differ in operation alone. Instances whose rows have no
+        command id are left out.
         """
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:

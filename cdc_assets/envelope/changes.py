@@ -2,14 +2,16 @@
 
 Rows arrive in position order. A pair of operations 3 and 4 may straddle two
 batches: a lone 3 at the end is carried over. A pair never straddles a slice,
-because slices end at commit LSNs, so a 3 left at the end, or a 4 without its 3,
-contradicts the log and stops the table.
+because slices end at commits, or behind all rows of one command and change LSN,
+so a 3 left at the end, or a 4 without its 3, contradicts the log and stops the
+table.
 
 `event_serial_no` counts the change rows that share a position (commit LSN,
 change LSN): 1 for an insert or delete, 2 for an update, running on when the
 next row has the same position, as a primary-key update has. Rows of skipped
 operations do not count, unchanged updates do (measured). The count is kept
-across batches.
+across batches; where a slice begins inside a transaction, it is told how many
+rows before it share the last position.
 
 A function of its input alone, but for the processing time: a repeat after a
 crash builds the same events.
@@ -71,11 +73,14 @@ class ChangeContext:
         window_id: of the window that is read.
         utc_offset_minutes: the server's offset now; commit times are its wall clock.
         processed: processing time in nanoseconds, read once per batch.
+        preceding: commit and change LSN of the row before the first one, and how many rows up to it share them; None
+            if no row of the same transaction comes before.
     """
 
     window_id: int
     utc_offset_minutes: int = 0
     processed: Clock = field(default=now_ns)
+    preceding: tuple[Lsn, Lsn, int] | None = None
 
 
 def build_changes(
@@ -94,6 +99,9 @@ def build_changes(
     """
     carried: pa.RecordBatch | None = None
     serials = _Serials()
+    if context.preceding is not None:
+        commit, change, count = context.preceding
+        serials = _Serials(commit.raw + change.raw, count)
     for batch in portions(batches):
         wanted = _without_skipped(batch, plan)
         rows = wanted if carried is None else pa.concat_batches([carried, wanted])

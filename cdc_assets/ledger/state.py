@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.notification import Notification
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.lake.files import DataFile
@@ -134,6 +134,7 @@ class Window:
         bounds: upper bounds of the slices (stream); the last is `until`.
         reads: what a stream window reads; tables without rows are not in it.
         slices: numbers of the slices of a round (snapshot).
+        cuts: further bounds of slices, inside of transactions that are too large for one (stream).
     """
 
     window_id: int
@@ -144,6 +145,7 @@ class Window:
     bounds: tuple[Lsn, ...] = ()
     reads: tuple[TableRead, ...] = ()
     slices: tuple[int, ...] = ()
+    cuts: tuple[Position, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,10 @@
 """Chooses the next window of a database: bounds, slices, and which table is read from which instance.
 
 *Upper bound.* The newest captured transaction behind the watermark, or the N-th
-one (`max.iteration.transactions`). The capture job writes change rows and the
+one (`max.iteration.transactions`), or one before it at which there are rows enough
+for a window (`slices`). In a backlog the next windows ask for about as many
+transactions as came into the one before, so that none counts rows of which it
+takes but a few. The capture job writes change rows and the
 row of `cdc.lsn_time_mapping` in one transaction, so everything at or below a
 commit LSN that we see there can be read. When no transaction is new, positions
 move to `fn_cdc_get_max_lsn()` from time to time, asked *before* the second look
@@ -29,27 +32,26 @@ for the log to pass its start.
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from cdc_assets.capture.endings import retire
 from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.instances import Gap, gap_of, newest, reads_of
+from cdc_assets.capture.instances import Gap, clip, gap_of, newest, reads_of
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Window
 from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
+from cdc_assets.streaming.slices import cut_window, end_of_window, parts_of, rows_of_window
 
 IDLE_CHECK = timedelta(seconds=30)
 """How often an idle database's tables are looked at and positions moved over foreign transactions."""
-
-_SLICE_ROWS = 10_000
-"""Change rows that are worth a task of their own: to begin one takes as long, and makes another file of each table."""
 
 HAND_OVER_CHECK = timedelta(seconds=5)
 """How often an idle database is asked whether it has other capture instances than before: one small question."""
@@ -84,6 +86,8 @@ class Planner:
         """Capture instances by database, as they were at the last look."""
         self._awaited: set[str] = set()
         """Databases with a capture instance that waits to be taken over."""
+        self._enough: dict[str, int] = {}
+        """Transactions that have rows enough for two windows, of databases with a backlog."""
         self.tables_without_position: frozenset[TableId] = frozenset()
         """Tables that have a capture instance but no position yet."""
 
@@ -104,7 +108,8 @@ class Planner:
         if after is None:
             self._look_for_tables(database)
             return None
-        until = source.max_transaction_lsn(database, after, streaming.max_iteration_transactions)
+        limits = [limit for limit in (streaming.max_iteration_transactions, self._enough.get(database, 0)) if limit]
+        until = source.max_transaction_lsn(database, after, min(limits, default=0))
         if until is None:
             return self._idle(database, after)
         check_recovery_fork(self._ledger, self._server.source, database)
@@ -121,17 +126,36 @@ class Planner:
         return self._planned(database, reads, until)
 
     def _planned(self, database: str, reads: Sequence[TableRead], until: Lsn) -> Window:
+        streaming, tasks = self._settings, self._runner.parallelism
+        names = {read.instance: read.after for read in reads}
+        counts = self._server.source.rows_per_commit(database, names, until)
+        until = self._bounded(database, counts, until, rows_of_window(streaming.window_rows, tasks))
+        counts = [(lsn, rows) for lsn, rows in counts if lsn <= until]
+        parts = streaming.slices or parts_of(sum(rows for _, rows in counts), tasks)
+        places = partial(self._server.source.places_in_commit, database, list(names))
+        borders = cut_window(counts, until, parts, places if streaming.query_mode == "direct" else None)
+        own = [part for read in reads if (part := clip(read, read.after, until))]
         window = Window(
             window_id=self._state.next_window,
             kind="stream",
             database=database,
-            after=min(read.after for read in reads),
+            after=min(read.after for read in own),
             until=until,
-            bounds=self._cut(database, reads, until),
-            reads=tuple(reads),
+            bounds=tuple(border for border in borders if isinstance(border, Lsn)),
+            reads=tuple(own),
+            cuts=tuple(border for border in borders if isinstance(border, Position)),
         )
         self._ledger.manifest.plan(self._ledger.clock.now(), window)
         return window
+
+    def _bounded(self, database: str, counts: Sequence[tuple[Lsn, int]], until: Lsn, most: int) -> Lsn:
+        """Where the window ends by its rows; of how many transactions the next one asks is kept."""
+        end = end_of_window(counts, until, most)
+        rows = sum(count for _, count in counts)
+        self._enough.pop(database, None)
+        if rows > most:
+            self._enough[database] = max(1, 2 * most * len(counts) // rows)
+        return end
 
     def _idle(self, database: str, after: Lsn) -> Window | None:
         """Look at a database without new transactions, from time to time; a window if an instance is taken over."""
@@ -256,11 +280,3 @@ class Planner:
         instances = self._server.instances(database) if found else {}
         changed = [with_gap(self._state.tables[gap.table], gap, policy, instances.get(gap.table, [])) for gap in found]
         self._ledger.manifest.mark(self._ledger.clock.now(), database, changed)
-
-    def _cut(self, database: str, reads: Sequence[TableRead], until: Lsn) -> tuple[Lsn, ...]:
-        wanted, tasks = self._settings.slices, self._runner.parallelism
-        slices, least = (wanted, 1) if wanted else (tasks, _SLICE_ROWS)
-        names = list(dict.fromkeys(read.instance for read in reads))
-        after = min(read.after for read in reads)
-        bounds = self._server.source.slice_bounds(database, names, after, until, slices, least)
-        return tuple(bounds) if bounds and bounds[-1] == until else (*bounds, until)

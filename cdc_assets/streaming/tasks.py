@@ -2,8 +2,15 @@
 
 A task reads each table's change rows in order, builds events and writes them;
 all of it streams, so memory is bounded by a batch and a row group. It returns
-descriptions of files only. A slice ends at a commit LSN, so no transaction and
-no update pair straddles two tasks.
+descriptions of files only. A slice ends at a commit LSN, or inside of a large
+transaction at a place that no update pair straddles (`slices`): then it holds the
+rows behind its `begins` and up to its `ends`, of all tables.
+
+*A slice that begins inside of a transaction* needs to know of the rows before it:
+how many share the place of its last one, for the events' serial numbers, which it
+asks each change table; and, for transaction metadata, how many events of each
+table there were, which `count_open` tells after building them once without
+writing any, for what an event is cannot be told from rows alone.
 
 *Trouble of one table* comes back as a value and the other tables go on. Errors
 that a repetition may mend are raised, for they are about the server and not
@@ -20,25 +27,32 @@ rows may have arrived in another type than planned. Such a table is reported as
 moved, and its rows are not trusted either.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from cdc_assets.capture.instances import Gap, gap_of
-from cdc_assets.capture.statements import change_query, low_water_query
+from cdc_assets.capture.instances import Gap, before, clip, gap_of
+from cdc_assets.capture.statements import change_queries, low_water_query, preceding_queries
 from cdc_assets.core.identifiers import TableId, quote
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import BulkSource
+from cdc_assets.envelope.amend import data_events
 from cdc_assets.envelope.changes import ChangeContext, build_changes
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import CdcDisabledError, CdcError, CredentialsError, LakeError, QueryError, describe_error
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.state import TableRead
-from cdc_assets.transactions import TOPIC_SCHEMA, Stream, number
+from cdc_assets.transactions import TOPIC_SCHEMA, Carried, Stream, number
+
+_PRECEDING_ROWS = 16
+"""Rows before a slice that are asked for first; an update or a changed key is two."""
 
 _INVALID_OBJECT = 208
 """SQL Server's number for a table that is not there."""
@@ -90,6 +104,9 @@ class SliceTask:
         offset_minutes: the server's offset from UTC, for commit times.
         transactions: the transaction topic, if `provide.transaction.metadata` is on.
         attempt: becomes part of the names of its files.
+        begins: place inside of a transaction behind which the slice begins.
+        ends: place inside of a transaction up to which it goes.
+        carried: events before it of the transaction that it begins inside of.
     """
 
     window_id: int
@@ -101,6 +118,9 @@ class SliceTask:
     offset_minutes: int
     transactions: TransactionTopic | None = None
     attempt: str = ""
+    begins: Position | None = None
+    ends: Position | None = None
+    carried: Carried | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +193,8 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
         writers = [stack.enter_context(_writer(task, planned)) for planned in task.reads]
         transactions_out = stack.enter_context(_topic_writer(task, topic.directory, TOPIC_SCHEMA))
         streams = [stream(planned, writer) for planned, writer in zip(task.reads, writers, strict=True)]
-        transactions_out.write(number(streams, topic.known, task.window_id))
+        goes_on = task.ends.commit_lsn if task.ends else None
+        transactions_out.write(number(streams, topic.known, task.window_id, task.carried, goes_on))
     written = tuple(
         Written(planned.read.table, planned.directory, tuple(writer.files))
         for planned, writer in zip(task.reads, writers, strict=True)
@@ -187,9 +208,54 @@ def _forget(batches: Sequence[pa.RecordBatch]) -> None:
 
 
 def _events(task: SliceTask, planned: PlannedRead) -> Iterator[pa.RecordBatch]:
-    statement, parameters = change_query(planned.plan, planned.read, task.mode)
-    rows = iter(task.bulk.read(statement, parameters))
-    return build_changes(planned.plan, rows, ChangeContext(task.window_id, task.offset_minutes))
+    statements = change_queries(planned.plan, planned.read, task.mode, task.begins, task.ends)
+    rows = (batch for statement, parameters in statements for batch in task.bulk.read(statement, parameters))
+    context = ChangeContext(task.window_id, task.offset_minutes, preceding=_preceding(task, planned))
+    return build_changes(planned.plan, rows, context)
+
+
+def _preceding(task: SliceTask, planned: PlannedRead) -> tuple[Lsn, Lsn, int] | None:
+    """Commit and change LSN of the table's row before the slice, and how many rows up to it share them."""
+    place, read = task.begins, planned.read
+    if place is None or not read.after < place.commit_lsn <= read.until:
+        return None
+    wanted = _PRECEDING_ROWS
+    while True:
+        last: list[bytes] = []
+        for statement, parameters in preceding_queries(planned.plan, read, place, wanted):
+            if len(last) < wanted:
+                last += [bytes(value) for batch in task.bulk.read(statement, parameters) for [value] in _cells(batch)]
+        if not last:
+            return None
+        same = len(list(takewhile(last[0].__eq__, last)))
+        if same < wanted:
+            return place.commit_lsn, Lsn(last[0]), same
+        wanted *= 16
+
+
+def _cells(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def count_open(task: SliceTask) -> dict[str, int]:
+    """Events of each table in the transaction that a slice ends inside of, as far as they are in the slice.
+
+    Raises:
+        RetryableError: the server is away or busy; it may be repeated.
+    """
+    assert task.ends is not None  # noqa: S101 - of others it is not asked
+    commit, counts = task.ends.commit_lsn, Counter[str]()
+    for planned in task.reads:
+        read = clip(planned.read, before(commit), commit)
+        if read is None:
+            continue
+        try:
+            for batch in _events(task, replace(planned, read=read)):
+                counts[str(read.table)] += int(pc.sum(data_events(batch)).as_py() or 0)
+        except CdcError as error:  # what concerns one table is told when the slice is read
+            if error.retryable or isinstance(error, CredentialsError):
+                raise
+    return dict(counts)
 
 
 def _writer(task: SliceTask, planned: PlannedRead) -> TopicWriter:
@@ -217,7 +283,7 @@ def _guards(task: SliceTask) -> tuple[dict[TableId, Gap], frozenset[TableId]]:
     altered: dict[str, Lsn | None] = {}
     try:
         for batch in task.bulk.read(statement, parameters):
-            for name, start, last in zip(*(column.to_pylist() for column in batch.columns[:3]), strict=True):
+            for name, start, last in _cells(batch.select([0, 1, 2])):
                 marks[name], altered[name] = Lsn(bytes(start)), None if last is None else Lsn(bytes(last))
     except QueryError as error:
         if error.number != _INVALID_OBJECT:

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from cdc_assets.capture.endings import torn_by
 from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.instances import Gap, clip
+from cdc_assets.capture.instances import Gap
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import (
@@ -46,8 +46,9 @@ from cdc_assets.lake.files import DataFile, remove_attempt
 from cdc_assets.ledger.state import TableState, Window
 from cdc_assets.streaming.gaps import with_gap
 from cdc_assets.streaming.structures import Structures, WindowStructures
-from cdc_assets.streaming.tasks import PlannedRead, SliceResult, SliceTask, TransactionTopic, run_slice
-from cdc_assets.transactions import TOPIC_SCHEMA, transaction_topic
+from cdc_assets.streaming.tasks import PlannedRead, SliceResult, run_slice
+from cdc_assets.streaming.window_tasks import WindowTasks
+from cdc_assets.transactions import transaction_topic
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ class WindowExecutor:
         self._server, self._lake, self._ledger = server, lake, ledger
         self._runner, self._settings, self._listener = runner, settings, listener
         self._structures = WindowStructures(server, lake, ledger)
+        self._tasks = WindowTasks(server, lake, ledger, runner, settings)
 
     def execute(self, window: Window, *, repeated: bool) -> None:
         """Read, write, commit and complete the pending window.
@@ -115,7 +117,7 @@ class WindowExecutor:
     def _carry_out(
         self, window: Window, structures: Structures, planned: Sequence[PlannedRead], attempt: str, repeated: bool
     ) -> Progress:
-        results = self._runner.run(run_slice, self._tasks(window, planned, attempt))
+        results = self._runner.run(run_slice, self._tasks.of(window, planned, attempt))
         step("files-written")
         check_recovery_fork(self._ledger, self._server.source, window.database)
         whole = _whole(planned)
@@ -154,20 +156,6 @@ class WindowExecutor:
                 planned.append(PlannedRead(read, plan, directory, committed, structures.altered.get(read.instance)))
         return planned
 
-    def _transaction_topic(self, window: Window) -> TransactionTopic | None:
-        """Where BEGIN and END go, and what earlier windows told: a table that only was snapshotted streamed nothing yet."""
-        events = self._lake.events
-        if not events.transaction_metadata:
-            return None
-        directory = transaction_topic(events)
-        self._lake.tables.ensure(directory, TOPIC_SCHEMA)
-        streamed = [
-            state.position
-            for state in self._ledger.state.tables.values()
-            if state.table.database == window.database and state.position and state.position != state.snapshot_lsn
-        ]
-        return TransactionTopic(directory, max(streamed, default=window.after))
-
     def _commit_transactions(self, window: Window, results: Sequence[SliceResult]) -> None:
         files = [file for result in results for file in result.transactions]
         if files:
@@ -175,32 +163,6 @@ class WindowExecutor:
             directory = transaction_topic(self._lake.events)
             self._lake.tables.commit(directory, None, files, window.window_id, metadata)
             step("transactions-committed")
-
-    def _tasks(self, window: Window, planned: Sequence[PlannedRead], attempt: str) -> list[SliceTask]:
-        offset = self._server.source.server_time().utcoffset()
-        minutes = round(offset.total_seconds() / 60) if offset else 0
-        transactions = self._transaction_topic(window)
-        tasks = []
-        low = min((entry.read.after for entry in planned), default=window.after)
-        for high in window.bounds:
-            parts = [(entry, clip(entry.read, low, high)) for entry in planned]
-            reads = tuple(dataclasses.replace(entry, read=part) for entry, part in parts if part is not None)
-            if reads:
-                tasks.append(
-                    SliceTask(
-                        window_id=window.window_id,
-                        database=window.database,
-                        reads=reads,
-                        location=self._lake.tables.location,
-                        bulk=self._server.bulk,
-                        mode=self._settings.query_mode,
-                        offset_minutes=minutes,
-                        transactions=transactions,
-                        attempt=attempt,
-                    )
-                )
-            low = high
-        return tasks
 
     def _begun(self, window: Window, structures: Structures) -> set[TableId]:
         """Tables of which an earlier attempt has committed a generation."""

@@ -199,7 +199,7 @@ def busy(trial: Trial) -> object:
     """Waits after the server gave a window up once."""
     trial.capture()
     trial.change("UPDATE dbo.orders SET v = N'z'")
-    bounds, failures = SqlServerSource.slice_bounds, [ServerBusyError("given up.")]
+    bounds, failures = SqlServerSource.rows_per_commit, [ServerBusyError("given up.")]
 
     def giving_up(*arguments: Any) -> Any:
         if failures:
@@ -207,7 +207,7 @@ def busy(trial: Trial) -> object:
         return bounds(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SqlServerSource, "slice_bounds", giving_up)
+        patch.setattr(SqlServerSource, "rows_per_commit", giving_up)
         trial.capture()
     return 0.777 in trial.waits
 
@@ -365,6 +365,16 @@ EFFECTS = [
     of(
         {"slices.per.window": "2"},
         streamed(lambda trial: sum("dbo_orders_CT" in text for text, _ in trial.statements), "; ".join([CHANGE] * 2)),
+        2,
+    ),
+    of(
+        {"rows.per.window": "1"},
+        streamed(
+            lambda trial: [row["kind"] for row in trial.lake("shop.__windows") if row["event"] == "complete"].count(
+                "stream"
+            ),
+            "; ".join([CHANGE] * 2),
+        ),
         2,
     ),
     of(

@@ -306,6 +306,37 @@ def rows_per_commit(database: str, instances: Sequence[str]) -> str:
     return f"{_TAG.format(name='rows_per_commit')}SELECT lsn, SUM(n) FROM ({union}) AS u GROUP BY lsn ORDER BY lsn"  # noqa: S608
 
 
+def rows_in_commit(database: str, instances: Sequence[str]) -> str:
+    """Places, from 0, of the instances, with their change rows of commit LSN ?; one parameter each, in order."""
+    parts = [
+        f"SELECT {place} AS place, COUNT_BIG(*) AS n FROM {change_table(database, instance)} WHERE [__$start_lsn] = ?"  # noqa: S608
+        for place, instance in enumerate(instances)
+    ]
+    return f"{_TAG.format(name='rows_in_commit')}SELECT place, n FROM ({_union_all(parts)}) AS u"  # noqa: S608
+
+
+def place_in_commit(database: str, instance: str, condition: str) -> str:
+    """Command id and change LSN of the change row so many rows on (last parameter) in a commit.
+
+    One seek in the clustered index and a walk along it, without sorting. Parameters: the commit LSN, those of the
+    condition, and how many rows to pass over.
+    https://learn.microsoft.com/en-us/sql/t-sql/queries/select-order-by-clause-transact-sql
+    """
+    return (
+        f"{_TAG.format(name='place_in_commit')}SELECT [__$command_id], [__$seqval] "  # noqa: S608
+        f"FROM {change_table(database, instance)} WHERE [__$start_lsn] = ?{condition} "
+        "ORDER BY [__$start_lsn], [__$command_id], [__$seqval], [__$operation] OFFSET ? ROWS FETCH NEXT 1 ROWS ONLY"
+    )
+
+
+def rows_behind(database: str, instance: str) -> str:
+    """Change rows of a commit LSN and command id behind a change LSN; three parameters."""
+    return (
+        f"{_TAG.format(name='rows_behind')}SELECT COUNT_BIG(*) FROM {change_table(database, instance)} "  # noqa: S608
+        "WHERE [__$start_lsn] = ? AND [__$command_id] = ? AND [__$seqval] > ?"
+    )
+
+
 def _union_all(parts: Sequence[str]) -> str:
     """The parts in order, bracketed as a balanced tree: parsers nest a plain chain as deep as it is long."""
     if len(parts) == 1:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import cast
 
 from cdc_assets.core.identifiers import TableId
@@ -96,28 +96,3 @@ def commit_time(local: object, offset_minutes: object) -> datetime:
     """Server wall clock time with the server's offset of now (spec debezium-sqlserver §3.4, time zone)."""
     zone = timezone(timedelta(minutes=integer(offset_minutes)))
     return cast(datetime, local).replace(tzinfo=zone)
-
-
-def cut(counts: Sequence[tuple[Lsn, int]], until: Lsn, slices: int, least: int = 1) -> list[Lsn]:
-    """Upper bounds that cut commits into at most so many parts of about equal rows; the last is `until`.
-
-    A commit is never divided. Each part is closed at the first commit that reaches its share of the running total, so
-    one huge commit simply uses up several shares and leaves fewer parts.
-
-    Args:
-        counts: commit LSN and its number of rows, ascending.
-        until: upper end of the window.
-        slices: at least 1.
-        least: rows that are worth a part of their own, at least 1.
-    """
-    totals = list(accumulate(count for _, count in counts))
-    if not totals:
-        return [until]
-    slices = max(1, min(slices, totals[-1] // least))
-    bounds: list[Lsn] = []
-    share = 1
-    for (lsn, _), total in zip(counts, totals, strict=True):
-        if total * slices >= totals[-1] * share:
-            bounds.append(lsn)
-            share = total * slices // totals[-1] + 1
-    return [*bounds[:-1], until]

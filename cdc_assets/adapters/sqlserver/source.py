@@ -15,14 +15,15 @@ from typing import Self, TypeVar
 from cdc_assets.adapters.sqlserver import queries
 from cdc_assets.adapters.sqlserver.driver import server_name
 from cdc_assets.adapters.sqlserver.locks import locked
+from cdc_assets.adapters.sqlserver.places import places
 from cdc_assets.adapters.sqlserver.ranges import key_ranges
-from cdc_assets.adapters.sqlserver.rows import Row, commit_time, cut, instances_of, integer, lsn_of, schema_of
+from cdc_assets.adapters.sqlserver.rows import Row, commit_time, instances_of, integer, lsn_of, schema_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId, quote
-from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, LoginError, PreflightError, QueryError
@@ -240,27 +241,39 @@ class SqlServerSource:
         parameters = [raw for name in names for raw in (bounds[name].raw, until.raw)]
         return [names[integer(row[0])] for row in self.session.rows(queries.probes(database, names), *parameters)]
 
-    def slice_bounds(
-        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int, least: int = 1
-    ) -> Sequence[Lsn]:
-        """Commit LSNs that cut `(after, until]` into parts of about equal change rows; see `core.ports`.
+    def rows_per_commit(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> Sequence[tuple[Lsn, int]]:
+        """Commit LSNs with change rows in `(bounds[name], until]`, and how many; one query per 200 instances.
 
         An instance whose change table is gone counts for nothing, so that reading it tells which one it is.
         """
-        if slices <= 1 or not instances:
-            return [until]
         counts: Counter[Lsn] = Counter()
-        for chunk in _chunks(list(instances), _PROBES_PER_QUERY):
+        for chunk in _chunks(sorted(bounds), _PROBES_PER_QUERY):
             for lsn, rows in _of_those_there(
-                chunk, lambda own: self._rows_per_commit(database, own, after, until), lambda _: []
+                chunk, lambda own: self._rows_per_commit(database, own, bounds, until), lambda _: []
             ):
                 counts[lsn] += rows
-        return cut(sorted(counts.items()), until, slices, least)
+        return sorted(counts.items())
 
-    def _rows_per_commit(self, database: str, names: Sequence[str], after: Lsn, until: Lsn) -> list[tuple[Lsn, int]]:
-        parameters = [after.raw, until.raw] * len(names)
+    def _rows_per_commit(
+        self, database: str, names: Sequence[str], bounds: Mapping[str, Lsn], until: Lsn
+    ) -> list[tuple[Lsn, int]]:
+        parameters = [raw for name in names for raw in (bounds[name].raw, until.raw)]
         rows = self.session.rows(queries.rows_per_commit(database, names), *parameters)
         return [(lsn_of(raw) or ZERO_LSN, integer(count)) for raw, count in rows]
+
+    def places_in_commit(self, database: str, instances: Sequence[str], commit: Lsn, step: int) -> Sequence[Position]:
+        """Where every `step`-th change row of each instance lies inside a commit; see `core.ports`."""
+        found: list[Position] = []
+        for chunk in _chunks(list(instances), _PROBES_PER_QUERY):
+            for name, rows in _of_those_there(
+                chunk, lambda own: self._rows_in_commit(database, own, commit), lambda _: []
+            ):
+                found += places(self.session, database, name, commit, step, rows)
+        return sorted(found, key=str)
+
+    def _rows_in_commit(self, database: str, names: Sequence[str], commit: Lsn) -> list[tuple[str, int]]:
+        rows = self.session.rows(queries.rows_in_commit(database, names), *[commit.raw] * len(names))
+        return [(names[integer(place)], integer(count)) for place, count in rows]
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
         """`tran_end_time` of commit LSNs as aware times with the server's current offset; unknown LSNs are left out."""

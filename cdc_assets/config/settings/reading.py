@@ -83,6 +83,7 @@ class StreamingSettings:
     Args:
         poll_interval_s: `poll.interval.ms` in seconds: wait when there is nothing new.
         max_iteration_transactions: transactions per window at most; 0 sets no limit.
+        window_rows: change rows at which a window ends (`rows.per.window`); 0 goes by the number of parallel tasks.
         query_mode: `data.query.mode`.
         fetch_size: rows per Arrow batch (`query.fetch.size`).
         slices: parts a window is cut into (`slices.per.window`); 0 takes the task runner's parallelism.
@@ -99,6 +100,7 @@ class StreamingSettings:
 
     poll_interval_s: float = 0.5
     max_iteration_transactions: int = 100_000
+    window_rows: int = 0
     query_mode: Literal["direct", "function"] = "direct"
     fetch_size: int = 32_768
     slices: int = 0

@@ -191,6 +191,15 @@ STREAMING = (
         reason="positions are always compared with the retention",
     ),
     Property(
+        "rows.per.window",
+        kinds.integer(0),
+        "0",
+        "Change rows at which a window ends, behind a whole transaction; 0 takes 500,000 for each task that Spark runs at "
+        "once, and 4,000,000 at least.",
+        "streaming.window_rows",
+        note="Ours. It bounds what a failure repeats.",
+    ),
+    Property(
         "slices.per.window",
         kinds.integer(0, 100_000),
         "0",

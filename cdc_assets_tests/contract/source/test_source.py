@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 
@@ -242,20 +242,43 @@ def test_an_instance_that_vanished_counts_as_active(shop: Server, source: SqlSer
     assert source.active_instances(DATABASE, bounds, until) == {"gone", "dbo_b"}
 
 
-def test_slices_are_balanced_and_cut_at_commits(shop: Server, source: SqlServerSource) -> None:
+def test_rows_are_counted_by_commit(shop: Server, source: SqlServerSource) -> None:
     start = source.max_transaction_lsn(DATABASE, None, 0)
     assert start is not None
     commits: list[Lsn] = []
-    for number in range(20):
+    for number in range(6):
         insert(shop, "ab"[number % 2], 100 + 10 * number, 5)
         drain(shop)
         commits.append(source.max_transaction_lsn(DATABASE, None, 0) or ZERO_LSN)
-    bounds = source.slice_bounds(DATABASE, ["dbo_a", "dbo_b"], start, commits[-1], 4)
-    assert list(bounds) == [commits[4], commits[9], commits[14], commits[19]]
-    assert source.slice_bounds(DATABASE, ["dbo_a"], start, commits[-1], 1) == [commits[-1]]
-    assert source.slice_bounds(DATABASE, ["dbo_a"], commits[-1], commits[-1], 4) == [commits[-1]]
-    assert source.slice_bounds(DATABASE, ["gone", "dbo_a", "dbo_b"], start, commits[-1], 4) == bounds
-    assert source.slice_bounds(DATABASE, ["gone"], start, commits[-1], 4) == [commits[-1]]
+    bounds = {"dbo_a": start, "dbo_b": commits[2]}
+    expected = [(lsn, 5) for place, lsn in enumerate(commits) if place % 2 == 0 or place > 2]
+    assert source.rows_per_commit(DATABASE, bounds, commits[-1]) == expected
+    assert source.rows_per_commit(DATABASE, bounds | {"gone": start}, commits[-1]) == expected
+    assert source.rows_per_commit(DATABASE, {"gone": start}, commits[-1]) == []
+    assert source.rows_per_commit(DATABASE, {"dbo_a": commits[-1]}, commits[-1]) == []
+
+
+@pytest.mark.parametrize("step", range(1, 14))
+def test_places_divide_a_transaction_and_no_update(shop: Server, source: SqlServerSource, step: int) -> None:
+    texts = ["INSERT INTO dbo.a (id) VALUES (201), (202), (203)", "UPDATE dbo.a SET id = id + 100 WHERE id > 200"]
+    texts += ["UPDATE dbo.a SET v = N'x' WHERE id > 300", "INSERT INTO dbo.b (id) VALUES (201)"]
+    shop.execute(f"BEGIN TRAN; {'; '.join(texts)}; COMMIT", database=DATABASE)
+    drain(shop)
+    commit = source.max_transaction_lsn(DATABASE, None, 0)
+    assert commit is not None
+    [*rows] = shop.execute(
+        "SELECT [__$command_id], [__$seqval], [__$operation] FROM cdc.dbo_a_CT WHERE [__$start_lsn] = ? ORDER BY 1, 2, 3",
+        commit.raw,
+        database=DATABASE,
+    )
+    found = source.places_in_commit(DATABASE, ["gone", "dbo_a", "dbo_b"], commit, step)
+    assert [str(place) for place in found] == sorted(str(place) for place in found)
+    last = [(command, bytes(change)) for command, change, _ in rows]
+    ends = [0, *(len([row for row in last if row <= (place.command_id, place.change_lsn.raw)]) for place in found)]
+    parts = [high - low for low, high in pairwise(ends) if low < high]
+    assert len(parts) == len(set(ends)) - 1 >= len(rows) // (step + 1) - 1
+    assert all(step <= part <= step + 1 for part in parts)  # one more where the place is that of an update's row 3
+    assert len(rows) - ends[-1] <= step + 1
 
 
 def test_commit_times(shop: Server, source: SqlServerSource) -> None:

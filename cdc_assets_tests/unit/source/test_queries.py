@@ -22,6 +22,9 @@ BUILT = {
     "commit_times": queries.commit_times(ODD, 3),
     "probes": queries.probes(ODD, ["a]b", "c"]),
     "rows_per_commit": queries.rows_per_commit(ODD, ["a]b", "c"]),
+    "rows_in_commit": queries.rows_in_commit(ODD, ["a]b", "c"]),
+    "rows_behind": queries.rows_behind(ODD, "a]b"),
+    "place_in_commit": queries.place_in_commit(ODD, "a]b", ""),
     "row_counts": queries.row_counts(ODD, 2),
     "extremes": queries.extremes("[t]", "[c]"),
     "key_at": queries.key_at("[t]", "[c]", "k", "?"),
@@ -64,7 +67,18 @@ def test_unions_nest_by_the_logarithm() -> None:
     assert depth(queries.probes("d", names)) <= depth(queries.probes("d", names[:1])) + 8
 
 
-COMBINED = {"PING", "of_database", "probes", "null_probes", "rows_per_commit", "extremes", "key_after", "nothing_of"}
+COMBINED = {
+    "PING",
+    "of_database",
+    "probes",
+    "null_probes",
+    "rows_per_commit",
+    "rows_in_commit",
+    "rows_behind",
+    "extremes",
+    "key_after",
+    "nothing_of",
+}
 """What asks nothing that has a page of its own: plain SELECTs, and statements built of others."""
 
 

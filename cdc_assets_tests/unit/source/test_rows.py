@@ -1,12 +1,10 @@
-"""Catalogue rows become core values; windows are cut at commits only."""
+"""Catalogue rows become core values."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cdc_assets.adapters.sqlserver.rows import column_of, commit_time, cut, instances_of, schema_of
+from cdc_assets.adapters.sqlserver.rows import column_of, commit_time, instances_of, schema_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 
@@ -76,37 +74,3 @@ def test_instances() -> None:
 def test_commit_time_takes_the_servers_offset() -> None:
     assert commit_time(datetime(2026, 1, 1, 12), 90) == datetime(2026, 1, 1, 10, 30, tzinfo=UTC)  # noqa: DTZ001
     assert commit_time(datetime(2026, 1, 1, 12), -60).utcoffset() == timedelta(hours=-1)  # noqa: DTZ001
-
-
-COUNTS = st.lists(st.integers(1, 1000), max_size=40)
-
-
-@given(COUNTS, st.integers(1, 12))
-def test_cut_covers_the_window_in_order_and_balances(counts: list[int], slices: int) -> None:
-    commits = [(Lsn.from_int(10 * place), rows) for place, rows in enumerate(counts, 1)]
-    until = Lsn.from_int(10 * len(counts) + 5)
-    bounds = cut(commits, until, slices)
-    assert bounds == sorted(set(bounds))
-    assert bounds[-1] == until
-    assert len(bounds) <= slices
-    assert set(bounds[:-1]) <= {lsn for lsn, _ in commits}
-    share = sum(counts) / slices
-    low = Lsn.from_int(0)
-    for bound in bounds:
-        part = sum(rows for lsn, rows in commits if low < lsn <= bound)
-        assert part <= share + max(counts, default=0)
-        low = bound
-
-
-@given(COUNTS, st.integers(1, 12), st.integers(1, 5000))
-def test_cut_makes_no_more_parts_than_rows_are_worth(counts: list[int], slices: int, least: int) -> None:
-    commits = [(Lsn.from_int(place), rows) for place, rows in enumerate(counts, 1)]
-    until = Lsn.from_int(len(counts) + 1)
-    bounds = cut(commits, until, slices, least)
-    assert len(bounds) <= max(1, sum(counts) // least)
-    assert bounds == cut(commits, until, max(1, min(slices, sum(counts) // least)))
-
-
-def test_cut_of_equal_commits_is_even() -> None:
-    commits = [(Lsn.from_int(place), 1) for place in range(1, 101)]
-    assert [int(lsn) for lsn in cut(commits, Lsn.from_int(100), 4)] == [25, 50, 75, 100]

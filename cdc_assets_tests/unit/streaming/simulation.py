@@ -6,10 +6,12 @@ ever made, so that a test knows what the lake must hold.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from operator import eq, gt, le, lt
 
 import pyarrow as pa
 
@@ -24,7 +26,7 @@ from cdc_assets.config.settings import (
 )
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.errors import CdcError, QueryError
@@ -218,13 +220,23 @@ class SimulatedServer:
             if any(after < change.lsn <= until for change in self.change_tables.get(name, []))
         )
 
-    def slice_bounds(
-        self, database: str, instances: Sequence[str], after: Lsn, until: Lsn, slices: int, least: int = 1
-    ) -> Sequence[Lsn]:
-        commits = sorted({c.lsn for name in instances for c in self.change_tables[name] if after < c.lsn <= until})
-        step = max(1, len(commits) // slices)
-        bounds = [*commits[step - 1 :: step][: slices - 1], until]
-        return sorted(set(bounds))
+    def rows_per_commit(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> Sequence[tuple[Lsn, int]]:
+        counts = Counter(
+            change.lsn
+            for name, after in bounds.items()
+            for change in self.change_tables.get(name, [])
+            if after < change.lsn <= until
+        )
+        return sorted(counts.items())
+
+    def places_in_commit(self, database: str, instances: Sequence[str], commit: Lsn, step: int) -> Sequence[Position]:
+        found = set()
+        for name in instances:
+            own = sorted(
+                (c.command, c.seqval, c.operation) for c in self.change_tables.get(name, []) if c.lsn == commit
+            )
+            found |= {Position(commit, command, change, 4) for command, change, _ in own[step - 1 :: step]}
+        return sorted(found, key=str)
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
         return {lsn: self.now for lsn in lsns if lsn in self.transactions}
@@ -268,7 +280,7 @@ class SimulatedBulk:
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         self.server.before_read(statement)
-        if "cdc-assets: changes" in statement:
+        if "cdc-assets: changes" in statement or "cdc-assets: preceding" in statement:
             table = self._changes(statement, parameters)
         elif "cdc-assets: marks" in statement:
             marks = self.server.low_water_marks(DATABASE)
@@ -290,9 +302,13 @@ class SimulatedBulk:
         name = found[1]
         if name not in self.server.change_tables:
             raise QueryError(f"Invalid object name 'cdc.{name}_CT'.", 208)
-        after, until = (Lsn(bytes(value)) for value in parameters)  # type: ignore[call-overload]
-        changes = [change for change in self.server.change_tables[name] if after < change.lsn <= until]
+        chosen = condition_of(statement.partition(" WHERE ")[2], parameters)
+        changes = [change for change in self.server.change_tables[name] if chosen(change)]
         changes.sort(key=lambda c: (c.lsn, c.command, c.seqval, c.operation))
+        if "cdc-assets: preceding" in statement:
+            most = int(re.findall(r"TOP \((\d+)\)", statement)[0])
+            last = [change.seqval.raw for change in reversed(changes)][:most]
+            return pa.table({"change": pa.array(last, pa.binary())})
         columns = {
             "__$start_lsn": pa.array([c.lsn.raw for c in changes], pa.binary()),
             "__$command_id": pa.array([c.command for c in changes], pa.int32()),
@@ -321,6 +337,21 @@ class SimulatedBulk:
             for name in names
             if name != "tran_end_time"
         }
+
+
+def condition_of(text: str, parameters: Sequence[object]) -> Callable[[Change], bool]:
+    """What a statement's condition says of a change row; its terms are joined by AND."""
+    terms = re.findall(r"\[__\$(start_lsn|command_id|seqval)\] (=|<=|>|<) \?", text)
+    assert len(terms) == len(parameters), text
+
+    def chosen(change: Change) -> bool:
+        cells = {"start_lsn": change.lsn.raw, "command_id": change.command, "seqval": change.seqval.raw}
+        return all(
+            {"=": eq, "<=": le, ">": gt, "<": lt}[sign](cells[column], value)
+            for (column, sign), value in zip(terms, parameters, strict=True)
+        )
+
+    return chosen
 
 
 class LoopRunner:

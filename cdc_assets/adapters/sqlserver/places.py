@@ -1,0 +1,56 @@
+"""Places inside a large transaction at which its change rows can be divided.
+
+Each place is found from the one before by a seek in the change table's clustered
+index (commit LSN, command id, change LSN, operation) and a walk along it: first
+among the rows with the same command id, then, if these are too few, among those
+with a greater one. Either condition is one range of the index, so nothing is
+sorted, and all walks together pass over each row of the transaction twice at
+most, however its rows are spread over command ids.
+
+A place is only where to cut: rows that are added or cleaned up meanwhile change
+how even the parts are, never what they hold.
+"""
+
+from collections.abc import Iterator
+
+from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver.rows import integer, lsn_of
+from cdc_assets.adapters.sqlserver.session import Session
+from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
+
+_SAME, _NEXT = " AND [__$command_id] = ? AND [__$seqval] > ?", " AND [__$command_id] > ?"
+_LAST_OPERATION = 4
+
+
+def places(session: Session, database: str, instance: str, commit: Lsn, step: int, rows: int) -> Iterator[Position]:
+    """Place of every `step`-th change row of an instance in a commit; none if its rows have no command id.
+
+    Args:
+        session: of the control plane.
+        database: where.
+        instance: capture instance.
+        commit: LSN.
+        step: rows from place to place, at least 1.
+        rows: about how many there are.
+    """
+
+    def row(condition: str, *parameters: object) -> tuple[int | None, Lsn] | None:
+        found = session.rows(queries.place_in_commit(database, instance, condition), commit.raw, *parameters)
+        return None if not found else (_optional(found[0][0]), lsn_of(found[0][1]) or ZERO_LSN)
+
+    place = row("", step - 1) if rows > step else None
+    for _ in range(rows // step):
+        if place is None:
+            return
+        command, change = place
+        if command is None:
+            return
+        yield Position(commit, command, change, _LAST_OPERATION)
+        place = row(_SAME, command, change.raw, step - 1)
+        if place is None:
+            passed = integer(session.value(queries.rows_behind(database, instance), commit.raw, command, change.raw))
+            place = row(_NEXT, command, step - 1 - passed)
+
+
+def _optional(value: object) -> int | None:
+    return None if value is None else integer(value)
