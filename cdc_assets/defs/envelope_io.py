@@ -213,7 +213,8 @@ class LakeIOManager(dg.ConfigurableIOManager):
     def tables(self, application: str) -> TopicTables:
         """The lake's tables; `application` names who commits."""
         own = LakeSettings(self.lake, tuple(sorted(self.storage_options.items())))
-        return TopicTables(Location.of(self._config.lake if self._config else own), application)
+        settings = self._config.lake if self._config else own
+        return TopicTables(Location.of(settings), application, settings)
 
     @cached_property
     def _config(self) -> CaptureConfig | None:

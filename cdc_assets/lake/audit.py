@@ -31,7 +31,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.errors import InvalidValueError, LakeError
 from cdc_assets.lake.location import plain
 from cdc_assets.lake.marks import Mark
-from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.topics import TopicTables, deleted_from
 
 _THREADS = 8
 """A store on the net answers several questions at once."""
@@ -162,7 +162,7 @@ def _compared(tables: TopicTables, directory: str, mark: Mark | None, handle: De
     if mark is not None and now.window < mark.window:
         what = f"holds windows up to {now.window}, but {mark.window} was committed: the newest of its log is lost, or it was replaced"
         losses.append(Loss(directory, what, _shown_until(actions, damaged)))
-    elif mark is not None and rows < mark.rows and None not in counts and not _deleted_from(handle):
+    elif mark is not None and rows < mark.rows and None not in counts and not deleted_from(handle):
         losses.append(
             Loss(directory, f"has {rows} events, but {mark.rows} were committed: a commit of its log is lost")
         )
@@ -235,11 +235,6 @@ def _operation(position: str) -> int | None:
         return Position.parse(position).operation
     except InvalidValueError:
         return None
-
-
-def _deleted_from(handle: DeltaTable) -> bool:
-    """Whether somebody took rows out on purpose, as far back as the log goes."""
-    return any(entry.get("operation") == "DELETE" for entry in handle.history())
 
 
 def _joined(losses: list[Loss]) -> Loss | None:

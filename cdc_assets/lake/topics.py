@@ -16,19 +16,20 @@ window may write to two of them (a hand-over to an incompatible structure inside
 it); each has its own application transaction, so each is repeated alone.
 """
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.errors import LakeConflictError, LakeError, LakeFullError
+from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, LEAST_COMMITS, log_properties, repair, trim
+from cdc_assets.lake.earlier import STATISTICS_PROPERTY, modernize
 from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
 from cdc_assets.lake.files import STATISTICS, DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
@@ -37,10 +38,11 @@ from cdc_assets.lake.marks import Mark
 _ATTEMPTS = 5
 """Repetitions of a commit that lost against another writer of the same table, such as a compaction."""
 
-_PROPERTIES = {"delta.logRetentionDuration": "interval 7 days"}
-"""A loop may commit twice a second: Delta's own 30 days would be millions of log files in one folder."""
+REPLACED_HOURS = 1
+"""How long files stay that a fold of such a table has replaced: who reads it lists its files and reads them at once."""
 
-_STATISTICS = {"delta.dataSkippingStatsColumns": STATISTICS}
+HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
+"""Delta-rs would list the whole log behind each commit to find what is old enough to be removed; `delta_log` does it."""
 
 
 class TopicTables:
@@ -51,13 +53,15 @@ class TopicTables:
     Args:
         location: the lake.
         capture: application id of all commits.
+        settings: how long the log keeps what; as `LakeSettings` has it if None.
     """
 
-    def __init__(self, location: Location, capture: str) -> None:
+    def __init__(self, location: Location, capture: str, settings: LakeSettings | None = None) -> None:
         self.location, self.capture = location, capture
+        self._settings = settings or LakeSettings(location.root)
         self._handles: dict[str, DeltaTable] = {}
-        self._rows: dict[str, int] = {}
-        """Of tables that were committed to."""
+        self._held: dict[str, Mark] = {}
+        """What tables hold that were committed to."""
         self._marks: dict[str, Mark] = {}
         self._lock = Lock()
 
@@ -67,7 +71,12 @@ class TopicTables:
 
         Their application id is the topic prefix, as it is in their names: it stays when the capture gets another name.
         """
-        return cls(Location.of(config.lake), config.events.topic_prefix)
+        return cls(Location.of(config.lake), config.events.topic_prefix, config.lake)
+
+    def apart(self) -> "TopicTables":
+        """Handles of their own, which nobody refreshes but their owner, for a small table whose files are replaced often."""
+        settings = LakeSettings(self.location.root, log_commits=LEAST_COMMITS, retention_hours=REPLACED_HOURS)
+        return TopicTables(self.location, self.capture, settings)
 
     def open(self, directory: str) -> DeltaTable | None:
         """The table at its newest version, or None if there is none.
@@ -78,7 +87,7 @@ class TopicTables:
         try:
             handle = self._handles.get(directory)
             if handle is None:
-                handle = DeltaTable(self.location.uri(directory), storage_options=self.location.storage_options)
+                handle = self._loaded(directory)
                 with self._lock:
                     self._handles[directory] = handle
             else:
@@ -89,11 +98,22 @@ class TopicTables:
             raise _unreadable(self.location.uri(directory), error) from error
         return handle
 
+    def _loaded(self, directory: str) -> DeltaTable:
+        uri, options = self.location.uri(directory), self.location.storage_options
+        try:
+            return DeltaTable(uri, storage_options=options)
+        except TableNotFoundError:
+            raise
+        except DeltaError:
+            if not repair(self.location, directory):
+                raise
+        return DeltaTable(uri, storage_options=options)
+
     def forget(self, directory: str) -> None:
         """Drop a handle, so that the next use reads the table from the store."""
         with self._lock:
             self._handles.pop(directory, None)
-            self._rows.pop(directory, None)
+            self._held.pop(directory, None)
 
     def generations(self, topic: str) -> list[str]:
         """Directories of a topic, oldest first; empty if it has no table."""
@@ -114,13 +134,12 @@ class TopicTables:
                 return directory
         return generation(topic, len(existing) + 1)
 
-    def ensure(self, directory: str, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> DeltaTable:
+    def ensure(self, directory: str, schema: pa.Schema) -> DeltaTable:
         """Make the table, or add what it lacks for events of this structure.
 
         Args:
             directory: of the topic table's generation.
             schema: of the events.
-            properties: Delta's table properties, for a table that is made; a week of log if left out.
 
         Raises:
             LakeError: the store refuses.
@@ -129,7 +148,7 @@ class TopicTables:
         try:
             handle = self.open(directory)
             if handle is None:
-                handle = self._create(directory, wanted, properties)
+                handle = self._create(directory, wanted)
             missing = fields_to_add(_arrow(handle), wanted)
             if missing:
                 handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
@@ -138,20 +157,24 @@ class TopicTables:
             raise _unreadable(self.location.uri(directory), error) from error
         return handle
 
-    def _create(self, directory: str, schema: pa.Schema, properties: Mapping[str, str] | None) -> DeltaTable:
+    def _create(self, directory: str, schema: pa.Schema) -> DeltaTable:
         if self.location.is_local:
             self.location.filesystem(directory)
         handle = DeltaTable.create(
             self.location.uri(directory),
             schema=Schema.from_arrow(schema),
             mode="ignore",
-            configuration=properties or _PROPERTIES | (_STATISTICS if STATISTICS in schema.names else {}),
+            configuration=self._properties(schema),
             storage_options=self.location.storage_options,
         )
         handle.update_incremental()
         with self._lock:
             self._handles[directory] = handle
         return handle
+
+    def _properties(self, schema: pa.Schema) -> dict[str, str]:
+        narrow = {STATISTICS_PROPERTY: STATISTICS} if STATISTICS in schema.names else {}
+        return log_properties(self._settings.retention_hours) | narrow
 
     def reached(self, directory: str) -> int:
         """Number of the last window committed to this table, or -1."""
@@ -218,7 +241,8 @@ class TopicTables:
                 self.forget(directory)
                 raise _unreadable(self.location.uri(directory), error) from error
             with self._lock:
-                self._rows[directory], self._marks[directory] = mark.rows, mark
+                self._held[directory] = self._marks[directory] = mark
+            self._trim(directory, mark.version)
             return True
         if self.reached(directory) >= window_id:
             return False
@@ -229,37 +253,36 @@ class TopicTables:
 
     def _behind(self, handle: DeltaTable, directory: str, files: Sequence[DataFile], window_id: int) -> Mark:
         """The mark of a table behind a commit; if another writer comes between, its version is a later one."""
-        before = self._rows.get(directory)
-        rows = _row_count(handle) if before is None else before
+        held = self._held.get(directory)
+        rows = held.rows if held is not None and held.version == handle.version() else self._counted(handle, held)
         return Mark(window_id, handle.version() + 1, rows + sum(file.rows for file in files))
 
-    def narrow_statistics(self, directory: str) -> None:
-        """Give a table that an earlier release made, and compacted, the statistics that it would have now.
+    @staticmethod
+    def _counted(handle: DeltaTable, held: Mark | None) -> int:
+        """Rows of a table that somebody else may have committed to: fewer than before only if they were deleted."""
+        rows = _row_count(handle)
+        return rows if held is None or rows >= held.rows or deleted_from(handle) else held.rows
 
-        The property comes last, so that a crash in between repeats it.
+    def _trim(self, directory: str, version: int) -> None:
+        """Shorten the log behind a checkpoint."""
+        if (version + 1) % CHECKPOINT_EVERY == 0:
+            trim(self.location, directory, self._settings.log_commits)
+
+    def modernize(self, directory: str) -> None:
+        """Give a table that an earlier release made the properties and statistics that it would have now.
 
         Raises:
             LakeError: the store refuses.
         """
         handle = self.open(directory)
-        if (
-            handle is None
-            or STATISTICS not in _arrow(handle).names
-            or handle.metadata().configuration.items() >= _STATISTICS.items()
-        ):
+        if handle is None:
             return
-        files = pa.table(handle.get_add_actions(flatten=True))
         try:
-            if any(
-                name.startswith("null_count.") and name != f"null_count.{STATISTICS}" for name in files.column_names
-            ):
-                actions: list[AddAction | RemoveAction] = [_narrowed(file) for file in files.to_pylist()]
-                handle.create_write_transaction(actions, "append", handle.schema())
-                handle.update_incremental()
-            handle.alter.set_table_properties(_STATISTICS)
+            changed = modernize(handle, self._properties(_arrow(handle)))
         except STORE_ERRORS as error:
+            self.forget(directory)
             raise _unreadable(self.location.uri(directory), error) from error
-        finally:
+        if changed:
             self.forget(directory)
 
     def remove_files(self, directory: str, paths: Sequence[str]) -> None:
@@ -320,6 +343,7 @@ class TopicTables:
             if self._has_landed(directory, file):
                 return True
             raise _unreadable(self.location.uri(directory), error) from error
+        self._trim(directory, handle.version())
         return handle.transaction_version(self.capture) == sequence
 
     def _has_landed(self, directory: str, file: DataFile) -> bool:
@@ -342,7 +366,9 @@ class TopicTables:
             app_transactions=[Transaction(self.capture, window_id, int(time.time() * 1000))],
         )
         actions: list[AddAction | RemoveAction] = [file.action() for file in files]
-        handle.create_write_transaction(actions, mode, handle.schema(), commit_properties=properties)
+        handle.create_write_transaction(
+            actions, mode, handle.schema(), commit_properties=properties, post_commithook_properties=HOOKS
+        )
 
 
 def generation(topic: str, number: int) -> str:
@@ -350,13 +376,9 @@ def generation(topic: str, number: int) -> str:
     return topic if number == 1 else f"{topic}@{number}"
 
 
-def _narrowed(file: Mapping[str, Any]) -> AddAction:
-    """A file's `add` with the statistics of one column; it replaces the one that is there, and changes no data."""
-    stats: dict[str, object] = {"numRecords": file["num_records"]}
-    least, greatest = (file.get(f"{bound}.{STATISTICS}") for bound in ("min", "max"))
-    if least is not None and greatest is not None:
-        stats |= {"minValues": {STATISTICS: least}, "maxValues": {STATISTICS: greatest}, "nullCount": {STATISTICS: 0}}
-    return AddAction(file["path"], file["size_bytes"], {}, file["modification_time"], False, json.dumps(stats))
+def deleted_from(handle: DeltaTable) -> bool:
+    """Whether somebody took rows out on purpose, as far back as the log goes."""
+    return any(entry.get("operation") == "DELETE" for entry in handle.history())
 
 
 def _row_count(handle: DeltaTable) -> int:

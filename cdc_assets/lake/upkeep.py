@@ -25,7 +25,7 @@ from deltalake.exceptions import CommitFailedError
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.lake.location import STORE_ERRORS, trouble
-from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.topics import HOOKS, TopicTables
 
 _SMALL = 0.75
 """A file below this part of the target counts as small."""
@@ -50,7 +50,7 @@ class Upkeep:
         directories = list(directories)
         for directory in directories:
             with suppress(LakeError, LakeFullError):
-                self._tables.narrow_statistics(directory)
+                self._tables.modernize(directory)
         done = [directory for directory in directories if self._due(directory) and self._try_compact(directory)]
         for directory in done:
             self.try_vacuum(directory)
@@ -86,7 +86,7 @@ class Upkeep:
         if handle is None:
             return
         try:
-            handle.optimize.compact(target_size=self._settings.target_file_bytes)
+            handle.optimize.compact(target_size=self._settings.target_file_bytes, post_commithook_properties=HOOKS)
         except STORE_ERRORS as error:
             raise trouble(f"{directory} cannot be compacted", error, "check its rights") from error
         finally:
@@ -108,6 +108,7 @@ class Upkeep:
                     dry_run=False,
                     enforce_retention_duration=False,
                     full=True,
+                    post_commithook_properties=HOOKS,
                 )
             )
         except STORE_ERRORS as error:

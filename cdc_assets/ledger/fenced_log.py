@@ -27,9 +27,6 @@ from cdc_assets.lake.topics import TopicTables
 Row = Mapping[str, Any]
 """A row by column names; `sequence` is its number."""
 
-_PROPERTIES = {"delta.logRetentionDuration": "interval 1 day"}
-"""Some commits per window: Delta's own 30 days would be millions of log files, and nobody asks for old versions."""
-
 
 class FencedLog:
     """Reads and writes the rows.
@@ -43,13 +40,8 @@ class FencedLog:
     def __init__(self, tables: TopicTables, directory: str, schema: pa.Schema) -> None:
         self.directory = directory
         self._schema = schema
-        self._tables = self._handles_of(tables)
+        self._tables = tables.apart()
         self._sequence: int | None = None
-
-    @staticmethod
-    def _handles_of(tables: TopicTables) -> TopicTables:
-        """Handles of our own: refreshing the others' must never refresh ours, on which the fence rests."""
-        return TopicTables(tables.location, tables.capture)
 
     @property
     def next_sequence(self) -> int:
@@ -68,7 +60,7 @@ class FencedLog:
         Raises:
             LakeError: the table is there but cannot be read.
         """
-        handle = self._handles_of(self._tables).open(self.directory)
+        handle = self._tables.apart().open(self.directory)
         return [] if handle is None else self._rows(handle)
 
     def claim(self) -> Sequence[Row]:
@@ -81,7 +73,9 @@ class FencedLog:
             LakeError: the table cannot be made or read.
         """
         self._tables.forget(self.directory)
-        rows = self._rows(self._tables.ensure(self.directory, self._schema, _PROPERTIES))
+        with suppress(LakeError, LakeFullError):  # of an earlier release's table, if nobody else does it at this moment
+            self._tables.modernize(self.directory)
+        rows = self._rows(self._tables.ensure(self.directory, self._schema))
         self._sequence = rows[-1]["sequence"] if rows else 0
         return rows
 

@@ -125,10 +125,12 @@ class LakeSettings:
         compact_after_files: compact a table when it has so many small files; 0 never.
         target_file_bytes: size that compaction aims at.
         retention_hours: age at which files that no version uses may be removed.
+        log_commits: how many of a table's newest commits stay in its Delta log.
     """
 
     path: str
     storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     compact_after_files: int = 200
     target_file_bytes: int = 128 * 1024 * 1024
-    retention_hours: int = 168
+    retention_hours: int = 4
+    log_commits: int = 500

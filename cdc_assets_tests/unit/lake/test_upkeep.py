@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 
 from cdc_assets.config.settings import LakeSettings
+from cdc_assets.lake.evolution import lake_schema
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
@@ -54,7 +55,8 @@ def test_windows_and_compaction_write_the_same_statistics_also_of_older_tables(t
     upkeep = Upkeep(tables, LakeSettings(str(tmp_path), compact_after_files=100))
     only = {f"{bound}.position" for bound in ("min", "max", "null_count")}
 
-    tables.ensure("topic", schema, {"delta.logRetentionDuration": "interval 7 days"})  # as an earlier release did
+    former = {"delta.logRetentionDuration": "interval 7 days"}  # as an earlier release made it
+    DeltaTable.create(tables.location.uri("topic"), Schema.from_arrow(lake_schema(schema)), configuration=former)
     for window_id in (1, 2):
         tables.commit("topic", schema, write(tables, schema, window_id, {"id": window_id}), window_id, {})
     upkeep.compact("topic")

@@ -1,0 +1,168 @@
+"""The log of a table stays small, and what is left of it is the whole table."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Schema
+
+from cdc_assets.config.build import build_config
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.errors import LakeError
+from cdc_assets.lake import delta_log
+from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, trim
+from cdc_assets.lake.evolution import lake_schema
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets_tests.unit.config.minimum import MINIMUM
+from cdc_assets_tests.unit.lake.writing import schema_of
+
+SCHEMA = schema_of(id=pa.int32())
+KEPT = 2 * CHECKPOINT_EVERY
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits expire by their number at once."""
+    monkeypatch.setattr(delta_log, "_GRACE_S", 0.0)
+    monkeypatch.setattr(delta_log, "LEAST_COMMITS", KEPT)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TopicTables:
+    return TopicTables(Location(str(tmp_path)), "shop", LakeSettings(str(tmp_path), log_commits=KEPT))
+
+
+def commit(tables: TopicTables, windows: Iterator[int] | range) -> None:
+    """Windows of one row, of which only the log is looked at."""
+    for window in windows:
+        path = f"w{window}.parquet"
+        (Path(tables.location.uri("topic")) / path).write_bytes(b"x")
+        assert tables.commit("topic", None, [DataFile(path, 1, 1, f"{window:08}", f"{window:08}", window)], window, {})
+
+
+def entries(tables: TopicTables) -> list[str]:
+    return sorted(path.name for path in (Path(tables.location.uri("topic")) / "_delta_log").iterdir())
+
+
+def commits(tables: TopicTables) -> list[int]:
+    return [int(name[:20]) for name in entries(tables) if name.endswith(".json")]
+
+
+def test_log_is_as_long_after_many_windows_as_after_some_and_nothing_is_missing(tables: TopicTables) -> None:
+    tables.ensure("topic", SCHEMA)
+    longest = []
+    for windows in (range(1, 120), range(120, 200)):
+        commit(tables, windows)
+        longest.append(len(entries(tables)))
+    assert longest[1] <= longest[0] + CHECKPOINT_EVERY + 1 < 5 * CHECKPOINT_EVERY
+    assert tables.row_count("topic") == 199
+    again = TopicTables(tables.location, "shop")
+    assert (again.reached("topic"), again.row_count("topic")) == (199, 199)
+    kept = commits(tables)
+    assert kept == list(range(kept[0], 200)), "without a hole, to the newest"
+    for version in (kept[0], kept[-1]):
+        assert DeltaTable(tables.location.uri("topic"), version=version).version() == version
+
+
+def test_clean_up_lists_the_log_once_for_each_checkpoint(tables: TopicTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    found = delta_log._entries
+    monkeypatch.setattr(delta_log, "_entries", lambda *place: listed.append(place[1]) or found(*place))
+    tables.ensure("topic", SCHEMA)
+    commit(tables, range(1, 4 * CHECKPOINT_EVERY))
+    assert listed == ["topic"] * 4
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "cut off"])
+def test_newest_checkpoint_can_be_lost(tables: TopicTables, how: str) -> None:
+    """What is behind the one before it is kept, so the table is still there without it."""
+    tables.ensure("topic", SCHEMA)
+    commit(tables, range(1, 6 * CHECKPOINT_EVERY))
+    log = Path(tables.location.uri("topic")) / "_delta_log"
+    newest = max(log.glob("*.checkpoint.parquet"))
+    assert len(list(log.glob("*.checkpoint.parquet"))) >= 2
+    whole = newest.read_bytes()
+    newest.unlink() if how == "gone" else newest.write_bytes(whole[: len(whole) // 2] if how == "cut off" else b"")
+    again = TopicTables(tables.location, "shop")
+    assert (again.reached("topic"), again.row_count("topic")) == (149, 149)
+    commit(again, range(150, 150 + CHECKPOINT_EVERY))
+    assert DeltaTable(tables.location.uri("topic")).version() == 150 + CHECKPOINT_EVERY - 1, "others read it too"
+
+
+def test_log_that_lacks_a_commit_is_not_touched(tables: TopicTables) -> None:
+    tables.ensure("topic", SCHEMA)
+    commit(tables, range(1, 6 * CHECKPOINT_EVERY))
+    log = Path(tables.location.uri("topic")) / "_delta_log"
+    max(log.glob("*.checkpoint.parquet")).unlink()
+    max(log.glob("*.json")).with_name(f"{140:020}.json").unlink()
+    before = entries(tables)
+    with pytest.raises(LakeError, match="cannot be read"):
+        TopicTables(tables.location, "shop").open("topic")
+    assert entries(tables) == before
+
+
+def test_crash_between_two_removals_is_made_good_by_the_next_clean_up(
+    tables: TopicTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_log, "_expired", lambda *_: [])
+    tables.ensure("topic", SCHEMA)
+    commit(tables, range(1, 6 * CHECKPOINT_EVERY))
+    monkeypatch.undo()
+    monkeypatch.setattr(delta_log, "_GRACE_S", 0.0)
+    log = Path(tables.location.uri("topic")) / "_delta_log"
+    for version in range(7):  # the oldest go first
+        (log / f"{version:020}.json").unlink()
+    again = TopicTables(tables.location, "shop")
+    assert (again.reached("topic"), again.row_count("topic")) == (149, 149)
+    assert trim(tables.location, "topic", 1) > 0
+    assert trim(tables.location, "topic", 1) == 0
+    assert TopicTables(tables.location, "shop").row_count("topic") == 149
+
+
+def test_young_commits_stay_for_those_who_are_opening_the_table(
+    tables: TopicTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_log, "_GRACE_S", 60.0)
+    tables.ensure("topic", SCHEMA)
+    commit(tables, range(1, 6 * CHECKPOINT_EVERY))
+    assert commits(tables)[0] == 0
+
+
+def test_reader_with_an_older_version_open_goes_on(tables: TopicTables) -> None:
+    tables.ensure("topic", SCHEMA)
+    commit(tables, range(1, 10))
+    reader = DeltaTable(tables.location.uri("topic"))
+    commit(tables, range(10, 6 * CHECKPOINT_EVERY))
+    assert commits(tables)[0] > 10
+    assert len(reader.file_uris()) == 9
+    reader.update_incremental()
+    assert len(reader.file_uris()) == 6 * CHECKPOINT_EVERY - 1
+
+
+def test_table_of_an_earlier_release_gets_the_properties_but_what_somebody_chose_stays(tmp_path: Path) -> None:
+    location = Location(str(tmp_path))
+    for topic, chosen in (("topic", "interval 7 days"), ("other", "interval 90 days")):
+        configuration = {"delta.logRetentionDuration": chosen}
+        DeltaTable.create(location.uri(topic), Schema.from_arrow(lake_schema(SCHEMA)), configuration=configuration)
+    tables = TopicTables(location, "shop")
+    for topic, kept in (("topic", "interval 1 hours"), ("other", "interval 90 days")):
+        tables.modernize(topic)
+        found = DeltaTable(location.uri(topic))
+        assert found.metadata().configuration["delta.logRetentionDuration"] == kept
+        assert found.metadata().configuration["delta.checkpointInterval"] == str(CHECKPOINT_EVERY)
+        tables.modernize(topic)
+        assert DeltaTable(location.uri(topic)).version() == found.version(), "it is done once"
+
+
+def test_property_says_how_many_commits_stay(tmp_path: Path) -> None:
+    kept = []
+    for value in ("100", "130"):
+        config = build_config(MINIMUM | {"lake.path": str(tmp_path / value), "lake.log.commits": value})
+        tables = TopicTables.of(config)
+        tables.ensure("topic", SCHEMA)
+        commit(tables, range(1, 175))
+        kept.append(len(commits(tables)))
+    assert kept == [101, 151], "from a checkpoint on"
