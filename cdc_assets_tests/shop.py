@@ -13,7 +13,6 @@ from unittest.mock import patch
 import dagster as dg
 
 from cdc_assets.cli.demo_summary import live_rows
-from cdc_assets.cli.lake_view import LakeView
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.defs.build import build_definitions
@@ -21,6 +20,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.standin import sample
 from cdc_assets.standin.control import StandIn
 
@@ -126,9 +126,9 @@ class Shop:
 
     # ---- looking ---------------------------------------------------------------------------------------------
 
-    def view(self) -> LakeView:
+    def view(self) -> CaptureOverview:
         """The lake as people see it."""
-        return LakeView(self.config())
+        return CaptureOverview(self.config())
 
     def events(self, table: str) -> list[dict[str, Any]]:
         """Events of a table in position order."""
@@ -136,7 +136,7 @@ class Shop:
 
     def rows(self, directory: str) -> list[dict[str, Any]]:
         """Rows of one of the lake's tables in position order."""
-        handle = self.view().tables.open(directory)
+        handle = self.view().lake.open(directory)
         return [] if handle is None else list(handle.to_pyarrow_dataset().to_table().sort_by("position").to_pylist())
 
     def transactions(self) -> list[tuple[str, str]]:
@@ -147,9 +147,9 @@ class Shop:
         """Tables whose events do not lead to the server's number of rows: (by events, on the server)."""
         view = self.view()
         found: dict[str, tuple[int, int]] = {}
-        for topic in view.topics():
-            live = live_rows(view, topic)
-            (count,) = self.execute(f"SELECT COUNT(*) FROM {topic.state.table.quoted}")[0]
+        for topic in view.tables:
+            live = live_rows(view.lake, topic)
+            (count,) = self.execute(f"SELECT COUNT(*) FROM {topic.table.quoted}")[0]
             if live != count:
                 found[topic.topic] = (live, count)
         return found

@@ -102,7 +102,6 @@ ALLOWED: dict[str, set[str]] = {
         "errors",
         "history",
         "lake",
-        "ledger",
         "run",
         "signals",
         "standin",

@@ -1,4 +1,4 @@
-"""What a capture tells while it works and when it is asked."""
+"""What a capture tells while it works and at its end."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -152,37 +152,6 @@ class StreamSummary:
     troubled: tuple[TroubledTable, ...]
     waiting: tuple[TableId, ...]
     unread: tuple[TroubledTable, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TableStatus:
-    """Numbers of one table, from the lake and the server.
-
-    Args:
-        table: which.
-        topic: its topic.
-        status: `waiting` until it is snapshotted, else the manifest's.
-        reason: why it is not healthy.
-        position: complete up to here.
-        instance: capture instance read last.
-        lag_s: seconds between the position's commit and the server's clock; None if unknown.
-        head_room: whether the position is still readable; None if it is not captured.
-        rows: events in the lake, all operations.
-        gap_after: exclusive start of the newest gap.
-        gap_until: inclusive end of the newest gap.
-    """
-
-    table: TableId
-    topic: str
-    status: Status | Literal["waiting"]
-    reason: str = ""
-    position: Lsn | None = None
-    instance: str | None = None
-    lag_s: float | None = None
-    head_room: bool | None = None
-    rows: int = 0
-    gap_after: Lsn | None = None
-    gap_until: Lsn | None = None
 
 
 def rows_of(files: Iterable[DataFile]) -> Counter[str]:

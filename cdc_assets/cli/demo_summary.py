@@ -12,9 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.console import out
-from cdc_assets.cli.lake_view import OPERATIONS, LakeView, TopicView
+from cdc_assets.cli.status import told_of
 from cdc_assets.cli.tail import lines
+from cdc_assets.cli.topic_events import OPERATIONS, newest, rows_by_operation
 from cdc_assets.config.settings import CaptureConfig, TextSettings
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.run.overview import CaptureOverview, TableOverview
 
 if TYPE_CHECKING:
     from cdc_assets.standin.control import StandIn
@@ -30,13 +33,13 @@ class Comparison:
     """One topic after the run.
 
     Args:
-        view: the topic.
+        topic: of a captured table.
         new: events of this run by operation.
         live: rows that exist after applying all events in order.
         server: rows of the source table.
     """
 
-    view: TopicView
+    topic: TableOverview
     new: Counter[str]
     live: int
     server: int
@@ -44,32 +47,32 @@ class Comparison:
 
 def totals(config: CaptureConfig) -> Totals:
     """What the lake holds now."""
-    view = LakeView(config)
-    return {topic.topic: Counter(view.rows_by_operation(topic)) for topic in view.topics()}
+    overview = CaptureOverview(config)
+    return {topic.topic: Counter(rows_by_operation(overview.lake, topic.directories)) for topic in overview.tables}
 
 
 def compare(config: CaptureConfig, before: Totals, server: "StandIn") -> list[Comparison]:
     """Every topic of the lake beside its table on the server."""
-    view = LakeView(config)
+    overview = CaptureOverview(config)
     return [
         Comparison(
             topic,
-            Counter(view.rows_by_operation(topic)) - before.get(topic.topic, Counter()),
-            live_rows(view, topic),
+            Counter(rows_by_operation(overview.lake, topic.directories)) - before.get(topic.topic, Counter()),
+            live_rows(overview.lake, topic),
             _rows_on(server, topic),
         )
-        for topic in view.topics()
+        for topic in overview.tables
     ]
 
 
-def live_rows(view: LakeView, topic: TopicView) -> int:
+def live_rows(lake: TopicTables, topic: TableOverview) -> int:
     """Rows left after applying a topic's events in position order: the last event of a key decides."""
     tables = [
         handle.to_pyarrow_dataset().to_table(
             columns={"position": pc.field("position"), "key": pc.field("key"), "op": pc.field("value", "op")}
         )
         for directory in topic.directories
-        if (handle := view.tables.open(directory)) is not None
+        if (handle := lake.open(directory)) is not None
     ]
     last: dict[str, str] = {}
     for table in tables:
@@ -79,21 +82,20 @@ def live_rows(view: LakeView, topic: TopicView) -> int:
     return sum(op != "d" for op in last.values())
 
 
-def _rows_on(server: "StandIn", topic: TopicView) -> int:
-    table = topic.state.table
-    return int(server.execute(f"SELECT COUNT(*) FROM {table.quoted}")[0][0])  # noqa: S608 - quoted by the one function
+def _rows_on(server: "StandIn", topic: TableOverview) -> int:
+    return int(server.execute(f"SELECT COUNT(*) FROM {topic.table.quoted}")[0][0])  # noqa: S608 - quoted by the one function
 
 
 def print_summary(config: CaptureConfig, comparisons: list[Comparison], transactions: int) -> bool:
     """Print it; returns whether the lake agrees with the server for every table."""
-    view = LakeView(config)
+    overview = CaptureOverview(config)
     out.print("\n[bold]Events of this run[/], by topic and operation")
     Console(width=max(out.width, _LEAST_WIDTH)).print(_table(comparisons))
-    for name, mark in view.watermarks().items():
-        out.print(f"{name} is complete to LSN [bold]{mark or 'none yet'}[/]")
+    for database in overview.databases:
+        out.print(told_of(database))
     out.print(f"The workload committed {transactions:,} transactions.")
-    out.print(f"One Delta table per topic lies in {view.location.root}", soft_wrap=True)
-    _print_samples(view, comparisons)
+    out.print(f"One Delta table per topic lies in {overview.lake.location.root}", soft_wrap=True)
+    _print_samples(overview.lake, comparisons)
     return all(entry.live == entry.server for entry in comparisons)
 
 
@@ -107,15 +109,15 @@ def _table(comparisons: list[Comparison]) -> Table:
         counts = [f"{entry.new[name]:,}" for name in OPERATIONS.values()]
         style = "green" if entry.live == entry.server else "bold red"
         ends = (Text(f"{number:,}", style) for number in (entry.live, entry.server))
-        table.add_row(entry.view.topic, *counts, *ends)
+        table.add_row(entry.topic.topic, *counts, *ends)
     return table
 
 
-def _print_samples(view: LakeView, comparisons: list[Comparison]) -> None:
+def _print_samples(lake: TopicTables, comparisons: list[Comparison]) -> None:
     """The newest event of the topics that changed most."""
     busy = sorted((entry for entry in comparisons if entry.new.total()), key=lambda entry: -entry.new.total())
     out.print(f"\n[bold]The newest event[/] of {min(len(busy), _SAMPLES)} topics (more: cdc-assets tail)")
     for entry in busy[:_SAMPLES]:
-        for line in lines([view.newest(entry.view.directories[-1], 1)], TextSettings()):
-            out.print(Text(entry.view.topic, "cyan"))
+        for line in lines([newest(lake, entry.topic.directories[-1], 1)], TextSettings()):
+            out.print(Text(entry.topic.topic, "cyan"))
             out.print(JSON(line, indent=None, ensure_ascii=False), soft_wrap=True)

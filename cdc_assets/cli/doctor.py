@@ -10,16 +10,15 @@ from cdc_assets.adapters.sqlserver.finding import Finding
 from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.rights import grant_on_server
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.capture.forks import restore_problem as fork_of
-from cdc_assets.capture.losses import AGAIN
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config
-from cdc_assets.cli.lake_view import LakeView
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
-from cdc_assets.run.drift import drifts
+from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.run.overview.tables import RECORD_IT
 
+COMPLETE = "complete"
 PER_TABLE = {"capture instance": "table", "reading": "source or change table", "structure": "table", "topic": "topic"}
 """Checks made for each of these: good ones are counted, not listed."""
 
@@ -31,10 +30,13 @@ def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """
     settings = read_config(config)
     with SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False) as source:
-        findings = [*inspect(source, settings), _lake(settings), *_tables(settings)]
+        findings = [*inspect(source, settings), _lake(settings)]
+        ready = all(finding.ok or not finding.blocking for finding in findings)
+        findings += _topics(settings, source if ready else None)
         if all(finding.ok or not finding.blocking for finding in findings):
-            findings += _forks(source, settings)
-            findings += [finding for drift in drifts(source, settings) for finding in _structure(drift)]
+            findings += [
+                finding for drift in CaptureOverview(settings, source).drifts() for finding in _structure(drift)
+            ]
     _show(findings)
     if any(finding.blocking and not finding.ok for finding in findings):
         raise typer.Exit(FAILED)
@@ -49,41 +51,46 @@ def _lake(settings: CaptureConfig) -> Finding:
     return Finding("lake", location.root, True, "writable", "writable")
 
 
-def _tables(settings: CaptureConfig) -> Iterator[Finding]:
-    """Tables that do not go on, and topics that have lost events, by comparing all of them with the manifest."""
-    view, expected = LakeView(settings), "complete"
+def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator[Finding]:
+    """Tables that do not go on, and topics that have lost events, by comparing all of them with the manifest.
+
+    Args:
+        settings: of the capture.
+        source: of its server; None if that cannot be asked for what it still has of each table.
+    """
     try:
-        topics, losses = view.topics(), view.losses()
+        overview = CaptureOverview(settings, source, audit_s=None)
+        tables, losses = overview.tables, overview.losses_of_no_table
     except LakeError as error:
         fact, _, remedy = str(error).partition(" Next: ")
         yield Finding("manifest", settings.events.topic_prefix, False, fact, "readable", remedy)
         return
-    remedy = f"let a run record it, which leaves the other tables as they are, then {AGAIN}"
-    for directory, what in losses.items():
-        yield Finding("topic", directory, False, what, expected, remedy)
-    for topic in topics:
-        if topic.state.status in ("gap", "failed"):
-            fact, _, remedy = topic.state.reason.partition(" Next: ")
-            yield Finding("topic", topic.topic, False, fact, expected, remedy)
-        elif not losses.keys() & set(topic.directories):
-            yield Finding("topic", topic.topic, True, expected, expected)
+    for loss in losses:
+        yield Finding("topic", loss.directory, False, loss.what, COMPLETE, RECORD_IT)
+    for table in tables:
+        if table.status in ("gap", "failed"):
+            fact, _, remedy = table.reason.partition(" Next: ")
+            yield Finding("topic", table.name, False, fact, COMPLETE, remedy)
+        elif table.status != "waiting":
+            yield Finding("topic", table.topic, True, COMPLETE, COMPLETE)
+    if source is not None:
+        yield from _forks(source, overview)
 
 
-def _forks(source: SqlServerSource, settings: CaptureConfig) -> Iterator[Finding]:
+def _forks(source: SqlServerSource, overview: CaptureOverview) -> Iterator[Finding]:
     """Whether each database is still in the history that was read from it, and whether that can be seen."""
-    state = LakeView(settings).state()
     expected = "the one that was read"
     for database in source.databases():
-        fork, problem = fork_of(source, state, database)
-        if problem:
-            fact, _, remedy = problem.partition(" Next: ")
+        facts = overview.facts(database)
+        if facts.restored:
+            fact, _, remedy = facts.restored.partition(" Next: ")
             yield Finding("history", database, False, fact, expected, remedy)
-        elif fork is None:
+        elif facts.fork is None:
             text = "its recovery fork cannot be seen, so some restores would go unnoticed"
             grant = grant_on_server(source, "VIEW ANY DATABASE")
             yield Finding("history", database, False, text, "visible", grant, blocking=False)
         else:
-            yield Finding("history", database, True, f"recovery fork {fork.identity}", expected)
+            yield Finding("history", database, True, f"recovery fork {facts.fork.identity}", expected)
 
 
 def _structure(drift: Drift) -> Iterator[Finding]:

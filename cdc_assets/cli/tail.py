@@ -13,11 +13,13 @@ import pyarrow as pa
 import typer
 
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, read_lake_config
-from cdc_assets.cli.lake_view import LakeView, TopicView
+from cdc_assets.cli.topic_events import after, newest
 from cdc_assets.config.settings import TextFormat, TextSettings
 from cdc_assets.envelope.flat import flat_json, flat_records
 from cdc_assets.envelope.json import event_text, headers_text
 from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.run.overview import CaptureOverview, TableOverview
 
 FOLLOW_INTERVAL_S = 1.0
 
@@ -43,20 +45,20 @@ def tail(
     """
     settings, _ = read_lake_config(config)
     text = _text(settings.text, form, schemas, headers)
-    view = LakeView(settings)
-    tables = _tables(view, find_topic(view, topic), number, follow)
+    overview = CaptureOverview(settings)
+    tables = _tables(overview.lake, find_topic(overview, topic), number, follow)
     for line in lines(tables, text, headers=headers):
         typer.echo(line)
 
 
-def _tables(view: LakeView, topic: str, number: int, follow: bool) -> Iterator[pa.Table]:
+def _tables(lake: TopicTables, topic: str, number: int, follow: bool) -> Iterator[pa.Table]:
     """The last events, then without end those that come; of all generations of the topic."""
-    newest = [view.newest(directory, max(number, 1)) for directory in view.tables.generations(topic)]
-    yield from in_order(newest, number)
-    last = _last_position(newest, "")  # one event at least was read, behind which to follow
+    last_events = [newest(lake, directory, max(number, 1)) for directory in lake.generations(topic)]
+    yield from in_order(last_events, number)
+    last = _last_position(last_events, "")  # one event at least was read, behind which to follow
     while follow:
         sleep(FOLLOW_INTERVAL_S)
-        events = [view.after(directory, last) for directory in view.tables.generations(topic)]
+        events = [after(lake, directory, last) for directory in lake.generations(topic)]
         last = _last_position(events, last)
         yield from in_order(events, sum(part.num_rows for part in events))
 
@@ -91,19 +93,21 @@ def _last_position(parts: Sequence[pa.Table], before: str) -> str:
     return max([str(part["position"][-1]) for part in parts if part.num_rows], default=before)
 
 
-def find_topic(view: LakeView, wanted: str) -> str:
+def find_topic(overview: CaptureOverview, wanted: str) -> str:
     """The topic that is named so or ends so.
 
     Raises:
         ConfigurationError: none does, or several do.
         LakeError: nothing was captured yet.
     """
-    names = {topic.topic: topic for topic in view.topics() if topic.directories}
+    names = {topic.topic: topic for topic in overview.tables if topic.directories}
     found = [wanted] if wanted in names else [name for name, topic in names.items() if _is_named(topic, wanted.lower())]
-    if not found and _is_directory(wanted) and view.tables.open(wanted) is not None:
+    if not found and _is_directory(wanted) and overview.lake.open(wanted) is not None:
         return wanted  # transactions, notifications, schema changes
     if not names:
-        raise LakeError(f"Nothing captured yet in {view.location.root}. Next: run `cdc-assets capture`, or the sensor.")
+        raise LakeError(
+            f"Nothing captured yet in {overview.lake.location.root}. Next: run `cdc-assets capture`, or the sensor."
+        )
     if len(found) != 1:
         raise ConfigurationError("topic", wanted, "one of " + ", ".join(names), "name one of them")
     return found[0]
@@ -114,9 +118,9 @@ def _is_directory(wanted: str) -> bool:
     return wanted.isprintable() and not set("/\\") & set(wanted) and "__" not in wanted
 
 
-def _is_named(topic: TopicView, wanted: str) -> bool:
+def _is_named(topic: TableOverview, wanted: str) -> bool:
     """By the end of the topic's name, or of the table's, which may hold what a topic may not."""
-    return f".{topic.topic}".lower().endswith(f".{wanted}") or f".{topic.state.table}".lower().endswith(f".{wanted}")
+    return f".{topic.topic}".lower().endswith(f".{wanted}") or f".{topic.table}".lower().endswith(f".{wanted}")
 
 
 def lines(tables: Iterable[pa.Table], text: TextSettings, *, headers: bool = False) -> Iterator[str]:

@@ -23,16 +23,20 @@ class CaptureJob:
         quiet_s: seconds since the newest entry of `cdc.lsn_time_mapping`, of which a healthy job makes one every few
             minutes even if nothing changes; None before its first scan.
         error: why the newest scan failed; empty if it did not, or the login may not see it.
+        problem: why the database could not be asked, with the next step; empty if it was.
     """
 
     database: str
     agent_running: bool | None
     quiet_s: int | None
     error: str = ""
+    problem: str = ""
 
     @property
     def trouble(self) -> str:
         """What is wrong, and the next step; empty if the log is read."""
+        if self.problem:
+            return self.problem
         if self.agent_running is False:
             return f"{self.database}: the SQL Server Agent is stopped. Next: start the service"
         if self.error:

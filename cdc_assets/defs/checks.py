@@ -17,6 +17,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
+from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.history.drift import Drift
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.run.overview import Headroom
@@ -123,14 +124,21 @@ def headroom_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         resource: CaptureResource = getattr(context.resources, names.resource)
         with as_failures(), resource.overview() as overview:
-            return headroom_result(overview.headroom())
+            return headroom_result(overview.headroom(), overview.problems())
 
     return check
 
 
-def headroom_result(rooms: Sequence[Headroom]) -> dg.AssetCheckResult:
-    """Fails as soon as one table's next change may be gone."""
-    lost = [room for room in rooms if room.lost]
+def headroom_result(rooms: Sequence[Headroom], problems: Mapping[str, CdcError]) -> dg.AssetCheckResult:
+    """Fails as soon as one table's next change may be gone, or a database cannot be asked for it.
+
+    Args:
+        rooms: of all tables that are read.
+        problems: databases that cannot be captured now.
+    """
+    lost = ", ".join(str(room.table) for room in rooms if room.lost)
+    troubles = [f"The server no longer has all unread changes of {lost}."] if lost else []
+    troubles += [describe_error(problem) for problem in problems.values()]
     hours = [room.hours for room in rooms if room.hours is not None]
     table = (
         dg.MetadataValue.table(
@@ -139,7 +147,7 @@ def headroom_result(rooms: Sequence[Headroom]) -> dg.AssetCheckResult:
                     {
                         "table": str(room.table),
                         "complete_to": str(room.position),
-                        "kept_from": str(room.mark),
+                        "kept_from": str(room.mark) if room.mark else "nothing is kept",
                         "hours": round(room.hours, 2) if room.hours is not None else "unknown",
                     }
                 )
@@ -151,13 +159,9 @@ def headroom_result(rooms: Sequence[Headroom]) -> dg.AssetCheckResult:
     )
     facts: dict[str, Any] = {"tables": table} if table else {}
     return dg.AssetCheckResult(
-        passed=not lost,
+        passed=not troubles,
         metadata=facts | ({"least_hours": round(min(hours), 2)} if hours else {}),
-        description=(
-            "Clean-up has passed unread changes of " + ", ".join(str(room.table) for room in lost)
-            if lost
-            else "The server still holds every change that was not read yet."
-        ),
+        description=" ".join(troubles) or "The server still holds every change that was not read yet.",
     )
 
 

@@ -127,7 +127,8 @@ def _request(
     """
     capture = catalog.names.capture
     with resource.overview(at_signals=True) as overview:
-        waiting = overview.waiting(list(catalog.keys("snapshot").values()), first_look=first_look)
+        work = overview.work
+        waiting = work.waiting(list(catalog.keys("snapshot").values()), first_look=first_look)
         if waiting and (unread is None or unread < datetime.now(UTC)):
             return dg.RunRequest(
                 run_key=run_key(capture, records, "snapshot"),
@@ -136,9 +137,9 @@ def _request(
                 run_config=dg.RunConfig(ops={catalog.names.snapshot_op: SnapshotConfig(due_only=True)}),
                 tags=dict(all_ranges(catalog.partitions)),
             )
-        fresh = overview.fresh() if overview.streams else {}
-        asked = overview.asked() if overview.streams and not fresh else []
-        new = overview.newcomers() if overview.streams and not (catalog.tables or fresh or asked) else []
+        fresh = work.fresh() if overview.streams else {}
+        asked = work.asked() if overview.streams and not fresh else []
+        new = work.newcomers() if overview.streams and not (catalog.tables or fresh or asked) else []
     if new:
         return _with_newcomers(catalog, new, records)
     if asked:

@@ -19,7 +19,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.configuration import settings_of
 from cdc_assets.history.drift import Drift
-from cdc_assets.run.drift import drifts
+from cdc_assets.run.overview import CaptureOverview
 
 
 class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hands out itself, not another type
@@ -103,4 +103,4 @@ class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] #
         """
         config = self.settings()
         with quick_source(config) as source:
-            return drifts(source, config)
+            return CaptureOverview(config, source).drifts()

@@ -17,7 +17,6 @@ from cdc_assets.capture.progress import (
     ShouldYield,
     SnapshotSummary,
     StreamSummary,
-    TableStatus,
 )
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import CaptureConfig
@@ -25,7 +24,6 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import SignalChannel
-from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import DatabaseRestoredError
 from cdc_assets.history.store import SchemaHistory
@@ -45,7 +43,6 @@ from cdc_assets.run.selection import (
     select,
     troubled_by_database,
 )
-from cdc_assets.run.status import statuses
 from cdc_assets.streaming.windows import troubled_table
 
 log = logging.getLogger(__name__)
@@ -239,36 +236,12 @@ class Capture:
         return {table: entry.events_of for table, entry in latest.items() if entry is not None}
 
     def state(self) -> CaptureState:
-        """What the manifest says, read without claiming it; for sensors and `status`.
+        """What the manifest says, read without claiming it.
 
         Raises:
             LakeError: it cannot be read.
         """
         return self._ledger.manifest.read()
-
-    def status(self) -> Sequence[TableStatus]:
-        """Numbers of each captured table, from the lake and, where it answers, the server.
-
-        Raises:
-            ConfigurationError: no table matches the filters.
-            CdcError: the server or the lake cannot be read.
-        """
-        state = self.state()
-        selection = select(self._config, self._server, self._lake, self._ledger.manifest)
-        gone = [
-            TableStatus(
-                trouble.table, self._topic(trouble.table), "failed", trouble.reason, rows=self._rows(trouble.table)
-            )
-            for trouble in troubled_by_database(state.tables, selection.away)
-        ]
-        gone += [TableStatus(table, "", "failed", str(error)) for table, error in selection.refused.items()]
-        return [*gone, *statuses(self._server, self._lake, state, selection.tables)]
-
-    def _topic(self, table: TableId) -> str:
-        return topic_name(table, self._lake.events)
-
-    def _rows(self, table: TableId) -> int:
-        return self._lake.tables.row_count(self._topic(table))
 
 
 def _flat(selected: Mapping[str, Sequence[TableId]]) -> list[TableId]:

@@ -4,7 +4,7 @@ import contextlib
 import logging
 from collections.abc import Collection, Sequence
 
-from cdc_assets.capture.instances import Gap, gap_of, newest, reads_of
+from cdc_assets.capture.instances import newest
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.config.filters import Names
@@ -17,7 +17,7 @@ from cdc_assets.errors import CdcDisabledError, ConfigurationError
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.state import TableState
 from cdc_assets.snapshot.plan import Request
-from cdc_assets.streaming.gaps import Instances, with_gap
+from cdc_assets.streaming.gaps import Instances, gap_behind, with_gap
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Due:
         lost = []
         for state in (states[table] for table in captured if table in states):
             own = instances.get(state.table, [])
-            gap = _gap(state, own)
+            gap = gap_behind(state, own) if state.streams else None
             if gap is not None:
                 lost.append(with_gap(state, gap, "fail", own))
         self._ledger.manifest.mark(self._ledger.clock.now(), database, lost)
@@ -128,12 +128,3 @@ def _available(state: TableState, own: Sequence[CaptureInstance]) -> bool:
     if last is None or state.position is None:
         return state.status != "gap"
     return state.status == "healthy" and last.source_object_id == state.object_id
-
-
-def _gap(state: TableState, own: Sequence[CaptureInstance]) -> Gap | None:
-    """Changes of a healthy table that were cleaned up behind its position."""
-    last = newest(own)
-    if last is None or state.position is None or not state.streams:
-        return None
-    reads = reads_of(state.table, own, state.position, max(state.position.next(), last.start_lsn))
-    return gap_of(reads, {instance.name: instance.start_lsn for instance in own})

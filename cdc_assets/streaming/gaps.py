@@ -18,7 +18,7 @@ missing; `planner` looks for that moment, and hands over then.
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from cdc_assets.capture.instances import Gap, newest
+from cdc_assets.capture.instances import Gap, gap_of, newest, reads_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.state import TableState
@@ -27,6 +27,20 @@ _KEEP_GAPS = 100
 """Gaps a table's state remembers; the manifest's rows and Delta's versions hold older ones."""
 
 Instances = Mapping[TableId, Sequence[CaptureInstance]]
+
+
+def gap_behind(state: TableState, own: Sequence[CaptureInstance]) -> Gap | None:
+    """Changes behind a table's position that no capture instance has any more; None if it has no instance or position.
+
+    Args:
+        state: what the manifest says.
+        own: the table's capture instances now.
+    """
+    last = newest(own)
+    if last is None or state.position is None:
+        return None
+    reads = reads_of(state.table, own, state.position, max(state.position.next(), last.start_lsn))
+    return gap_of(reads, {instance.name: instance.start_lsn for instance in own})
 
 
 def with_gap(state: TableState, gap: Gap, policy: str, own: Sequence[CaptureInstance]) -> TableState:

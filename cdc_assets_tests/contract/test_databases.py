@@ -17,6 +17,7 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LakeError, LoginError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.run import loop
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.contract.two import HERE, THERE, Two, reasons, snapshot
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -42,6 +43,19 @@ def test_capture_turned_off_before_a_run_ends_the_tables_of_that_database(two: T
     assert reasons(two.run()) == {}
     assert two.keys(THERE) == [2, 2, 5, 7]
     assert two.keys(HERE) == [1, 3, 4, 6]
+
+
+def test_capture_turned_off_is_seen_from_outside_until_a_run_has_told_it(two: Two) -> None:
+    two.run()
+    two.server.execute("EXEC sys.sp_cdc_disable_db", database=THERE.database)
+    with SqlServerSource(two.config.connection) as source:
+        seen = CaptureOverview(two.config, source)
+        assert (list(seen.problems()), list(seen.work.fresh())) == ([THERE.database], [THERE.database])
+        assert [job.database for job in seen.capture_jobs() if "sp_cdc_enable_db" in job.trouble] == [THERE.database]
+        two.run()
+        seen = CaptureOverview(two.config, source)
+        assert (list(seen.problems()), list(seen.work.fresh())) == ([], [])
+        assert not [job for job in seen.capture_jobs() if job.trouble]
 
 
 def test_capture_turned_off_while_a_window_is_in_flight(two: Two) -> None:
@@ -113,6 +127,7 @@ class WakingClock(SystemClock):
 @pytest.mark.parametrize("step", ["window-planned", "history-written", "files-written", "table-committed", ""])
 def test_database_that_comes_back_while_the_loop_runs(two: Two, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     monkeypatch.setattr(loop, "IDLE_CHECK", loop.IDLE_CHECK * 0)
+    two.config = replace(two.config, streaming=replace(two.config.streaming, idle_timeout_s=1.5))
     two.insert(THERE, HERE)
     states: list[str] = []
 

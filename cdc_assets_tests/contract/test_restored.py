@@ -27,7 +27,7 @@ def fork_of(two: Two) -> RecoveryFork | None:
 def overview(two: Two) -> tuple[dict[str, Lsn], list[object]]:
     """Databases that the sensor would start a run for, and tables that it would snapshot."""
     with SqlServerSource(two.config.connection) as source:
-        seen = CaptureOverview(two.config, source)
+        seen = CaptureOverview(two.config, source).work
         return dict(seen.fresh()), list(seen.waiting([HERE, THERE], first_look=True))
 
 

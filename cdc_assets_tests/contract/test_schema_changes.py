@@ -14,7 +14,7 @@ from cdc_assets.cli.main import app
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.history.drift import Drift
-from cdc_assets.run.drift import drifts
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
@@ -43,7 +43,7 @@ def test_every_step_does_what_the_page_says(server: StandIn, tmp_path: Path) -> 
 
     def look() -> Drift:
         with SqlServerSource(config.connection) as source:
-            [drift] = drifts(source, config)
+            [drift] = CaptureOverview(config, source).drifts()
         return drift
 
     step(first)
@@ -90,7 +90,7 @@ def test_what_is_printed_can_be_run_as_it_stands_and_keeps_what_the_first_instan
     run(config, "snapshot")
     server.execute("ALTER TABLE dbo.[odd ]]name's] ADD [new, one] int NULL", database=DATABASE)
     with SqlServerSource(config.connection) as source:
-        [drift] = drifts(source, config)
+        [drift] = CaptureOverview(config, source).drifts()
         server.execute(drift.remedy)
         old, new = source.instance_options(DATABASE).values()
         columns = [instance.columns for instance in source.capture_instances(DATABASE)]
@@ -105,7 +105,7 @@ def test_what_is_printed_can_be_run_as_it_stands_and_keeps_what_the_first_instan
     told = CliRunner().invoke(app, ["status", "-c", str(file)], env={"COLUMNS": "200"}).output
     assert "is read to its end" in told
     with SqlServerSource(config.connection) as source:
-        [drift] = drifts(source, config)
+        [drift] = CaptureOverview(config, source).drifts()
         server.execute(drift.removal)
         assert [instance.name for instance in source.capture_instances(DATABASE)] == ["dbo_odd ]name's_v2"]
 

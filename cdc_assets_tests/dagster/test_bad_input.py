@@ -51,7 +51,7 @@ def failure(result: dg.ExecuteInProcessResult) -> str:
     ],
 )
 def test_one_clear_failure(shop: Shop, instance: dg.DagsterInstance, properties: dict[str, str], message: str) -> None:
-    before, state = len(shop.events("customers")), shop.view().state()
+    before, state = len(shop.events("customers")), shop.view().state
     shop.definitions()  # so that the tables are known while the configuration is wrong
     shop.write(properties)
     found = failure(shop.changes(instance))
@@ -60,7 +60,7 @@ def test_one_clear_failure(shop: Shop, instance: dg.DagsterInstance, properties:
     assert shop.server.password not in found
     shop.write({})
     assert len(shop.events("customers")) == before
-    assert shop.view().state() == state
+    assert shop.view().state == state
 
 
 def test_server_away_is_retryable(shop: Shop, instance: dg.DagsterInstance) -> None:

@@ -96,7 +96,7 @@ def test_a_request_of_the_launchpad_starts_a_run_and_acts_once(asked: Shop, inst
     assert tick(asked, instance).skip_message == "Nothing new."
     inbox = Inbox(Location.of(asked.config().lake), "shop")
     signal_id = done.dagster_run.run_id
-    (row,) = [state for state in asked.view().state().signals.values() if signal_id in state.handled]
+    (row,) = [state for state in asked.view().state.signals.values() if signal_id in state.handled]
     assert row.blocking == ()
     assert not inbox.waiting({})
 

@@ -104,7 +104,7 @@ class Daemon:
         return all(run.is_finished for run in self.instance.get_runs())
 
     def _settled(self) -> bool:
-        state = self.shop.view().state()
+        state = self.shop.view().state
         working = state.pending is not None or state.snapshots or any(own.queue for own in state.signals.values())
         return not working and self.shop.differences() == {}
 
@@ -261,5 +261,5 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def _snapshotted(shop: Shop) -> bool:
-    state = shop.view().state()
+    state = shop.view().state
     return {*TABLES, "ledger"} <= {table.table for table in state.tables} and not state.snapshots

@@ -153,5 +153,5 @@ def test_runs_killed_at_every_step_of_a_table_s_end_tell_it_once(daemon: Daemon,
 
 def statuses(daemon: Daemon) -> dict[str, str]:
     """Tables that are not healthy."""
-    tables = daemon.shop.view().state().tables.values()
+    tables = daemon.shop.view().state.tables.values()
     return {state.table.table: state.status for state in tables if state.status != "healthy"}

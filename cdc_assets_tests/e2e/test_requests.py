@@ -36,10 +36,10 @@ def test_request_of_the_launchpad_is_carried_out_once_whatever_is_killed(daemon:
     daemon.wait_until(lambda: daemon.idle() and not requested(daemon), "the request is carried out")
     killer.assert_whole()
     assert reads(daemon) - before == Counter(before.keys())
-    assert any(asked in signals.handled for signals in daemon.shop.view().state().signals.values())
+    assert any(asked in signals.handled for signals in daemon.shop.view().state.signals.values())
 
 
 def requested(daemon: Daemon) -> bool:
     """Whether something is left to do for signals."""
-    state = daemon.shop.view().state()
+    state = daemon.shop.view().state
     return bool(state.snapshots) or any(signals.unfinished for signals in state.signals.values())

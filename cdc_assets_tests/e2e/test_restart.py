@@ -15,7 +15,7 @@ STARTED = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
 
 def snapshotted(daemon: Daemon) -> bool:
     """Whether the initial snapshot is through."""
-    state = daemon.shop.view().state()
+    state = daemon.shop.view().state
     return {*TABLES} <= {table.table for table in state.tables} and not state.snapshots
 
 

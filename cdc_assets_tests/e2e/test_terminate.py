@@ -32,7 +32,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with open_shop(tmp_path_factory.mktemp("terminate")) as shop:
         shop.write(STEADY)
         with dagster_dev(shop) as found:
-            found.wait_until(lambda: len(shop.view().state().tables) == 4, "the initial snapshot is through")
+            found.wait_until(lambda: len(shop.view().state.tables) == 4, "the initial snapshot is through")
             found.stop_sensor()
             found.wait_until(found.idle, "its run has ended")
             yield found
@@ -164,7 +164,7 @@ def test_run_ends_with_the_dagster_dev_that_started_it(tmp_path: Path) -> None:
     with open_shop(tmp_path) as shop:
         shop.write(STEADY)
         with dagster_dev(shop) as daemon:
-            daemon.wait_until(lambda: len(shop.view().state().tables) == 4, "the initial snapshot is through")
+            daemon.wait_until(lambda: len(shop.view().state.tables) == 4, "the initial snapshot is through")
             daemon.wait_until(daemon.idle, "its run has ended")
             run = launch(daemon)
             with busy(daemon, _WRITE):

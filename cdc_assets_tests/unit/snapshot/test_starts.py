@@ -73,7 +73,7 @@ class Starts:
     def due(self) -> list[TableId]:
         """Tables for which the sensor would start a snapshot."""
         with SqlServerSource.of(self.world.config) as source:
-            return CaptureOverview(self.world.config, source).waiting(self.world.tables)
+            return CaptureOverview(self.world.config, source).work.waiting(self.world.tables)
 
     def position(self) -> object:
         return self.world.position(self.orders)

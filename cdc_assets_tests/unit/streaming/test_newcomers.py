@@ -10,6 +10,7 @@ import pytest
 from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
@@ -137,7 +138,7 @@ def test_table_that_cannot_be_captured_fails_alone_and_again_after_a_restart(tmp
     assert bad in {*(trouble.table for trouble in summary.troubled), *summary.waiting}
     assert events_of(config, orders)[-1].key == 11
     assert events_of(config, fine)[-1].key == 11
-    told = {status.table: status.status for status in again.status()}
+    told = {found.table: found.status for found in CaptureOverview(config, server).tables}
     assert told.pop(bad) in ("failed", "waiting")
     assert set(told.values()) == {"healthy"}
 

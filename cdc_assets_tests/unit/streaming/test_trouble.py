@@ -11,6 +11,7 @@ from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CaptureNotReadyError, ConfigurationError, ConnectionLostError, FencedError, LakeError
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
@@ -302,7 +303,7 @@ def test_loop_gives_way_and_keeps_its_deadline(tmp_path: Path) -> None:
     asked = iter([False, True])
     assert capture.stream(should_yield=lambda: next(asked)).windows == 1
     assert capture.stream().windows == 2
-    assert capture.status()[-1].position == state_of(config).tables[orders].position
+    assert CaptureOverview(config, server).tables[-1].position == state_of(config).tables[orders].position
     short = make_config(str(tmp_path), max_duration_s=3.0, idle_timeout_s=0.0)
     begun = server.now
     assert make_capture(server, short).stream().ended == "deadline"
@@ -320,7 +321,7 @@ def test_table_that_is_not_snapshotted_waits(tmp_path: Path) -> None:
     make_capture(server, config).stream()
     assert [event.key for event in events_of(config, new) if event.op == "c"] == [6]
     assert sorted(event.key for event in events_of(config, new) if event.op == "r") == [1, 5]
-    assert [status.table for status in make_capture(server, config).status()] == [lines, new, orders]
+    assert [found.table for found in CaptureOverview(config, server).tables] == [lines, new, orders]
 
 
 def test_no_data_streams_from_now_and_marks_the_last_schema_event(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Asks a server how its tables have moved away from what a capture has recorded."""
+"""How tables on the server have moved away from the structure of their events."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -11,11 +11,10 @@ from cdc_assets.history.drift import Drift, drift_of
 from cdc_assets.history.remedy import InstanceOptions
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.state import CaptureState, TableState
 
 
-class DriftSource(Source, Protocol):
+class OverviewSource(Source, Protocol):
     """A control plane that also tells how its capture instances came about."""
 
     def ddl_statements(self, database: str) -> Mapping[str, Sequence[str]]:
@@ -25,14 +24,18 @@ class DriftSource(Source, Protocol):
         """What each capture instance was made with, by its name."""
 
 
-def drifts(source: DriftSource, config: CaptureConfig) -> Sequence[Drift]:
+def drifts(source: OverviewSource, config: CaptureConfig, tables: TopicTables, state: CaptureState) -> Sequence[Drift]:
     """Drift of every streaming table, sorted by table; tables and databases that are gone tell that elsewhere.
+
+    Args:
+        source: of the server.
+        config: of the capture.
+        tables: of the lake.
+        state: what the manifest says.
 
     Raises:
         CdcError: the server or the lake cannot be read.
     """
-    tables = TopicTables.of(config)
-    state = Manifest(tables, config.events.topic_prefix).read()
     history = SchemaHistory(tables, config.events, config.history, ConnectorIdentity())
     history.read()
     own = sorted((entry for entry in state.tables.values() if entry.streams), key=lambda entry: entry.table)
@@ -43,7 +46,7 @@ def drifts(source: DriftSource, config: CaptureConfig) -> Sequence[Drift]:
     return found
 
 
-def _of_database(source: DriftSource, history: SchemaHistory, states: Sequence[TableState]) -> list[Drift]:
+def _of_database(source: OverviewSource, history: SchemaHistory, states: Sequence[TableState]) -> list[Drift]:
     database = states[0].table.database
     instances, statements = source.capture_instances(database), source.ddl_statements(database)
     options = source.instance_options(database)

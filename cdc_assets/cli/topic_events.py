@@ -1,0 +1,61 @@
+"""Events of topic tables, read for people: how many there are of each operation, the newest, those that come."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.topics import TopicTables
+
+OPERATIONS = {"r": "read", "c": "create", "u": "update", "d": "delete", None: "tombstone"}
+
+
+def rows_by_operation(lake: TopicTables, directories: Iterable[str]) -> dict[str, int]:
+    """Number of events by operation; reads one column.
+
+    Raises:
+        LakeError: one of the tables cannot be read.
+    """
+    counts: Counter[str] = Counter()
+    for directory in directories:
+        column = _open(lake, directory)[0].to_table(columns={"op": pc.field("value", "op")})["op"]
+        for pair in pc.value_counts(column).to_pylist():
+            counts[OPERATIONS.get(pair["values"], str(pair["values"]))] += pair["counts"]
+    return dict(counts)
+
+
+def newest(lake: TopicTables, directory: str, count: int) -> pa.Table:
+    """The last events of a topic table, in position order.
+
+    Raises:
+        LakeError: there is no such table.
+    """
+    dataset, schema = _open(lake, directory)
+    positions = dataset.to_table(columns=["position"])["position"]
+    least = None
+    if 0 < count < len(positions):
+        least = pc.min(positions.take(pc.select_k_unstable(positions, count, [("", "descending")])))
+    found = dataset.to_table(filter=None if least is None else pc.field("position") >= least)
+    found = found.sort_by("position")
+    return found.slice(max(0, found.num_rows - count)).cast(schema)
+
+
+def after(lake: TopicTables, directory: str, position: str) -> pa.Table:
+    """Events behind a position, in position order.
+
+    Raises:
+        LakeError: there is no such table.
+    """
+    dataset, schema = _open(lake, directory)
+    return dataset.to_table(filter=pc.field("position") > position).sort_by("position").cast(schema)
+
+
+def _open(lake: TopicTables, directory: str) -> tuple[ds.Dataset, pa.Schema]:
+    """A topic table's current files, and its structure with the metadata that tells Connect's types."""
+    handle = lake.open(directory)
+    if handle is None:
+        raise LakeError(f"There is no table {lake.location.uri(directory)}. Next: list topics with `cdc-assets status`")
+    return handle.to_pyarrow_dataset(), pa.schema(handle.schema().to_arrow())

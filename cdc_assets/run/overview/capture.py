@@ -1,0 +1,260 @@
+"""The overview of a capture: what the manifest, the lake and the server say, each asked once and when it is needed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from cdc_assets.capture.losses import audited, is_numbered, owners, refuse_without_manifest, topic_of
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.config.snapshot_modes import rule_of
+from cdc_assets.core.capture_job import CaptureJob
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.signal import SignalChannel
+from cdc_assets.envelope.naming import topic_name
+from cdc_assets.errors import (
+    CdcDisabledError,
+    CdcError,
+    DatabaseAwayError,
+    DatabaseRestoredError,
+    InvariantError,
+    LakeError,
+)
+from cdc_assets.history.drift import Drift
+from cdc_assets.lake.audit import Loss
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.run.overview.drift import OverviewSource, drifts
+from cdc_assets.run.overview.server import DatabaseFacts, ask_database
+from cdc_assets.run.overview.tables import (
+    DatabaseOverview,
+    Headroom,
+    TableOverview,
+    headroom_of,
+    lag_of,
+    of_database,
+    verdict,
+)
+from cdc_assets.run.overview.work import Work
+from cdc_assets.run.selection import included_by, unfit
+from cdc_assets.signals.watch import channels_of
+
+AUDIT_S = 1.0
+"""Seconds of a short look at those of the lake's tables that look right."""
+
+
+class CaptureOverview:
+    """Looks at a capture from outside, at one moment: what was asked is remembered.
+
+    Args:
+        config: the capture.
+        source: of its server; without one, tables are judged by the manifest and the lake, and nothing else is asked.
+        adapters: channels of signals that need one; asked only by `asked`.
+        audit_s: how long the lake's tables that look right are examined, in seconds; None examines all of them.
+
+    Raises:
+        LakeError: the manifest cannot be read.
+    """
+
+    def __init__(
+        self,
+        config: CaptureConfig,
+        source: OverviewSource | None = None,
+        adapters: Iterable[SignalChannel] = (),
+        *,
+        audit_s: float | None = AUDIT_S,
+    ) -> None:
+        self.lake = TopicTables.of(config)
+        self._config, self._asked, self._audit_s = config, source, audit_s
+        self._manifest = Manifest(self.lake, config.events.topic_prefix)
+        self.state: CaptureState = self._manifest.read()
+        self._included, self._adapters = included_by(config), adapters
+        self._facts: dict[str, DatabaseFacts] = {}
+
+    # ---- whether all is well -------------------------------------------------------------------------------------
+
+    @cached_property
+    def known(self) -> Mapping[TableId, TableState]:
+        """Tables that the manifest knows.
+
+        Raises:
+            LakeError: it is gone, while the lake has topics.
+        """
+        refuse_without_manifest(self.lake, self.state, self._manifest.directory, self._config)
+        return self.state.tables
+
+    @cached_property
+    def losses(self) -> Sequence[Loss]:
+        """What topics lack, but for those of tables of which the manifest tells it; the next run records it.
+
+        Raises:
+            LakeError: the lake cannot be read.
+        """
+        found = audited(self.lake, self.state, self._config, seconds=self._audit_s) if self.known else {}
+        next_window = self._manifest.read().next_window  # a run may be at work, and have committed meanwhile
+        newer = "holds windows that the manifest does not know, which is an older one"
+        losses = [result.loss for result in found.values() if result.loss is not None]
+        told = {loss.directory for loss in losses}
+        return losses + [
+            Loss(name, newer)
+            for name, result in found.items()
+            if name not in told
+            and result.mark
+            and is_numbered(name, self._config)
+            and result.mark.window >= next_window
+        ]
+
+    @property
+    def losses_of_no_table(self) -> Sequence[Loss]:
+        """Those of the schema history, of transactions and the like, and of tables that have no state yet."""
+        topics = owners(self.state, self._config)
+        return [loss for loss in self.losses if topics.get(topic_of(loss.directory)) not in self.known]
+
+    @cached_property
+    def tables(self) -> Sequence[TableOverview]:
+        """All captured tables, sorted by topic, with what is wrong with them; if the server is asked, also those that wait.
+
+        Raises:
+            CdcError: the lake cannot be read, or the server is away.
+        """
+        found = [self._overview_of(state) for state in self.known.values()]
+        return sorted([*found, *self._not_snapshotted()], key=lambda table: (table.topic, table.table))
+
+    @property
+    def databases(self) -> Sequence[DatabaseOverview]:
+        """Databases with captured tables, sorted by name."""
+        names = sorted({table.database for table in self.known})
+        return [of_database(name, self.tables, self._facts_of(name)) for name in names]
+
+    def _overview_of(self, state: TableState) -> TableOverview:
+        table, facts = state.table, self._facts_of(state.table.database)
+        topic = self._topic(table)
+        status, reason = verdict(state, [loss for loss in self.losses if topic_of(loss.directory) == topic], facts)
+        return TableOverview(
+            table=table,
+            topic=topic,
+            status=status,
+            reason=reason,
+            directories=self._directories(topic),
+            recorded=state,
+            lag_s=lag_of(state.position, facts),
+            headroom=headroom_of(state, facts) if facts else None,
+        )
+
+    def _not_snapshotted(self) -> Sequence[TableOverview]:
+        """Tables that the settings let in, and of which nothing was captured."""
+        if self._asked is None:
+            return []
+        found: list[TableId] = []
+        for database in self._asked.databases():
+            facts = self._facts_of(database)
+            if facts and not facts.problem:
+                found += self._asked.user_tables(database)
+        new = [table for table in found if table not in self.known and self._included(table)]
+        refused = unfit(new, self.known, self._config.events)
+        return [
+            TableOverview(table, "", "failed", str(refused[table]))
+            if table in refused
+            else TableOverview(table, self._topic(table), "waiting", "not snapshotted yet")
+            for table in new
+        ]
+
+    def _topic(self, table: TableId) -> str:
+        return topic_name(table, self._config.events)
+
+    def _directories(self, topic: str) -> tuple[str, ...]:
+        """Generations of a topic; none if Delta cannot read them, which `losses` tells."""
+        try:
+            return tuple(self.lake.generations(topic))
+        except LakeError:
+            return ()
+
+    # ---- what the server says ------------------------------------------------------------------------------------
+
+    @property
+    def _source(self) -> OverviewSource:
+        if self._asked is None:
+            raise InvariantError(
+                "An overview without a server was asked for what only a server knows. Next: report this."
+            )
+        return self._asked
+
+    def facts(self, database: str) -> DatabaseFacts:
+        """What the server says of a database, in its own letter case.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        if database not in self._facts:
+            self._facts[database] = ask_database(self._source, self._config, self.state, database)
+        return self._facts[database]
+
+    def _facts_of(self, database: str) -> DatabaseFacts | None:
+        """None if there is no server to ask, or the settings do not name the database any more."""
+        if self._asked is None or database not in self._asked.databases():
+            return None
+        return self.facts(database)
+
+    def _streaming(self) -> Sequence[str]:
+        """Databases with a table that streams."""
+        return sorted({state.table.database for state in self.known.values() if state.streams})
+
+    def problems(self) -> Mapping[str, CdcError]:
+        """Databases with tables that stream, by the manifest, and that cannot be captured now, or were restored.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        found: dict[str, CdcError] = {}
+        for name in self._streaming():
+            facts = self.facts(name)
+            if facts.problem is not None:
+                found[name] = facts.problem
+            elif facts.restored:
+                found[name] = DatabaseRestoredError(facts.restored)
+        return found
+
+    def capture_jobs(self) -> Sequence[CaptureJob]:
+        """Of every database with a table that streams; of one that cannot be asked, why.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        jobs: list[CaptureJob] = []
+        for database in self._streaming():
+            try:
+                jobs.append(self._source.capture_job(database))
+            except (CdcDisabledError, DatabaseAwayError) as error:
+                jobs.append(CaptureJob(database, None, None, problem=str(error)))
+        return jobs
+
+    def headroom(self) -> Sequence[Headroom]:
+        """Of every table that is read, sorted by table; not of databases that cannot be captured now, see `problems`.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        known = sorted(self.known.values(), key=lambda state: state.table)
+        rooms = [headroom_of(state, facts) for state in known if (facts := self._facts_of(state.table.database))]
+        return [room for room in rooms if room is not None]
+
+    def drifts(self) -> Sequence[Drift]:
+        """How tables that stream differ from the structure of their events, sorted by table.
+
+        Raises:
+            CdcError: the server or the lake cannot be read.
+        """
+        return drifts(self._source, self._config, self.lake, self.state)
+
+    # ---- what a run would do -------------------------------------------------------------------------------------
+
+    @property
+    def streams(self) -> bool:
+        """Whether the snapshot mode streams changes."""
+        return rule_of(self._config.snapshot).streams
+
+    @cached_property
+    def work(self) -> Work:
+        """What a run would have to do."""
+        config = self._config
+        channels = channels_of(config, self._adapters)
+        return Work(self.state, self._source, rule_of(config.snapshot), config.streaming, self._included, channels)

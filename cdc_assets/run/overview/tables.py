@@ -1,0 +1,174 @@
+"""Whether a table is healthy: the one answer, from three witnesses.
+
+The manifest knows what runs have found. The lake shows what was lost since the last one, the server what the next one
+will find: changes that were cleaned up, a capture that was turned off, a restore. A table is healthy if none of them
+holds anything against it; who cannot be asked says nothing. So this may call a table troubled before the manifest does,
+and never calls one healthy that the manifest does not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from cdc_assets.capture.instances import reads_of
+from cdc_assets.capture.losses import AGAIN
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.errors import describe_error
+from cdc_assets.lake.audit import Loss
+from cdc_assets.ledger.state import Status, TableState
+from cdc_assets.run.overview.server import DatabaseFacts
+from cdc_assets.streaming.gaps import gap_behind, identity_problem, with_gap
+
+Health = Status | Literal["waiting"]
+"""Of a table in the manifest, and `waiting`: it was not snapshotted yet."""
+
+Verdict = tuple[Health, str]
+"""Health and the reason, with the next step."""
+
+RECORD_IT = f"let a run record it, which leaves the other tables as they are, then {AGAIN}"
+"""The next step after a loss that no run has found yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """How far the clean-up job is from a table's unread changes.
+
+    Args:
+        table: which.
+        position: the lake is complete to here.
+        mark: the server keeps changes from here on; None: it keeps none of this table.
+        hours: of changes between the two; None if their commit times are not known any more.
+        lost: whether changes behind the position may be gone.
+    """
+
+    table: TableId
+    position: Lsn
+    mark: Lsn | None
+    hours: float | None
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableOverview:
+    """One captured table.
+
+    Args:
+        table: which.
+        topic: where its events go; empty if it cannot have one.
+        status: see the module's head.
+        reason: why it is not healthy, with the next step; empty if it is.
+        directories: Delta tables of its topic, oldest generation first; none if Delta cannot read them.
+        recorded: what the manifest says; None of a table that waits for its first snapshot.
+        lag_s: seconds between its position's commit and the server's clock; None if one of them is not known.
+        headroom: None if it does not stream, or the server was not asked.
+    """
+
+    table: TableId
+    topic: str
+    status: Health
+    reason: str = ""
+    directories: tuple[str, ...] = ()
+    recorded: TableState | None = None
+    lag_s: float | None = None
+    headroom: Headroom | None = None
+
+    @property
+    def name(self) -> str:
+        """How people know it: by its topic."""
+        return self.topic or str(self.table)
+
+    @property
+    def position(self) -> Lsn | None:
+        """Complete up to here; None if it is not streamed."""
+        return self.recorded.position if self.recorded else None
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOverview:
+    """The tables of one database together.
+
+    Args:
+        database: which.
+        complete_to: every healthy table is complete to here; None if none streams.
+        lag_s: seconds between that commit and the server's clock; None if one of them is not known.
+        troubled: number of tables of which this does not hold: they have a gap, or have failed.
+    """
+
+    database: str
+    complete_to: Lsn | None
+    lag_s: float | None
+    troubled: int
+
+
+def verdict(state: TableState, losses: Sequence[Loss], facts: DatabaseFacts | None) -> Verdict:
+    """Whether a table of the manifest is healthy.
+
+    Args:
+        state: what the manifest says.
+        losses: what its topic lacks.
+        facts: of its database; None if the server was not asked.
+    """
+    if state.status != "healthy":
+        return state.status, state.reason
+    if losses:
+        return _lost_in_lake(state, losses)
+    return ("healthy", "") if facts is None else _by_server(state, facts)
+
+
+def _lost_in_lake(state: TableState, losses: Sequence[Loss]) -> Verdict:
+    readable = state.position is not None and all(loss.readable for loss in losses)
+    what = "; ".join(f"{loss.directory} {loss.what}" for loss in losses)
+    return "gap" if readable else "failed", f"{what}; the next run takes it out of the stream. Next: {RECORD_IT}"
+
+
+def _by_server(state: TableState, facts: DatabaseFacts) -> Verdict:
+    if facts.problem is not None:
+        return "failed", describe_error(facts.problem)
+    if facts.restored:
+        return "failed", facts.restored
+    own = facts.instances.get(state.table, [])
+    if state.position is not None and (problem := identity_problem(state, own, facts.instances)):
+        return "failed", problem
+    if gap := gap_behind(state, own):
+        return "gap", with_gap(state, gap, "fail", own).reason
+    return "healthy", ""
+
+
+def headroom_of(state: TableState, facts: DatabaseFacts) -> Headroom | None:
+    """How far the clean-up job is; None of a table that is not read any more."""
+    if facts.problem is not None or facts.restored or state.position is None or not state.instance:
+        return None
+    own = facts.instances.get(state.table, [])
+    if state.status == "excluded" or (not own and state.status != "healthy"):
+        return None
+    mark = _kept_from(state.table, own, state.position)
+    hours = _hours(facts.times.get(mark), facts.times.get(state.position)) if mark else None
+    return Headroom(state.table, state.position, mark, hours, not own or gap_behind(state, own) is not None)
+
+
+def _kept_from(table: TableId, own: Sequence[CaptureInstance], position: Lsn) -> Lsn | None:
+    """Low-water mark of the capture instance that holds the next change."""
+    marks = {instance.name: instance.start_lsn for instance in own}
+    return marks[reads_of(table, own, position, position.next())[0].instance] if own else None
+
+
+def lag_of(position: Lsn | None, facts: DatabaseFacts | None) -> float | None:
+    """Seconds between a commit and the server's clock; None if one of them is not known."""
+    committed = facts.times.get(position) if facts and position else None
+    return max(0.0, (facts.now - committed).total_seconds()) if facts and facts.now and committed else None
+
+
+def of_database(database: str, tables: Sequence[TableOverview], facts: DatabaseFacts | None) -> DatabaseOverview:
+    """The tables of a database together."""
+    own = [table for table in tables if table.table.database == database]
+    positions = [table.position for table in own if table.status == "healthy" and table.position is not None]
+    troubled = sum(table.status in ("gap", "failed") for table in own)
+    complete_to = min(positions, default=None)
+    return DatabaseOverview(database, complete_to, lag_of(complete_to, facts), troubled)
+
+
+def _hours(start: datetime | None, end: datetime | None) -> float | None:
+    return (end - start).total_seconds() / 3600 if start and end else None

@@ -1,0 +1,154 @@
+"""What a run would have to do: for sensors, so by as few and small questions as that takes.
+
+One read of the manifest, one query per database and channel; what is asked for depends on the snapshot mode.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from cdc_assets.capture.forks import restore_problem
+from cdc_assets.capture.instances import by_table
+from cdc_assets.config.settings import StreamingSettings
+from cdc_assets.config.snapshot_modes import ModeRule
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import Source
+from cdc_assets.core.signal import SignalChannel
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.signals.watch import reached
+
+log = logging.getLogger(__name__)
+
+
+class Work:
+    """What waits in one capture.
+
+    Args:
+        state: what the manifest says.
+        source: of the server.
+        rule: of the snapshot mode.
+        streaming: settings of the stream.
+        included: whether the settings let a table in.
+        channels: of signals; asked only by `asked`.
+    """
+
+    def __init__(
+        self,
+        state: CaptureState,
+        source: Source,
+        rule: ModeRule,
+        streaming: StreamingSettings,
+        included: Callable[[TableId], bool],
+        channels: Sequence[SignalChannel],
+    ) -> None:
+        self._state, self._source, self._rule, self._streaming = state, source, rule, streaming
+        self._included, self._channels = included, channels
+
+    def waiting(self, tables: Sequence[TableId], *, first_look: bool = False) -> list[TableId]:
+        """Which of these tables a snapshot run is needed for, by the snapshot mode.
+
+        Args:
+            tables: of the capture.
+            first_look: whether nobody has looked since the start.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        rule = self._rule
+        tables = [table for table in tables if not self._state.log(table.database).restored]
+        if first_look and (rule.data == "each start" or (rule.schema == "each start" and not rule.streams)):
+            return list(tables)
+        unfinished = {entry.table for run in self._state.snapshots.values() for entry in run.tables}
+        again = {"needed", "position lost"} & {rule.schema, rule.data}
+        lost = {
+            state.table
+            for state in self._state.tables.values()
+            if (again and state.status in ("gap", "failed")) or state.is_to_be_repaired(self._streaming.gap_policy)
+        }
+        due = unfinished | lost | self._enabled(tables)
+        return [table for table in tables if table not in self._state.tables or table in due]
+
+    def _enabled(self, tables: Sequence[TableId]) -> set[TableId]:
+        """Tables that were snapshotted when they had no capture instance, and have one now; asked only if there are any."""
+        uncaptured = {table for table in tables if table in self._state.tables and not self._state.has_position(table)}
+        found: set[TableId] = set()
+        for database in sorted({table.database for table in uncaptured if self._rule.streams}):
+            with suppress(CdcDisabledError, DatabaseAwayError):
+                found |= uncaptured & by_table(self._source.capture_instances(database), self._streaming).keys()
+        return found
+
+    def newcomers(self) -> list[TableId]:
+        """Tables that were enabled and of which nothing is captured yet, for a code location that lists none.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        found: list[TableId] = []
+        for database in self._source.databases():
+            with suppress(CdcDisabledError, DatabaseAwayError):
+                found += by_table(self._source.capture_instances(database), self._streaming)
+        return sorted(table for table in found if table not in self._state.tables and self._included(table))
+
+    def fresh(self) -> Mapping[str, Lsn]:
+        """Databases with something to do, and their newest captured transaction, or else how far they were read.
+
+        Besides unread changes that is a window in flight, an incremental snapshot whose run was killed, a table that the
+        settings let in again, and a database that was restored or whose capture was turned off, if no run has told the
+        end of its tables yet.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        found: dict[str, Lsn] = {}
+        for state in self._state.tables.values():
+            if state.status == "excluded" and self._included(state.table):
+                found[state.table.database] = state.position or ZERO_LSN
+        for database in sorted({table.database for table in self._state.tables if self._included(table)}):
+            watermark = self._state.watermark(database)
+            try:
+                newest = self._source.max_transaction_lsn(database, watermark, 0) if watermark else None
+                if newest is None and watermark and restore_problem(self._source, self._state, database)[1]:
+                    newest = watermark
+            except CdcDisabledError:
+                newest = watermark
+            except DatabaseAwayError as error:
+                log.warning("%s", error)  # the other databases go on; it comes back, or a run tells its tables
+                continue
+            if newest is not None:
+                found[database] = newest
+        pending = self._state.pending
+        if pending is not None and pending.kind == "stream":
+            found.setdefault(pending.database, pending.until)
+        for database, own in self._state.signals.items():
+            watermark = self._state.watermark(database)
+            if watermark and (own.reads or (own.queue and not own.paused)):
+                found.setdefault(database, watermark)
+        return found
+
+    def asked(self) -> list[str]:
+        """Channels with signals that nobody has seen, and databases with requests that no run has finished.
+
+        A channel that cannot be read is told in the log; the others count.
+        """
+        found = [
+            name
+            for name, signals in self._state.signals.items()
+            if signals.unfinished and not self._state.log(name).restored
+        ]
+        if not self._readable():
+            return found
+        known = reached(self._state)
+        for channel in self._channels:
+            try:
+                if channel.waiting(known):
+                    found.append(channel.name)
+            except CdcError as error:
+                log.warning("Channel %s of signals cannot be read: %s", channel.name, error)
+        return found
+
+    def _readable(self) -> bool:
+        """Whether a database is left from which anything may be read."""
+        databases = {table.database for table in self._state.tables}
+        return not databases or any(not self._state.log(database).restored for database in databases)
