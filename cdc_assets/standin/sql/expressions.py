@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Compiler", "Scope", "compile_condition", "compile_scalar"]
 
 _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
-_BITWISE: Final = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
 
 
 _METHODS: Final = frozenset(
@@ -173,13 +172,6 @@ class Compiler(Conditions):
     def _arithmetic(self, node: Any, scope: Scope) -> Typed:
         left, right = self.scalar(node.this, scope), self.scalar(node.expression, scope)
         return operators.arithmetic(_ARITHMETIC[type(node)], left, right)
-
-    def _bitwise(self, node: Any, scope: Scope) -> Typed:
-        left, right = self.scalar(node.this, scope), self.scalar(node.expression, scope)
-        return operators.bitwise(_BITWISE[type(node)], left, right)
-
-    def _complement(self, node: Any, scope: Scope) -> Typed:
-        return operators.complement(self.scalar(node.this, scope))
 
     def _negate(self, node: Any, scope: Scope) -> Typed:
         return operators.negate(self.scalar(node.this, scope))
@@ -354,7 +346,6 @@ _SCALARS: Final[dict[type, Callable[[Compiler, Any, Scope], Typed]]] = {
     exp.Null: Compiler._null,
     exp.Column: Compiler._column,
     exp.Parameter: Compiler._parameter,
-    exp.BitwiseNot: Compiler._complement,
     exp.Neg: Compiler._negate,
     exp.Collate: Compiler._collate,
     exp.Convert: Compiler._convert,
@@ -365,7 +356,6 @@ _SCALARS: Final[dict[type, Callable[[Compiler, Any, Scope], Typed]]] = {
     exp.Dot: Compiler._dot,
     exp.Window: Compiler._window,
     **dict.fromkeys(_ARITHMETIC, Compiler._arithmetic),
-    **dict.fromkeys(_BITWISE, Compiler._bitwise),
 }
 
 

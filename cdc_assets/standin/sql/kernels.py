@@ -67,7 +67,7 @@ def _from_integer(source: SqlType, target: SqlType, style: int | None) -> Conver
     if group == "text":
         return _short_number(str, source, target)
     if group == "temporal" and target.name in _LEGACY:
-        return lambda v: temporal.from_moment(_day_moment(v * temporal.DAY, source, target), target, source)
+        raise _no_days(source, target)
     raise not_allowed(source, target)
 
 
@@ -85,18 +85,6 @@ def _exact_target(read: Callable[[Any], tuple[int, int]], target: SqlType, sourc
         return numbers.to_decimal(scaled, scale, target, source)
 
     return to_decimal
-
-
-def _day_moment(ticks: int, source: SqlType, target: SqlType) -> temporal.Moment:
-    local = temporal.BASE + ticks
-    if not 0 <= local < temporal.END:
-        raise numbers.overflow(numbers.source_name(source), target)
-    return local, None
-
-
-def _days_to_ticks(days: float) -> int:
-    """Ticks of a number of days; far outside every range for one that no number of ticks can be."""
-    return round(days * temporal.DAY) if abs(days) < 1e9 else temporal.END * 2
 
 
 def _short_number(write: Callable[[Any], str], source: SqlType, target: SqlType) -> Convert:
@@ -124,7 +112,6 @@ def _short_number(write: Callable[[Any], str], source: SqlType, target: SqlType)
 
 def _from_exact(source: SqlType, target: SqlType, style: int | None) -> Convert:
     group = family(target)
-    scale = 4 if source.name in MONEY else source.scale
     if group == "integer":
         if target.name == "bit":
             return lambda v: int(numbers.scaled_of(v, source)[0] != 0)
@@ -140,12 +127,7 @@ def _from_exact(source: SqlType, target: SqlType, style: int | None) -> Convert:
             return _short_number(lambda v: numbers.money_text(v, style), source, target)
         return _short_number(lambda v: numbers.exact_text(*numbers.scaled_of(v, source)), source, target)
     if group == "temporal" and target.name in _LEGACY:
-
-        def to_day(value: Any) -> Value:
-            ticks = numbers.scaled_of(value, source)[0] * temporal.DAY // int(10**scale)
-            return temporal.from_moment(_day_moment(ticks, source, target), target, source)
-
-        return to_day
+        raise _no_days(source, target)
     raise not_allowed(source, target)
 
 
@@ -175,7 +157,7 @@ def _from_float(source: SqlType, target: SqlType, style: int | None) -> Convert:
     if group == "text":
         return _short_number(lambda v: numbers.float_text(v, style, source), source, target)
     if group == "temporal" and target.name in _LEGACY:
-        return lambda v: temporal.from_moment(_day_moment(_days_to_ticks(v), source, target), target, source)
+        raise _no_days(source, target)
     raise not_allowed(source, target)
 
 
@@ -189,22 +171,8 @@ def _from_temporal(source: SqlType, target: SqlType, style: int | None) -> Conve
         fit = _text_target(target)
         return lambda v: fit(temporal.format_moment(temporal.to_moment(v, source), source, style))
     if source.name in _LEGACY and group in ("integer", "exact", "float"):
-        return _days_target(source, target, group)
+        raise _no_days(source, target)
     raise not_allowed(source, target)
-
-
-def _days_target(source: SqlType, target: SqlType, group: str) -> Convert:
-    per_day = 86400 * 300 if source.name == "datetime" else 1440
-    if group == "integer":
-        return lambda v: numbers.to_integer((2 * v + per_day) // (2 * per_day), target, source)
-    if group == "float":
-        return _float_target(lambda v: v / per_day, target)
-    scale = 4 if target.name in MONEY else target.scale
-
-    def run(value: int) -> tuple[int, int]:
-        return numbers.rescale(value * int(10 ** (scale + 9)) // per_day, scale + 9, scale), scale
-
-    return _exact_target(run, target, source)
 
 
 def _from_text(source: SqlType, target: SqlType, style: int | None) -> Convert:
@@ -276,16 +244,9 @@ def _from_binary(source: SqlType, target: SqlType, style: int | None) -> Convert
             prefix = "0x" if style == 1 else ""
             return lambda v: fit(prefix + v.hex().upper())
         if target.name == "xml":
-            return lambda v: normalized(_xml_bytes(v))
+            return _refusing(source, target)
         return lambda v: fit(textforms.bytes_text(v, target))
     return lambda v: textforms.from_binary(v, target)
-
-
-def _xml_bytes(data: bytes) -> str:
-    """Bytes of an XML document by its byte order mark, else UTF-8."""
-    if data[:2] == b"\xff\xfe":
-        return data[2:].decode("utf-16-le", "replace")
-    return data.decode("utf-8", "replace")
 
 
 def _from_guid(source: SqlType, target: SqlType, style: int | None) -> Convert:
@@ -347,6 +308,11 @@ def _number_binary(source: SqlType, target: SqlType) -> Convert:
 def not_allowed(source: SqlType, target: SqlType) -> SqlError:
     """529."""
     return SqlError(529, f"Explicit conversion from data type {source.name} to {target.name} is not allowed.")
+
+
+def _no_days(source: SqlType, target: SqlType) -> SqlError:
+    """Dates as numbers of days."""
+    return unsupported(f"converting {source.name} to {target.name}")
 
 
 def _refusing(source: SqlType, target: SqlType) -> Convert:

@@ -1,4 +1,4 @@
-"""Arithmetic, bits and signs: typed operands to typed SQLite text."""
+"""Arithmetic and signs: typed operands to typed SQLite text."""
 
 import math
 import operator
@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cdc_assets.standin.contract import Typed
-from cdc_assets.standin.errors import SqlError
-from cdc_assets.standin.sql import numbers, temporal, textforms
+from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.sql import numbers, textforms
 from cdc_assets.standin.sql.coercion import (
     as_decimal,
     collation_of,
     decimal_result,
     is_null,
 )
-from cdc_assets.standin.sql.convert import clash, family, implicit
+from cdc_assets.standin.sql.convert import family, implicit
 from cdc_assets.standin.sql.literals import Constant, constant
 from cdc_assets.standin.sql.runtime import Kernel, apply, builder, read_type, specification, strict
 from cdc_assets.standin.sqltypes import (
@@ -32,7 +32,6 @@ from cdc_assets.standin.sqltypes import (
 )
 
 _WORDS: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo"}
-_LEGACY: Final = ("datetime", "smalldatetime")
 _NUMERIC: Final = frozenset({"integer", "exact", "float"})
 
 
@@ -49,7 +48,7 @@ def arithmetic(sign: str, left: Typed, right: Typed) -> Typed:
     if sign == "+" and groups in (("text", "text"), ("binary", "binary")):
         return _concatenate(left, right)
     if "temporal" in groups:
-        return _temporal_arithmetic(sign, left, right)
+        raise unsupported(f"{left.type.name} {sign} {right.type.name}; use DATEADD or DATEDIFF")
     if groups == ("text", "text") or groups == ("binary", "binary") or "guid" in groups:
         raise _invalid(left.type, sign)
     left, right = _numbers(left, right)
@@ -133,19 +132,6 @@ def _sum_length(left: SqlType, right: SqlType, limit: int) -> int:
     return min(left.length + right.length, limit)
 
 
-def _temporal_arithmetic(sign: str, left: Typed, right: Typed) -> Typed:
-    """Only datetime and smalldatetime have + and -: days since 1900 are added."""
-    types = (left.type, right.type)
-    for one, other in (types, types[::-1]):
-        if one.name not in _LEGACY and family(one) == "temporal":
-            raise clash(other, one) if family(other) in ("integer", "exact", "float") else _invalid(one, sign)
-    if sign not in "+-":
-        raise _invalid(left.type if left.type.name in _LEGACY else right.type, sign)
-    high = left.type if left.type.precedence >= right.type.precedence else right.type
-    left, right = implicit(left, high), implicit(right, high)
-    return apply(specification("op", sign, high, high, high), [left, right], high, left.nullable or right.nullable)
-
-
 # ---- kernels ---------------------------------------------------------------------------------------------------
 
 
@@ -163,8 +149,6 @@ def _build_operator(arguments: Sequence[str]) -> Kernel:
         return strict(_float_kernel(sign, left, right, result))
     if result.name in DECIMAL or result.name in MONEY:
         return strict(_exact_kernel(sign, left, right, result))
-    if result.name in _LEGACY:
-        return strict(_date_kernel(sign, result))
     return strict(_integer_kernel(sign, result))
 
 
@@ -257,43 +241,7 @@ def _exact_kernel(sign: str, left: SqlType, right: SqlType, result: SqlType) -> 
     return run
 
 
-def _date_kernel(sign: str, result: SqlType) -> Callable[[int, int], Value]:
-    def run(left: int, right: int) -> Value:
-        value: int = _BASIC[sign](left, right)
-        moment = temporal.to_moment(value, result)
-        if not 0 <= moment[0] < temporal.END:
-            raise SqlError(517, f"Adding a value to a '{result.name}' column caused an overflow.")
-        return temporal.from_moment(moment, result, result)
-
-    return run
-
-
-# ---- bits and signs --------------------------------------------------------------------------------------------
-
-
-def bitwise(sign: str, left: Typed, right: Typed) -> Typed:
-    """& | ^ on integers; one side may be binary."""
-    if family(left.type) == "binary":
-        left = implicit(left, right.type)
-    elif family(right.type) == "binary":
-        right = implicit(right, left.type)
-    for operand in (left, right):
-        if family(operand.type) != "integer" and not is_null(operand):
-            raise incompatible(left.type, right.type, f"'{sign}'")
-    result = left.type if left.type.precedence >= right.type.precedence else right.type
-    if sign == "^":
-        sql = f"(({left.sql} | {right.sql}) - ({left.sql} & {right.sql}))"
-    else:
-        sql = f"({left.sql} {sign} {right.sql})"
-    return Typed(sql, result, left.nullable or right.nullable)
-
-
-def complement(operand: Typed) -> Typed:
-    """~ on integers."""
-    if family(operand.type) != "integer":
-        raise _invalid(operand.type, "'~'")
-    mask = {"bit": "1 - {}", "tinyint": "255 - {}"}.get(operand.type.name, "~{}")
-    return Typed("(" + mask.format(operand.sql) + ")", operand.type, operand.nullable)
+# ---- signs ------------------------------------------------------------------------------------------------------
 
 
 def negate(operand: Typed) -> Typed:

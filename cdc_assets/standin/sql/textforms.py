@@ -4,7 +4,7 @@ import struct
 from array import array
 from typing import Any, Final
 
-from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.errors import unsupported
 from cdc_assets.standin.sql import numbers, temporal
 from cdc_assets.standin.sqltypes import (
     APPROXIMATE,
@@ -16,7 +16,6 @@ from cdc_assets.standin.sqltypes import (
     guid_from_stored,
     guid_to_stored,
     offset_from_stored,
-    offset_to_stored,
 )
 
 _UNDEFINED: Final = {"\x81": 0x81, "\x8d": 0x8D, "\x8f": 0x8F, "\x90": 0x90, "\x9d": 0x9D}
@@ -153,7 +152,7 @@ def from_binary(data: bytes, target: SqlType) -> Value:
     """The value whose binary form the bytes are.
 
     Raises:
-        SqlError: 241 for temporal types and 8114 for decimals when the bytes are no such form.
+        SqlError: 40510 for decimals and temporal types.
     """
     name = target.name
     if name in numbers.INT_BYTES and name != "bit":
@@ -163,45 +162,4 @@ def from_binary(data: bytes, target: SqlType) -> Value:
         return int(any(data[-1:]))
     if name == "uniqueidentifier":
         return guid_to_stored(data[:16].ljust(16, b"\0"))
-    if name in DECIMAL:
-        return _decimal_from(data, target)
-    try:
-        value = _temporal_from(data, target)
-        if not 0 <= temporal.to_moment(value, target)[0] < temporal.END:
-            raise IndexError
-    except (struct.error, IndexError, OverflowError) as error:
-        raise temporal.bad_text() from error
-    return value
-
-
-def _decimal_from(data: bytes, target: SqlType) -> int | bytes:
-    if len(data) < 5 or not 1 <= data[0] <= 38:
-        raise SqlError(8114, "Error converting data type varbinary to numeric.")
-    scaled = int.from_bytes(data[4:], "little") * (1 if data[3] else -1)
-    return numbers.to_decimal(scaled, data[1], target, target)
-
-
-def _temporal_from(data: bytes, target: SqlType) -> Value:
-    if target.name == "datetime":
-        day, ticks = struct.unpack(">iI", data[-8:].rjust(8, b"\0"))
-        return int(day) * 86400 * 300 + int(ticks)
-    if target.name == "smalldatetime":
-        day, minutes = struct.unpack(">HH", data[-4:].rjust(4, b"\0"))
-        return int(day) * 1440 + int(minutes)
-    if target.name == "date":
-        if len(data) != 3:
-            raise IndexError
-        return int.from_bytes(data, "little")
-    scale = data[0]
-    if scale > 7:
-        raise IndexError
-    size = 3 if scale <= 2 else 4 if scale <= 4 else 5
-    ticks = int.from_bytes(data[1 : 1 + size], "little") * int(10 ** (7 - scale))
-    rest = data[1 + size :]
-    if target.name == "time":
-        return temporal.round_to_scale(ticks, target.scale) % temporal.DAY
-    utc = int.from_bytes(rest[:3], "little") * temporal.DAY + ticks
-    if target.name == "datetime2":
-        return temporal.from_moment((utc, None), target, target)
-    (offset,) = struct.unpack("<h", rest[3:5])
-    return offset_to_stored(temporal.round_to_scale(utc, target.scale), int(offset))
+    raise unsupported(f"converting bytes to {target}")

@@ -13,7 +13,7 @@ LEAVES = [
     "NULL", "i", "s", "d", "x", "b", "CAST('0001-01-01' AS datetimeoffset)", "CAST('9999-12-31' AS smalldatetime)",
 ]  # fmt: skip
 FORMS = [
-    "({} + {})", "({} - {})", "({} * {})", "({} / {})", "({} % {})", "({} & {})", "({} ^ {})", "-{}", "~{}",
+    "({} + {})", "({} - {})", "({} * {})", "({} / {})", "({} % {})", "-{}",
     "CAST({} AS int)", "CAST({} AS decimal(38, 10))", "CAST({} AS varchar(5))", "CAST({} AS nchar(3))", "CAST({} AS varbinary(6))",
     "CAST({} AS datetime2(3))", "CAST({} AS datetimeoffset(0))", "TRY_CAST({} AS float)", "TRY_CAST({} AS uniqueidentifier)",
     "CONVERT(varchar(30), {}, 109)", "CONVERT(binary(4), {}, 1)", "CASE WHEN {} = {} THEN {} ELSE {} END", "CASE {} WHEN {} THEN {} END",
