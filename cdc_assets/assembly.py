@@ -37,8 +37,6 @@ def open_capture(
     """A capture for one run, closed at the end of the block. No JVM is started until there are rows to read.
 
     Args:
-        config: all settings.
-        runner: runs tasks.
         on_progress: told of each window and round when it is committed.
         run_id: goes into the context headers of events; made if empty.
         listener: told of every notification.

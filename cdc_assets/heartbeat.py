@@ -52,7 +52,7 @@ class Heartbeat:
         """Write a heartbeat if one is due.
 
         Args:
-            now: the time.
+            now: aware, UTC; the interval counts from the last beat.
             watermark: every table is complete to here.
             forced: whether it is due whatever the interval says, as after a snapshot.
 

@@ -155,7 +155,6 @@ def number(
     Args:
         streams: tables of a slice.
         known: transactions up to it were told by earlier windows: a table that catches up gets no blocks there.
-        window_id: of the window.
         carried: the transaction that the slice begins inside of, if events of it come before.
         goes_on: commit LSN of the transaction that the slice ends inside of.
 

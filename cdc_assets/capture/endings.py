@@ -37,8 +37,6 @@ def retire(ledger: Ledger, lake: Lake, database: str, gone: Sequence[TableState]
 
     Args:
         ledger: of the capture. While a window of another database is in flight, states are recorded alone: call again.
-        lake: of the capture.
-        database: of the tables.
         gone: their new states.
 
     Raises:

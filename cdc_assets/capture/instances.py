@@ -85,7 +85,6 @@ def reads_of(table: TableId, instances: Sequence[CaptureInstance], after: Lsn, u
     """What to read for the changes in (after, until], in order; the parts are adjacent and do not overlap.
 
     Args:
-        table: the table.
         instances: of this table, at least one.
         after: exclusive lower bound.
         until: inclusive upper bound, not below `after`.
@@ -103,7 +102,7 @@ def gap_of(reads: Sequence[TableRead], marks: Mapping[str, Lsn]) -> Gap | None:
     """The first part of the reads that is gone.
 
     Args:
-        reads: of one table.
+        reads: of one table, in the order of the log.
         marks: low-water mark of each instance, read after the data if the data are to be trusted.
     """
     for read in reads:

@@ -17,8 +17,6 @@ class Lake:
     """The lake of one capture.
 
     Args:
-        tables: its Delta tables.
-        history: its schema history.
         events: how rows become events.
         connector: who writes them.
     """

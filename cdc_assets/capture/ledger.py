@@ -10,12 +10,7 @@ from cdc_assets.ledger.state import CaptureState
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The manifest of one capture, with the clock that dates its rows.
-
-    Args:
-        manifest: window manifest.
-        clock: time.
-    """
+    """The manifest of one capture, with the clock that dates its rows."""
 
     manifest: Manifest
     clock: Clock

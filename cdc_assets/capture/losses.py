@@ -79,7 +79,6 @@ def audited(
     Args:
         tables: the lake's Delta tables.
         state: what the manifest says.
-        config: of the capture.
         seconds: for tables that look right; None compares all of them.
     """
     topics, known = owners(state, config), {topic_of(directory) for directory in state.marks}
@@ -108,8 +107,6 @@ def refuse_without_manifest(tables: TopicTables, state: CaptureState, directory:
     Args:
         tables: the lake's Delta tables.
         state: what the manifest says.
-        directory: of the manifest.
-        config: of the capture.
 
     Raises:
         LakeError: there are, so the manifest is lost.
@@ -134,13 +131,7 @@ def is_numbered(directory: str, config: CaptureConfig) -> bool:
 
 
 class Losses:
-    """Compares manifest and lake for the run that has claimed them.
-
-    Args:
-        ledger: of the capture.
-        lake: of the capture.
-        config: all settings.
-    """
+    """Compares manifest and lake for the run that has claimed them."""
 
     def __init__(self, ledger: Ledger, lake: Lake, config: CaptureConfig) -> None:
         self._ledger, self._lake, self._config = ledger, lake, config

@@ -39,7 +39,6 @@ def begin_anew(ledger: Ledger, source: Source, database: str) -> None:
     Args:
         ledger: of the capture; nothing of the database is in flight.
         source: control plane of the server.
-        database: which.
 
     Raises:
         DatabaseRestoredError: its LSNs have not passed those of the lost history yet.

@@ -51,7 +51,6 @@ class TroubledTable:
     """A table that does not go on, and why.
 
     Args:
-        table: which.
         status: `gap` or `failed`.
         reason: for people, with the next step.
         gap_after: exclusive start of the missing changes.
@@ -72,13 +71,13 @@ class Progress:
     Args:
         kind: which of the three; the rows of the latter two are READ events.
         database: where it was read.
-        window_id: its number.
+        window_id: number of its commit in every topic table that it wrote.
         from_lsn: exclusive lower bound of a window; of READ events, where they sort.
         to_lsn: a window completes every healthy table of the database to here.
         tables: only those with rows.
         troubled: tables that stopped in it.
         slices_done: of a snapshot, after this round.
-        slices: of a snapshot.
+        slices: of a snapshot, number of all; 0 of a window.
         lag_s: seconds between the newest commit read and the server's clock, if known.
         structures: what the window recorded in the schema history, in order.
     """

@@ -11,7 +11,6 @@ class Server:
     """The two ways to a server, and the capture instances that it has.
 
     Args:
-        source: control plane.
         bulk: data plane; travels to tasks.
         settings: which capture instances are left out.
     """
@@ -24,7 +23,6 @@ class Server:
         """Capture instances by table, without those that the settings leave out.
 
         Args:
-            database: whose.
             anew: ask the server; otherwise the last answer will do.
         """
         if anew or database not in self._instances:

@@ -55,7 +55,6 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
     """Tables that do not go on, and topics that have lost events, by comparing all of them with the manifest.
 
     Args:
-        settings: of the capture.
         source: of its server; None if that cannot be asked for what it still has of each table.
     """
     try:

@@ -32,7 +32,7 @@ class Patience:
     """Repeats what fails for a reason that may pass.
 
     Args:
-        read: reads the settings.
+        read: gives the settings as the file has them now.
         refers_to_file: whether user or password stand in a file that the settings name.
     """
 

@@ -24,7 +24,6 @@ class Names:
 
     Args:
         property_name: for messages.
-        patterns: the expressions.
 
     Attributes:
         texts: the expressions as given.
@@ -87,9 +86,6 @@ class _Switch:
 
 class TableFilter:
     """Which tables a capture takes.
-
-    Args:
-        settings: the filter settings.
 
     Raises:
         ConfigurationError: both lists of a kind are given, or an expression does not compile.

@@ -31,7 +31,6 @@ def parse(suffix: str, text: str) -> dict[str, str]:
 
     Args:
         suffix: one of `READERS`.
-        text: the document.
 
     Raises:
         ConfigurationError: it is malformed, too deep, or grows too large.

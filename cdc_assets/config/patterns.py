@@ -67,7 +67,6 @@ def matches(text: str, name: str, *, ignore_case: bool = False, patience: Patien
     """Whether an expression matches a whole name.
 
     Args:
-        text: the expression.
         name: what it is to match.
         ignore_case: whether letter case plays no part.
         patience: what this and other matches may take together; `MATCH_S` for this one if absent.

@@ -18,7 +18,6 @@ class CaptureJob:
     """The job that reads a database's log into its change tables.
 
     Args:
-        database: whose.
         agent_running: whether the SQL Server Agent runs; None if it cannot be told, as on Azure SQL.
         quiet_s: seconds since the newest entry of `cdc.lsn_time_mapping`, of which a healthy job makes one every few
             minutes even if nothing changes; None before its first scan.

@@ -16,7 +16,7 @@ class Notification:
         aggregate: what it is about.
         kind: such as `STARTED`, `COMPLETED`, `TABLE_SCAN_COMPLETED`.
         data: `additional_data` without `connector_name`, which is added.
-        at: when.
+        at: aware, UTC.
         id: of a signal; made if empty.
         number: of those of a capture; 0 until it is recorded or sent. A repetition has the same.
     """

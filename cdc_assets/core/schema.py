@@ -57,7 +57,6 @@ class TableSchema:
     """Columns and key of a source table.
 
     Args:
-        table: whose structure it is.
         object_id: `sys.objects.object_id`; tells a re-created table from the old one.
         columns: in ordinal order.
         key: names of the primary key's columns in key order, or of the first unique index; empty if there is none.
@@ -93,7 +92,7 @@ class CaptureInstance:
 
     Args:
         table: source table.
-        source_object_id: object id of the source table.
+        source_object_id: `object_id` of the source table; another one means another table of that name.
         name: capture instance name; its change table is `cdc.[<name>_CT]`.
         start_lsn: low-water mark: changes at or after it can be read.
         columns: captured column names in `captured_columns` order, which is the bit order of the update mask.

@@ -25,7 +25,7 @@ class Signal:
     Args:
         id: for people; it may come again.
         type: what to do.
-        data: JSON.
+        data: JSON text, as its writer wrote it, or None; parsed once (`signals.model`).
         once: whether the id stands for this one request, so that whoever repeats it means the same.
     """
 

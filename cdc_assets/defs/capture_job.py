@@ -58,9 +58,6 @@ class CaptureJobWatch:
     """Tells the sensor when the state of the capture jobs has changed.
 
     What was told last is remembered in this process alone: a new one tells trouble once more.
-
-    Args:
-        catalog: of the capture.
     """
 
     def __init__(self, catalog: CaptureCatalog) -> None:

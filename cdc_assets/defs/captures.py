@@ -53,7 +53,7 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
             listener: told of every notification.
             tables: what windows are committed to, the sink of the IO manager; opened by the settings if None.
             idle_timeout_s: instead of the configured one, if given; 0 is for ever.
-            max_duration_s: the same.
+            max_duration_s: seconds after which the run ends, instead of the configured ones, if given; 0 is never.
         """
         config = self.config()
         if idle_timeout_s is not None:

@@ -46,11 +46,7 @@ _NO_TABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What things of one capture are called in Dagster.
-
-    Args:
-        capture: the capture's name.
-    """
+    """What things of one capture are called in Dagster."""
 
     capture: str
 
@@ -125,7 +121,6 @@ class CaptureCatalog:
 
     Args:
         config: the capture's settings.
-        tables: the captured tables.
         translator: how they look in Dagster.
         problem: why the tables could not be asked for; empty if they could.
     """

@@ -60,10 +60,6 @@ class ContinuityReport:
     A run of a busy capture takes minutes and the next one follows at once: told at the end alone, a check would be "in
     progress" nearly always, for Dagster plans it with the run. An evaluation under the run's own id ends that, and the
     result that the run yields later replaces it.
-
-    Args:
-        catalog: of the capture.
-        context: of the step.
     """
 
     def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> None:

@@ -79,7 +79,6 @@ class Committed:
     """What a run has committed already, window by window, through the IO manager's sink; only the account is open.
 
     Args:
-        topic: of the table.
         facts: metadata of the materialization: rows by operation, LSNs, windows.
     """
 

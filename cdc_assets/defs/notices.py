@@ -16,12 +16,7 @@ _MOST = 20
 
 
 class Notices:
-    """Reports notifications of one run.
-
-    Args:
-        catalog: of the capture.
-        context: of the step.
-    """
+    """Reports notifications of one run."""
 
     def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> None:
         self._context, self._whole = context, catalog.windows_key

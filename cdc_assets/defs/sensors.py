@@ -193,7 +193,7 @@ def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) ->
     """When the next run may start after failures; None if it may start now.
 
     Args:
-        records: newest first.
+        records: of ended runs, newest first.
         of_any_kind: count runs too that failed for some of their tables only, or found none of them to read.
     """
     failures = failures_in_a_row(records, of_any_kind=of_any_kind)
@@ -208,7 +208,7 @@ def terminated_until(records: Sequence[dg.RunRecord]) -> datetime | None:
     """When the next run may start, if somebody terminated the last one.
 
     Args:
-        records: newest first.
+        records: of ended runs, newest first.
     """
     last = records[0] if records else None
     if last is None or last.end_time is None or last.dagster_run.status is not DagsterRunStatus.CANCELED:
@@ -220,7 +220,7 @@ def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: fl
     """When the delay after a snapshot run ends; None if it has, or something else ran since.
 
     Args:
-        records: newest first.
+        records: of ended runs, newest first.
         snapshot: name of the snapshot job.
         delay_s: `streaming.delay.ms` in seconds.
     """

@@ -32,9 +32,7 @@ class Session:
     """Notes the run's process and reports its progress.
 
     Args:
-        catalog: of the capture.
         role: which assets are written.
-        context: of the step.
         sink: what the run commits to.
         every_s: seconds for which a table's changes are added up into one materialization.
     """

@@ -15,8 +15,6 @@ class SystemReport:
     """Looks at the tables when a run begins, and again when it ends.
 
     Args:
-        catalog: of the capture.
-        context: of the step.
         sink: what the run commits to.
     """
 

@@ -55,7 +55,6 @@ class EventPlan:
     """How rows of one table structure become events; picklable.
 
     Args:
-        table: whose rows.
         topic: name of the topic and of its lake table.
         columns: in the order in which they are read.
         key: names of the key's columns in key order; empty if there is none.

@@ -34,7 +34,7 @@ class ReadContext:
 
     Args:
         window_id: of the snapshot or window that writes them.
-        commit_lsn: the snapshot LSN.
+        commit_lsn: by which READ events sort: low watermark of a snapshot, position of a chunk.
         server_time: aware time of the server when the table (or chunk) was begun.
         slice_number: unique among the slices of the window, below 65,536.
         snapshot: marker of all rows: `true` or `incremental`; `mark` changes single rows.

@@ -75,7 +75,7 @@ def drift_of(
 
     Args:
         entry: newest entry of the schema history.
-        current: the table now.
+        current: structure of the source table, asked now.
         instances: of the table, oldest first.
         taken: name of the instance that was read last. If that is the newest one, older ones are read to their end.
         statements: rows of `cdc.ddl_history` of the newest instance.

@@ -100,7 +100,6 @@ def column_facts(column: Column, place: int) -> dict[str, Any]:
     """What the record and the public event say of a column alike.
 
     Args:
-        column: of the table.
         place: among the columns that are told, from 1.
     """
     kind = jdbc_type(column)

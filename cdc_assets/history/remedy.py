@@ -39,8 +39,6 @@ def enable(
     """Makes an instance beside those that are there.
 
     Args:
-        table: which.
-        instances: its instances now.
         options: of the newest of them.
         columns: what it captures; None takes all columns.
     """

@@ -142,7 +142,7 @@ class SchemaHistory:
         """The structure in which changes of a capture instance are decoded; what a DROP ended is not asked.
 
         Args:
-            instance: its capture instance.
+            instance: name of one of its capture instances.
             lsn: of the first change; the structure that is valid there, or the oldest of the instance. None takes the
                 newest.
         """

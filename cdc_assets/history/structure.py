@@ -28,7 +28,7 @@ def captured_structure(source: TableSchema, stored: TableSchema, instance: Captu
     """The structure of an instance's rows, and of the table's other columns.
 
     Args:
-        source: the table now.
+        source: structure of the source table, asked now.
         stored: the instance's change table now.
         instance: whose columns are captured.
     """

@@ -52,7 +52,7 @@ class RoundRows:
         files: staged, in the order of their spans.
         last: where the last span ends.
         finished: whether that is the table's end.
-        seconds: that it took.
+        seconds: wall time of reading, by which the next round is sized.
     """
 
     files: tuple[Staged, ...]
@@ -113,10 +113,6 @@ class RoundReader:
 
     Args:
         server: where rows are read, and markers written.
-        lake: of the capture.
-        ledger: of the capture.
-        runner: runs tasks.
-        settings: of signals.
     """
 
     def __init__(
@@ -146,7 +142,7 @@ class RoundReader:
         Args:
             entry: the queued table.
             walk: its key order and row identity.
-            markers: the signal table.
+            markers: state of the signal table, into which the markers are written.
             before: the round before this one, read but perhaps not committed; None: go on behind `entry.last`.
 
         Raises:
@@ -222,7 +218,6 @@ class RoundReader:
         Args:
             current: a round that is read.
             changed: staged files with what tells changed rows apart.
-            position: of the events.
 
         Raises:
             CdcError: a value does not fit its event type, or the lake cannot be read or written.

@@ -79,9 +79,6 @@ class IncrementalSnapshot:
     Args:
         reader: reads and builds rounds.
         server: whose tables they are.
-        lake: of the capture.
-        ledger: of the capture.
-        watch: of its signals.
         losses: looks after topics before they are written to.
         listener: hears of each round that brought rows, and of tables that are left.
     """
@@ -161,7 +158,6 @@ class IncrementalSnapshot:
         """One step, at a window border.
 
         Args:
-            database: where.
             rows: new rows of the signal table, all of whose changes up to the watermark are committed.
 
         Raises:

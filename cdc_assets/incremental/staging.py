@@ -49,7 +49,6 @@ class Staging:
     """The folder of staged files.
 
     Args:
-        location: the lake.
         directory: the folder's name.
     """
 
@@ -218,7 +217,6 @@ class Rows:
         """The batch without the rows that are in the set.
 
         Args:
-            batch: rows.
             places: of the set's columns in it, in their order.
         """
         codes: pa.Array | None = None

@@ -45,7 +45,6 @@ class Loss:
     """What a table lacks.
 
     Args:
-        directory: of the table.
         what: for people.
         after: exclusive start of what cannot be shown any more.
         until: inclusive end; None: to the table's position.

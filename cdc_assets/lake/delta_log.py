@@ -75,8 +75,6 @@ def trim(location: Location, directory: str, commits: int) -> int:
     """Remove what is older than a table's newest commits.
 
     Args:
-        location: the lake.
-        directory: of the table.
         commits: how many stay; at least `LEAST_COMMITS`, and those that a damaged checkpoint would need.
 
     Returns:

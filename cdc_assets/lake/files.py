@@ -81,11 +81,10 @@ class TopicWriter:
     """Writes one topic table's rows of one task; use as a context manager and read `files` after it.
 
     Args:
-        location: the lake.
         directory: the topic table's directory.
         schema: of every batch.
         window_id: becomes part of the file names.
-        attempt: the same.
+        attempt: part of the names of its files, so that two attempts never write the same one.
     """
 
     def __init__(

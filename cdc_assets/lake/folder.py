@@ -15,7 +15,6 @@ class Folder:
     """Files of one folder; every method may raise LakeError, or LakeFullError.
 
     Args:
-        location: of the lake.
         directory: the folder's name; it is made when it is first used.
     """
 

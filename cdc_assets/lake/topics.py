@@ -51,7 +51,6 @@ class TopicTables:
     A kept handle reads only new log entries; opening anew costs three times as much (spec spark §5).
 
     Args:
-        location: the lake.
         capture: application id of all commits.
         settings: how long the log keeps what; as `LakeSettings` has it if None.
     """
@@ -139,7 +138,6 @@ class TopicTables:
 
         Args:
             directory: of the topic table's generation.
-            schema: of the events.
 
         Raises:
             LakeError: the store refuses.

@@ -33,7 +33,6 @@ class FencedLog:
 
     Args:
         tables: the lake's Delta tables; only their place and the capture's name are used.
-        directory: of the table.
         schema: of the rows, with a column `sequence`.
     """
 

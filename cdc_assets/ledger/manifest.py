@@ -150,7 +150,7 @@ class Manifest:
         """The pending stream window is committed everywhere but for tables that stay behind.
 
         Args:
-            now: the time.
+            now: aware, UTC: when it was completed.
             changed: new states of tables.
             behind: tables that keep the position of their state, because nothing of theirs was committed.
             rows: events by table and operation, for people.
@@ -241,8 +241,7 @@ class Manifest:
         """A database's log is on another fork. If it was restored, its tables fail and what is in flight is given up.
 
         Args:
-            now: the time.
-            database: whose.
+            now: aware, UTC: when it was found.
             log: what is known of it now.
             told: notifications about what is given up.
             tables: states that change with it.

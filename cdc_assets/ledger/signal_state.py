@@ -19,7 +19,6 @@ class Collection:
     """A table in the queue of the incremental snapshot.
 
     Args:
-        table: which.
         signal: id of the signal that asked for it.
         condition: predicate that limits the rows, or empty.
         surrogate: column to walk along in place of the key, or empty.
@@ -57,7 +56,6 @@ class StructureRequest:
     """Structures that a signal gives.
 
     Args:
-        signal: its id.
         changes: Debezium's `tableChanges` as JSON text.
         window_id: under which they were last tried, or 0.
     """

@@ -28,7 +28,6 @@ class TableState:
     """One table of the capture.
 
     Args:
-        table: whose state it is.
         object_id: of the source table that the position belongs to.
         position: the topic table is complete up to here, inclusive; None if the table cannot be streamed (no CDC).
         instance: capture instance last read, or None.
@@ -107,10 +106,8 @@ class SnapshotSlice:
     """Rows of one table in one key range.
 
     Args:
-        table: which table.
         number: place of the slice in its snapshot, from 0; sorts its READ events.
         partition: numbers of the table's ranges it covers, first and last.
-        range: the rows.
         rows: about how many.
     """
 
@@ -153,7 +150,6 @@ class SnapshotTable:
     """A table inside a running snapshot.
 
     Args:
-        table: which.
         object_id: of the source table.
         instance: capture instance whose columns are read; None reads all columns.
         low: low watermark: READ events carry it, changes after it are streamed again.
@@ -178,7 +174,6 @@ class HeldRow:
     """The newest READ event, not committed yet because its marker depends on what follows (spec debezium-sqlserver §2.5).
 
     Args:
-        table: whose row.
         slice: number of the slice it came from.
         first: whether it is the first of its table, and so not only the last.
         first_of_all: whether it is the first of the whole snapshot.

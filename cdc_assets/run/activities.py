@@ -38,11 +38,7 @@ class Activities:
     """What works in one run.
 
     Args:
-        config: all settings.
-        server: what is captured.
-        lake: where it goes.
         ledger: what is recorded about it.
-        runner: runs tasks.
         outbox: tells what no row of the manifest records.
         adapters: channels of signals that need one.
         account: hears of all that is committed.

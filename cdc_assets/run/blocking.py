@@ -52,10 +52,7 @@ class BlockingSnapshots:
     """Carries out requests for blocking snapshots between windows.
 
     Args:
-        ledger: of the capture.
-        watch: of its signals.
         incremental: its rounds in flight are discarded first.
-        snapshotter: reads the tables.
         listener: hears of tables that could not be read.
     """
 

@@ -64,11 +64,8 @@ class Capture:
     """Snapshot and stream of one capture into the lake, exactly once.
 
     Args:
-        config: all settings.
         source: control plane of the server.
         bulk: data plane; travels to tasks.
-        runner: runs tasks.
-        clock: time.
         run_id: goes into the context headers of events; made if empty.
         channels: signal channels that need an external client (Kafka).
         listener: told of every notification.

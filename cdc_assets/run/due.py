@@ -28,8 +28,6 @@ class Due:
     Args:
         server: asked for capture instances, if the mode wants to know.
         history: of the structures that are known.
-        ledger: of the capture.
-        config: all settings.
     """
 
     def __init__(self, server: Server, history: SchemaHistory, ledger: Ledger, config: CaptureConfig) -> None:
@@ -46,8 +44,7 @@ class Due:
         """What to read of the captured tables of a database, in order.
 
         Args:
-            database: where.
-            captured: its captured tables.
+            captured: the tables of it that the filters let through.
             done: those that this start has snapshotted already.
 
         Raises:

@@ -22,8 +22,6 @@ class Housekeeper:
 
     Args:
         tables: the lake's Delta tables.
-        manifest: window manifest.
-        config: all settings.
         account: tells what was written since.
     """
 
@@ -48,7 +46,6 @@ def tidy(tables: TopicTables, manifest: Manifest, config: CaptureConfig, written
     Args:
         tables: the lake's Delta tables.
         manifest: of the only writer, between two windows.
-        config: all settings.
         written: tables that have new events.
 
     Returns:

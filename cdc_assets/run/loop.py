@@ -55,10 +55,7 @@ class StreamLoop:
     """Reads windows of some databases in turn.
 
     Args:
-        config: all settings.
         server: whose log is read.
-        lake: of the capture.
-        ledger: of the capture.
         activities: carry out windows, and snapshots between them.
         newcomers: takes tables in that were enabled while the loop runs, if they are to be captured.
         away: databases that cannot be captured now, and why.

@@ -21,10 +21,7 @@ class Newcomers:
     """Offers each new table once.
 
     Args:
-        config: all settings.
-        ledger: of the capture.
         due: tells what the mode wants of them.
-        snapshotter: reads them.
         waiting: tables that wait for a snapshot of their own, and so do not join.
         refused: tables that could not be captured when the run began, and why.
     """

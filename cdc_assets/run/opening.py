@@ -36,10 +36,7 @@ class Opening:
     """The first steps of one run.
 
     Args:
-        config: all settings.
         server: whose tables are captured.
-        lake: of the capture.
-        ledger: of the capture.
         activities: finish what was left.
     """
 

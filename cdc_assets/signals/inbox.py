@@ -26,7 +26,6 @@ class Inbox:
     """Requests to one capture; every method may raise LakeError.
 
     Args:
-        location: of the lake.
         prefix: the capture's topic prefix.
     """
 

@@ -68,7 +68,6 @@ class ChangeSchemas:
     """Take structures into the schema history.
 
     Args:
-        database: whose.
         changes: Debezium's `tableChanges` as JSON text.
     """
 

@@ -66,7 +66,6 @@ def ask(config: CaptureConfig, composed: ParsedSignal) -> Sequence[str]:
     """Put a signal into the capture's inbox; the run that follows the log finds it there, now or later.
 
     Args:
-        config: the capture.
         composed: what `compose` gave.
 
     Returns:

@@ -36,13 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class GivenStructures:
-    """Structures that signals give.
-
-    Args:
-        ledger: of the capture.
-        lake: of the capture.
-        watch: of its signals.
-    """
+    """Structures that signals give."""
 
     def __init__(self, ledger: Ledger, lake: Lake, watch: SignalWatch) -> None:
         self._ledger, self._lake, self._watch = ledger, lake, watch

@@ -71,9 +71,7 @@ class SignalWatch:
     Args:
         server: where signal tables are read.
         history: of the structures of signal tables.
-        ledger: of the capture.
         channels: outside the log.
-        settings: of signals.
     """
 
     def __init__(

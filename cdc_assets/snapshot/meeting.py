@@ -57,7 +57,6 @@ class Meeting:
     """Where the readers of one attempt meet; travels to their tasks.
 
     Args:
-        location: the lake.
         directory: folder of this attempt alone.
         readers: how many come.
         lock_timeout_ms: how long the driver waits for each lock; -1 for ever.

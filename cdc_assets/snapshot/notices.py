@@ -18,7 +18,6 @@ class Notices:
     """Makes the notifications of snapshots.
 
     Args:
-        ledger: of the capture.
         outbox: sends what is recorded nowhere.
     """
 

@@ -39,7 +39,6 @@ class Request:
     """What to read of a table.
 
     Args:
-        table: which.
         partitions: numbers of its partitions; None reads all.
         data: whether rows are read; otherwise only the structure and the position are recorded.
         keeps_position: keep the stored position instead of setting a new one.
@@ -83,9 +82,7 @@ class SnapshotPlanner:
     Args:
         server: where tables are.
         lake: tells whether rows can become events.
-        ledger: of the capture.
         runner: tells how many tasks run at once.
-        settings: of snapshots.
     """
 
     def __init__(
@@ -122,7 +119,6 @@ class SnapshotPlanner:
         """Watermarks and slices of some tables.
 
         Args:
-            database: where.
             drafts: at least one, in the order in which they are read.
             signal: id of the signal that asked, or empty.
 

@@ -55,10 +55,6 @@ class Rounds:
 
     Args:
         server: where rows are read.
-        lake: where they go.
-        ledger: of the capture.
-        runner: runs tasks.
-        settings: of snapshots.
         notices: tells about rounds.
         listener: hears of each round.
     """
@@ -84,7 +80,6 @@ class Rounds:
         """Finish the round in flight, then read what is left.
 
         Args:
-            database: whose snapshot.
             entries: structures of its tables.
             check_locks: called when a round was read, before that is recorded; raises if its locks are lost.
 

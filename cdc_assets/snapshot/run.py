@@ -55,15 +55,11 @@ class Snapshotter:
     """Carries out snapshots of one capture.
 
     Args:
-        ledger: of the capture.
         losses: looks after topics before they are written to.
         planner: fixes what is read.
         structures: records them before the rows.
-        rounds: reads.
-        notices: tells.
         heartbeat: gives a sign at the end.
         source: holds locks.
-        settings: of snapshots.
     """
 
     def __init__(

@@ -42,10 +42,9 @@ def slices_of(
     """Join neighbouring chosen ranges into slices of about `target` rows.
 
     Args:
-        table: which table.
-        ranges: all of its ranges.
+        ranges: all key ranges of the table, fixed by its first snapshot.
         chosen: numbers of the ranges to read, ascending.
-        rows: rows of the whole table.
+        rows: about how many rows the whole table has.
         target: rows per slice.
         first: number of the first slice.
     """

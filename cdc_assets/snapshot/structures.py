@@ -32,7 +32,6 @@ class Structures:
     Args:
         server: asked for them.
         lake: whose schema history they go to.
-        ledger: of the capture.
         planner: tells which databases stream.
         only_captured: whether tables that are not captured are left out.
     """

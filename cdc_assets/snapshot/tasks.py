@@ -64,7 +64,6 @@ class TableReading:
 
     Args:
         plan: how its rows become events.
-        schema: its structure.
         directory: where its events go.
         low: low watermark.
         server_time: server's clock when the round was begun.
@@ -87,7 +86,6 @@ class RoundTask:
         window_id: number of the round.
         slices: in order.
         tables: how their tables are read.
-        location: the lake.
         bulk: how it reads.
         number: of the task, from 0.
         meeting: where all tasks fix the moment that they see; None if each statement sees its own.

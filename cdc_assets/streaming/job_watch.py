@@ -19,12 +19,7 @@ CHECK_EVERY = timedelta(seconds=30)
 
 
 class JobWatch:
-    """Asks how the capture jobs of a capture are getting on.
-
-    Args:
-        source: asked.
-        clock: time.
-    """
+    """Asks how the capture jobs of a capture are getting on."""
 
     def __init__(self, source: Source, clock: Clock) -> None:
         self._source, self._clock = source, clock

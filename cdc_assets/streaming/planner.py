@@ -62,10 +62,7 @@ class Planner:
 
     Args:
         server: whose log is read.
-        lake: of the capture.
-        ledger: of the capture.
         runner: tells how many tasks run at once.
-        settings: of the stream.
         losses: looks after topics before they are written to.
     """
 

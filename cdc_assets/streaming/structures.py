@@ -58,7 +58,6 @@ class WindowStructures:
     Args:
         server: asked for new ones.
         lake: whose schema history knows the others.
-        ledger: of the capture.
     """
 
     def __init__(self, server: Server, lake: Lake, ledger: Ledger) -> None:

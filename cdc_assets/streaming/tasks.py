@@ -95,10 +95,8 @@ class SliceTask:
     """A slice of a window.
 
     Args:
-        window_id: its window.
         database: where it reads.
         reads: what it reads; the parts of one table follow one another.
-        location: the lake.
         bulk: how it reads.
         mode: `data.query.mode`.
         offset_minutes: the server's offset from UTC, for commit times.

@@ -30,10 +30,7 @@ class WindowTasks:
 
     Args:
         server: where changes are read.
-        lake: where they go.
-        ledger: of the capture.
         runner: runs the job that counts.
-        settings: of the stream.
     """
 
     def __init__(

@@ -63,10 +63,6 @@ class WindowExecutor:
 
     Args:
         server: where changes are read.
-        lake: where they go.
-        ledger: of the capture.
-        runner: runs tasks.
-        settings: of the stream.
         listener: hears of each window.
     """
 

@@ -43,8 +43,6 @@ def read_files(
 
     Args:
         session: classic or Connect.
-        location: the lake.
-        directory: of the table.
         files: paths below it.
         structure: of the rows; what a file lacks is null.
     """
@@ -56,8 +54,6 @@ def write_files(frame: DataFrame, location: Location, directory: str, schema: pa
     """Write a data frame as Parquet files into a directory, one for each of its partitions with rows.
 
     Args:
-        frame: the rows.
-        location: the lake.
         directory: below it.
         schema: of the files.
         window_id: becomes part of their names.
@@ -98,8 +94,6 @@ class _Reader(DataSourceReader):
     """Reads files in tasks.
 
     Args:
-        location: the lake.
-        directory: of the table.
         files: below it.
         structure: Spark's, to which rows are cast.
     """
@@ -124,7 +118,6 @@ class _Writer(DataSourceArrowWriter):
     """Writes a partition in a task; the files count only once a Delta commit names them.
 
     Args:
-        location: the lake.
         directory: below it.
         schema: of the files, to which rows are cast.
         window_id: for their names.

@@ -156,8 +156,7 @@ class _Result:
 
     Args:
         session: in which the statement was carried out.
-        cursor: of it.
-        rows: per batch.
+        rows: most rows of a batch.
         free: takes the session when the result was read to its end.
     """
 

@@ -58,7 +58,6 @@ class BulkSession:
     """An open session of the data plane.
 
     Args:
-        connection: the driver's.
         line: the TCP connection under it.
         settings: how it was opened.
         statements: settings of the session that were carried out.

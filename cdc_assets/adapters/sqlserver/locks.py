@@ -43,7 +43,6 @@ def locked(settings: ConnectionSettings, tables: Sequence[TableId], timeout_ms: 
 
     Args:
         settings: how to reach the server.
-        tables: which.
         timeout_ms: how long to wait for each; 0 not at all, -1 for ever.
 
     Raises:

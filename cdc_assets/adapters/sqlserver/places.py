@@ -27,8 +27,7 @@ def places(session: Session, database: str, instance: str, commit: Lsn, step: in
 
     Args:
         session: of the control plane.
-        database: where.
-        instance: capture instance.
+        instance: name of the capture instance.
         commit: LSN.
         step: rows from place to place, at least 1.
         rows: about how many there are.

@@ -46,7 +46,6 @@ class Rights:
     """The login's rights in a database that it may use.
 
     Args:
-        source: the server.
         database: one that is online.
     """
 

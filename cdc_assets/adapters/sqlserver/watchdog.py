@@ -28,7 +28,6 @@ def bounded(line: Line, limit_s: float, server: str) -> Iterator[None]:
     """Give the connection up if the server is silent for `limit_s` and some seconds while the block waits for it.
 
     Args:
-        line: of the connection.
         limit_s: `database.query.timeout.ms`, or what stands for it; 0 sets no limit.
         server: for the message.
 

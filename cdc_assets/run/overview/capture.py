@@ -46,7 +46,6 @@ class CaptureOverview:
     """Looks at a capture from outside, at one moment: what was asked is remembered.
 
     Args:
-        config: the capture.
         source: of its server; without one, tables are judged by the manifest and the lake, and nothing else is asked.
         adapters: channels of signals that need one; asked only by `asked`.
         audit_s: how long the lake's tables that look right are examined, in seconds; None examines all of them.

@@ -28,9 +28,6 @@ def drifts(source: OverviewSource, config: CaptureConfig, tables: TopicTables, s
     """Drift of every streaming table, sorted by table; tables and databases that are gone tell that elsewhere.
 
     Args:
-        source: of the server.
-        config: of the capture.
-        tables: of the lake.
         state: what the manifest says.
 
     Raises:

@@ -44,8 +44,6 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
     """Ask all of it: some small questions, their number does not grow with that of the tables.
 
     Args:
-        source: of the server.
-        config: of the capture.
         state: what the manifest said before.
         database: in the server's letter case.
 

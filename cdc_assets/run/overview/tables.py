@@ -37,7 +37,6 @@ class Headroom:
     """How far the clean-up job is from a table's unread changes.
 
     Args:
-        table: which.
         position: the lake is complete to here.
         mark: the server keeps changes from here on; None: it keeps none of this table.
         hours: of changes between the two; None if their commit times are not known any more.
@@ -56,7 +55,6 @@ class TableOverview:
     """One captured table.
 
     Args:
-        table: which.
         topic: where its events go; empty if it cannot have one.
         status: see the module's head.
         reason: why it is not healthy, with the next step; empty if it is.
@@ -91,7 +89,6 @@ class DatabaseOverview:
     """The tables of one database together.
 
     Args:
-        database: which.
         complete_to: every healthy table is complete to here; None if none streams.
         lag_s: seconds between that commit and the server's clock; None if one of them is not known.
         troubled: number of tables of which this does not hold: they have a gap, or have failed.

@@ -27,9 +27,7 @@ class Work:
 
     Args:
         state: what the manifest says.
-        source: of the server.
         rule: of the snapshot mode.
-        streaming: settings of the stream.
         included: whether the settings let a table in.
         channels: of signals; asked only by `asked`.
     """
@@ -50,7 +48,6 @@ class Work:
         """Which of these tables a snapshot run is needed for, by the snapshot mode.
 
         Args:
-            tables: of the capture.
             first_look: whether nobody has looked since the start.
 
         Raises:
