@@ -153,6 +153,11 @@ class StreamSummary:
     unread: tuple[TroubledTable, ...] = ()
 
 
+def seconds_behind(now: datetime | None, committed: datetime | None) -> float | None:
+    """How old a commit is by the server's clock, which may stand before it; None if one of the two is not known."""
+    return max(0.0, (now - committed).total_seconds()) if now and committed else None
+
+
 def rows_of(files: Iterable[DataFile]) -> Counter[str]:
     """Rows by operation of some files."""
     total: Counter[str] = Counter()

@@ -32,6 +32,7 @@ from cdc_assets.capture.progress import (
     TableProgress,
     TroubledTable,
     rows_of,
+    seconds_behind,
 )
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import StreamingSettings
@@ -302,8 +303,7 @@ class WindowExecutor:
             now = self._server.source.server_time()
         except CdcError:
             return {}, None
-        end = times.get(window.until)
-        lag = max(0.0, (now - end).total_seconds()) if end else None
+        lag = seconds_behind(now, times.get(window.until))
         return {table: times[lsn] for table, lsn in newest.items() if lsn in times}, lag
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from cdc_assets.capture.instances import reads_of
 from cdc_assets.capture.losses import AGAIN
+from cdc_assets.capture.progress import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
@@ -154,8 +155,7 @@ def _kept_from(table: TableId, own: Sequence[CaptureInstance], position: Lsn) ->
 
 def lag_of(position: Lsn | None, facts: DatabaseFacts | None) -> float | None:
     """Seconds between a commit and the server's clock; None if one of them is not known."""
-    committed = facts.times.get(position) if facts and position else None
-    return max(0.0, (facts.now - committed).total_seconds()) if facts and facts.now and committed else None
+    return seconds_behind(facts.now, facts.times.get(position)) if facts and position else None
 
 
 def of_database(database: str, tables: Sequence[TableOverview], facts: DatabaseFacts | None) -> DatabaseOverview:
