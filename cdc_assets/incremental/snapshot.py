@@ -154,18 +154,24 @@ class IncrementalSnapshot:
         if rounds[-1].reading.done() and not rounds[-1].closing:
             self._guarded(database, lambda: self._close(database, rounds[-1]))
 
-    def turn(self, database: str, rows: Sequence[Row]) -> Turn:
-        """One step, at a window border.
+    def note_markers(self, database: str, rows: Sequence[Row]) -> None:
+        """Look for markers of the rounds in flight; rows come once, so whatever else fails must come later.
 
         Args:
             rows: new rows of the signal table, all of whose changes up to the watermark are committed.
+        """
+        for current in self._rounds.get(database, ()):
+            current.note(rows)
+
+    def turn(self, database: str) -> Turn:
+        """One step, at a window border.
 
         Raises:
             RetryableError: the server is away or busy; what is in flight is read again.
             LakeError: the lake cannot be written.
             FencedError: another writer has taken over.
         """
-        return self._guarded(database, lambda: self._turn(database, rows))
+        return self._guarded(database, lambda: self._turn(database))
 
     def _guarded(self, database: str, action: Callable[[], Turn]) -> Turn:
         """What a table's trouble does to an action: the table is left, or its rounds are read again."""
@@ -184,11 +190,9 @@ class IncrementalSnapshot:
             self._abandon(database, error, tried)
         return "worked"
 
-    def _turn(self, database: str, rows: Sequence[Row]) -> Turn:
+    def _turn(self, database: str) -> Turn:
         self.recover(database)
         rounds = self._rounds.setdefault(database, [])
-        for current in rounds:
-            current.note(rows)
         state = self._watch.state(database)
         if rounds and not (state.queue and rounds[0].is_of(state.queue[0])):
             self.discard_rounds(database)  # a signal stopped it

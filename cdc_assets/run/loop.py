@@ -263,13 +263,11 @@ class StreamLoop:
 
     def _handle_signals(self, database: str) -> bool:
         """Look for signals and go on with the snapshots they ask for; whether anything was done."""
-        rows = self._watch.read_table(database)
+        self._incremental.note_markers(database, self._watch.read_table(database))
         if self._activities.structures.turn(database) or self._blocking.turn(database):
-            self._incremental.discard_rounds(
-                database
-            )  # its markers may be among these rows, and its rows are older now
+            self._incremental.discard_rounds(database)  # its rows are older now
             return True
-        turn = self._incremental.turn(database, rows)
+        turn = self._incremental.turn(database)
         (self._awaited.add if turn == "waiting" else self._awaited.discard)(database)
         return turn == "worked"
 

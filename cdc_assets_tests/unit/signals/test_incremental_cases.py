@@ -14,9 +14,12 @@ from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.signal import Signal
 from cdc_assets.core.steps import listening
+from cdc_assets.errors import LakeFullError
 from cdc_assets.incremental import rounds as incremental_round
 from cdc_assets.lake.location import Location
 from cdc_assets.signals.inbox import Inbox
+from cdc_assets.signals.table import Row
+from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -519,3 +522,36 @@ def test_updates_without_a_visible_change_leave_the_read(server: StandIn, tmp_pa
         world.run()
     assert ids(world, table) == [number for number in range(1, 31) if number != 3]
     check_law(world, table, {number: 1003 if number == 3 else number for number in range(1, 31)})
+
+
+def test_markers_are_kept_while_something_else_waits_for_room(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(server, str(tmp_path))
+    orders = world.make("orders", "id int PRIMARY KEY, version int")
+    world.run("snapshot")
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1), (2, 1)")
+    streaming = replace(world.config.streaming, idle_timeout_s=1.0, max_duration_s=120.0, retry_wait_s=0.1)
+    world.config = replace(world.config, streaming=streaming)
+    ask(world, orders)
+    seen: list[str] = []
+    read_table = SignalWatch.read_table
+
+    def read(watch: SignalWatch, database: str) -> list[Row]:
+        rows = read_table(watch, database)
+        seen.extend(row.signal.id for row in rows)
+        return rows
+
+    def turn(*_: object) -> bool:
+        if any(name.endswith("-close") for name in seen):
+            seen.clear()
+            seen.append("refused")
+            raise LakeFullError("full")
+        return False
+
+    monkeypatch.setattr(SignalWatch, "read_table", read)
+    monkeypatch.setattr("cdc_assets.signals.structures.GivenStructures.turn", turn)
+    summary = world.run()
+    assert isinstance(summary, StreamSummary)
+    assert (summary.ended, "refused" in seen) == ("idle", True)
+    assert sorted(row["id"] for row in world.reads(orders)) == [1, 2]
