@@ -12,7 +12,8 @@ from cdc_assets.config.load import CONFIGURATION_VARIABLE
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.core.steps import STEPS, VARIABLE
 from cdc_assets.defs.build import STATE_VARIABLE
-from cdc_assets.defs.checks import CONTINUITY, HEADROOM
+from cdc_assets.defs.checks import HEADROOM
+from cdc_assets.defs.continuity import CONTINUITY
 from cdc_assets.defs.envelope_io import FROM_LSN, TO_LSN
 from cdc_assets.defs.reporting import OPERATIONS
 

@@ -37,6 +37,9 @@ _SYSTEM = {
 """What the tables of a capture as a whole hold, by short name."""
 
 
+_IO_MANAGER = "dagster/io_manager_key"
+"""What `AssetSpec.with_io_manager_key` sets."""
+
 _NO_TABLE = (
     "No table is captured yet: when this page was loaded the filters let none through. Make one and enable it with "
     "EXEC sys.sp_cdc_enable_table @source_schema = N'…', @source_name = N'…', @role_name = NULL; the sensor has it captured "
@@ -170,9 +173,9 @@ class CaptureCatalog:
         """A spec as the translator makes it, with what the IO managers know the table by, whatever its key."""
         needed = [self.key(schema.table, deps)] if deps else []
         spec = self.translator.spec(self.prefix, schema, role, self.uri(schema.table), needed)
-        if role != "source":
-            spec = spec.with_io_manager_key(self.names.envelope_io)
-        return spec.merge_attributes(metadata={TABLE: str(schema.table), TOPIC: self.topic(schema.table), ROLE: role})
+        facts = {TABLE: str(schema.table), TOPIC: self.topic(schema.table), ROLE: role}
+        managed = facts if role == "source" else facts | {_IO_MANAGER: self.names.envelope_io}
+        return spec.merge_attributes(metadata=managed)  # one copy of the spec; `with_io_manager_key` would be another
 
     def _of(self, role: Role) -> list[TableSchema]:
         """Tables that have an asset of a role: rows of signal tables are requests, and never snapshotted."""

@@ -12,7 +12,7 @@ from cdc_assets.capture.progress import Progress
 from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.checks import ContinuityReport, continuity_spec
+from cdc_assets.defs.continuity import ContinuityReport, continuity_spec
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.runs import COMMITTED_TAG
@@ -61,7 +61,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
 
         def on_progress(progress: Progress) -> None:
             session.on_progress(progress)
-            continuity.on_progress(capture.state)
+            continuity.on_progress(progress, capture.state)
 
         notices = Notices(catalog, context)
         opened = resource.open(

@@ -1,106 +1,26 @@
 """Asset checks: what must hold for the tables to be trusted.
 
-`lsn_continuity` is told by the loop itself for each table that it reports, so it
-costs no query of its own and blocks what depends on the table in the same run.
+`lsn_continuity` is told by the loop that follows the log (`continuity`).
 `schema_drift` compares each table with the structure that its events have; it
 warns, for events stay right, only poorer than the table.
 `retention_headroom` is one check per capture: how far SQL Server's clean-up is
 from changes that were not read yet.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
-from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.history.drift import Drift
-from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.run.overview import Headroom
 
-CONTINUITY = "lsn_continuity"
 HEADROOM = "retention_headroom"
 DRIFT = "schema_drift"
-
-
-def continuity_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
-    """Blocking: nothing may build on a table with a hole."""
-    return dg.AssetCheckSpec(
-        CONTINUITY,
-        asset=key,
-        blocking=True,
-        description="Every change up to the table's position was read: no interval of the log is missing.",
-    )
-
-
-def continuity_result(key: dg.AssetKey, state: TableState) -> dg.AssetCheckResult:
-    """From the table's state in the manifest."""
-    facts: dict[str, Any] = {"complete_to": str(state.position) if state.position else "not streamed"}
-    if state.status == "gap":
-        facts |= {"missing_after": str(state.gap_after), "missing_until": str(state.gap_until)}
-    if past := state.gaps[: -1 if state.status == "gap" else None]:
-        facts["lost_before"] = [f"after {after} up to {until}" for after, until in past]
-    healthy = state.status == "healthy"
-    return dg.AssetCheckResult(
-        passed=healthy,
-        asset_key=key,
-        check_name=CONTINUITY,
-        metadata=facts,
-        description=state.reason or ("complete" if healthy else state.status),
-    )
-
-
-class ContinuityReport:
-    """Tells `lsn_continuity` of a run's tables with its first window, and again at its end.
-
-    A run of a busy capture takes minutes and the next one follows at once: told at the end alone, a check would be "in
-    progress" nearly always, for Dagster plans it with the run. An evaluation under the run's own id ends that, and the
-    result that the run yields later replaces it.
-    """
-
-    def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> None:
-        tables = catalog.keys("changes")
-        self._context = context
-        self._chosen = {tables[check.asset_key]: check.asset_key for check in sorted(context.selected_asset_check_keys)}
-        self._told = False
-
-    def on_progress(self, read: Callable[[], CaptureState]) -> None:
-        """A window is committed; the first one is the moment to report all tables.
-
-        Args:
-            read: gives the capture's state.
-        """
-        if self._told:
-            return
-        self._told = True
-        states = read().tables
-        for table, key in self._chosen.items():
-            if table in states:
-                self._report(key, continuity_result(key, states[table]))
-
-    def _report(self, key: dg.AssetKey, result: dg.AssetCheckResult) -> None:
-        evaluation = dg.AssetCheckEvaluation(
-            asset_key=key,
-            check_name=CONTINUITY,
-            passed=result.passed,
-            metadata=result.metadata,
-            description=result.description,
-            blocking=True,
-        )
-        event = dg.DagsterEvent(
-            dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, self._context.job_name, event_specific_data=evaluation
-        )
-        self._context.instance.report_dagster_event(event, self._context.run.run_id)
-
-    def results(self, states: Mapping[TableId, TableState]) -> Iterator[dg.AssetCheckResult]:
-        """At the end: all tables, for Dagster planned them; a failed check fails the run."""
-        for table, key in self._chosen.items():
-            if table in states:
-                yield continuity_result(key, states[table])
 
 
 def headroom_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:

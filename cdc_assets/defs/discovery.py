@@ -5,14 +5,22 @@ only one who knows the captured tables. So each load asks it, briefly, and keeps
 the answer in a file; if it cannot be asked, the last answer serves and the
 problem is shown. A table that appears later is captured by the running loop all
 the same and is listed after the next reload of the code location.
+
+*Runs.* Each run builds the code location again, in a process of its own. It must have the assets that the run was asked
+for, and need not wait for the server to name them: the load leaves the digest of its answer in Dagster's reconstruction
+metadata, which Dagster hands to each run of that code location. A run that finds the file with that digest takes it;
+one on another machine, or after another load has written another answer, asks the server as before.
 """
 
+import hashlib
 import json
 import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import CdcError, describe_error
@@ -34,24 +42,56 @@ class Discovery:
 
 
 def discover(ask: Callable[[], Sequence[TableSchema]], remembered: Path) -> Discovery:
-    """Ask the server, or recall its last answer.
+    """Take the answer that this run's code location has, ask the server, or recall its last answer.
 
     Args:
         ask: the question; raises `CdcError` if there is no answer.
         remembered: JSON file with the last answer.
     """
+    digest = _digest_of_load(remembered)
+    if digest and digest == _digest_of_file(remembered):
+        return Discovery(recall(remembered))
     try:
         tables = tuple(sorted(ask(), key=lambda schema: schema.table))
     except CdcError as error:
         _log.warning("The captured tables could not be asked for: %s", error)
-        return Discovery(recall(remembered), describe_error(error))
-    remember(remembered, tables)
-    return Discovery(tables)
+        found = Discovery(recall(remembered), describe_error(error))
+    else:
+        remember(remembered, tables)
+        found = Discovery(tables)
+    _leave_digest(remembered)
+    return found
+
+
+def _digest_of_load(remembered: Path) -> str:
+    """What the load of the code location left for its runs; empty if this is no run, or it could leave nothing."""
+    context = DefinitionsLoadContext.get()
+    if context.load_type is not DefinitionsLoadType.RECONSTRUCTION:
+        return ""
+    return str(context.reconstruction_metadata.get(_label(remembered), ""))
+
+
+def _leave_digest(remembered: Path) -> None:
+    context, digest = DefinitionsLoadContext.get(), _digest_of_file(remembered)
+    if digest and context.load_type is DefinitionsLoadType.INITIALIZATION:
+        context.add_to_pending_reconstruction_metadata(_label(remembered), digest)
+
+
+def _label(remembered: Path) -> str:
+    return f"cdc_assets/discovery/{remembered.stem}"
+
+
+def _digest_of_file(path: Path) -> str:
+    """Empty if there is no such file."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def remember(path: Path, tables: Sequence[TableSchema]) -> None:
     """Write the tables to `path`, whole or not at all; a place that cannot be written is no reason to stop."""
-    text = json.dumps([schema.to_data() for schema in tables], indent=1)
+    text = json.dumps([schema.to_data() for schema in tables])  # with an indent it takes ten times as long
     try:
         if path.exists() and path.read_text(encoding="utf-8") == text:
             return

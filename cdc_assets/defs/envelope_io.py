@@ -86,6 +86,11 @@ class Committed:
     facts: Mapping[str, Any]
 
 
+def account_of(tables: TopicTables, topic: str) -> dict[str, Any]:
+    """What each materialization of a table tells besides the run's own facts: its rows as a whole, and where it lies."""
+    return {"dagster/row_count": tables.row_count(topic), "dagster/uri": tables.location.uri(topic)}
+
+
 @dataclass(frozen=True, slots=True)
 class LsnRange:
     """Commit LSNs in (after, until]; None is an open end."""
@@ -193,14 +198,7 @@ class LakeIOManager(dg.ConfigurableIOManager):
 
     def close_account(self, context: dg.OutputContext, committed: Committed) -> None:
         """Tell of what was committed through the sink: rows of the whole table, where it lies, and the run's own facts."""
-        tables = self.sink()
-        context.add_output_metadata(
-            {
-                **committed.facts,
-                "dagster/row_count": tables.row_count(committed.topic),
-                "dagster/uri": tables.location.uri(committed.topic),
-            }
-        )
+        context.add_output_metadata({**committed.facts, **account_of(self.sink(), committed.topic)})
 
     def range_of(self, metadata: Mapping[str, Any]) -> LsnRange:
         """The LSN range that an input's metadata asks for."""

@@ -5,6 +5,11 @@ the channels of signals; no JVM. Rows of the signal table are changes as any
 others, so they start a run by themselves; a file, a Kafka topic, requests of
 people, and requests that no run has finished are asked for. The cursor plays no part in it: where the capture stands is in the lake.
 
+*What a run is asked for.* A run that follows the log reads all tables of the capture, whatever its selection says, and
+reports those that had events. Dagster writes a record ahead for each asset and check that is selected, and keeps a
+description of each selection that it has not seen before. So the sensor selects the window manifest, the one table that
+every such run writes: neither grows with the tables of the capture, and no table is left out by a guess.
+
 *Run keys.* `capture:epoch:LSN`, where the epoch is the run before (its id). A
 tick that is repeated asks for the same key and so for nothing; a run that died
 or gave way changes the epoch, so the same LSN can be asked for again.
@@ -26,7 +31,7 @@ the server itself, and the run that follows the log takes it in.
 a loaded code location is one. The cursor remembers which start that was.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -151,10 +156,13 @@ def _request(
     if not fresh:
         return dg.SkipReason("Nothing new.")
     newest = max(fresh.values())
+    return _following(catalog, run_key(capture, records, newest), {"cdc/lsn": str(newest)})
+
+
+def _following(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg.RunRequest:
+    """A run that follows the log: of all tables, whatever is selected."""
     return dg.RunRequest(
-        run_key=run_key(capture, records, newest),
-        job_name=catalog.names.changes,
-        tags={"cdc/lsn": str(newest)},
+        run_key=key, job_name=catalog.names.changes, asset_selection=[catalog.windows_key], tags=dict(tags)
     )
 
 
@@ -166,7 +174,7 @@ def _with_newcomers(
     if again := _again(records, NEWCOMERS_TAG, what):
         return dg.SkipReason(f"{what} could not be taken in; the next attempt is after {again:%H:%M:%S} UTC.")
     key = run_key(catalog.names.capture, records, "tables")
-    return dg.RunRequest(run_key=key, job_name=catalog.names.changes, tags={NEWCOMERS_TAG: what})
+    return _following(catalog, key, {NEWCOMERS_TAG: what})
 
 
 def _again(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | None:
@@ -186,7 +194,7 @@ def _signalled(
     if again := _again(records, SIGNAL_TAG, what):
         return dg.SkipReason(f"A run for signals ({what}) has just ended; the next starts after {again:%H:%M:%S} UTC.")
     key = run_key(catalog.names.capture, records, "signals")
-    return dg.RunRequest(run_key=key, job_name=catalog.names.changes, tags={SIGNAL_TAG: what})
+    return _following(catalog, key, {SIGNAL_TAG: what})
 
 
 def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> datetime | None:

@@ -10,7 +10,7 @@ from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.envelope_io import Committed, EnvelopeIOManager
+from cdc_assets.defs.envelope_io import Committed, EnvelopeIOManager, account_of
 from cdc_assets.defs.process import PROCESS_TAG, own_process
 from cdc_assets.defs.reporting import Sum, Tally
 from cdc_assets.defs.translator import Role, column_schema
@@ -91,8 +91,8 @@ class Session:
 
     def _log_one(self, key: dg.AssetKey, committed: Committed) -> None:
         """A materialization without an output: of one asset there may be many in a run, but only one output."""
-        rows = {"dagster/row_count": self._topics.row_count(committed.topic)}
-        self._context.log_event(dg.AssetMaterialization(key, metadata={**committed.facts, **rows}))
+        place = account_of(self._topics, committed.topic)
+        self._context.log_event(dg.AssetMaterialization(key, metadata={**committed.facts, **place}))
 
     def _reports(
         self, role: Role, totals: Mapping[TableId, Sum], structures: Mapping[TableId, TableSchema] = _UNASKED

@@ -7,7 +7,7 @@ import dagster as dg
 
 from cdc_assets.capture.system_topics import WINDOWS
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.envelope_io import Committed
+from cdc_assets.defs.envelope_io import Committed, account_of
 from cdc_assets.lake.topics import TopicTables
 
 
@@ -41,5 +41,5 @@ class SystemReport:
             if key in self._context.selected_asset_keys:
                 yield dg.MaterializeResult(asset_key=key, value=Committed(directory, facts))
             else:
-                metadata = facts | {"dagster/row_count": self._topics.row_count(directory)}
+                metadata = facts | account_of(self._topics, directory)
                 self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))

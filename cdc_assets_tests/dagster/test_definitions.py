@@ -7,7 +7,14 @@ from unittest.mock import patch
 
 import dagster as dg
 import pytest
+from dagster._core.code_pointer import CodePointer
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
+from dagster._core.definitions.reconstruct import (
+    initialize_repository_def_from_pointer,
+    reconstruct_repository_def_from_pointer,
+)
+from dagster._utils.test.definitions import scoped_reconstruction_metadata
 
 from cdc_assets.config.load import configured_files
 from cdc_assets.config.settings import EventSettings
@@ -16,7 +23,7 @@ from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.defs.build import build_definitions, capture_resources
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
-from cdc_assets.defs.discovery import discover, recall, remember
+from cdc_assets.defs.discovery import Discovery, discover, recall, remember
 from cdc_assets.defs.partitions import all_ranges, range_numbers, range_partitions
 from cdc_assets.defs.snapshot import snapshot_assets
 from cdc_assets.defs.spark import SparkResource
@@ -220,6 +227,36 @@ def test_discovery_is_remembered_and_recalled(remembered: Path) -> None:
     found = discover(away, remembered)
     assert found.tables == (ORDERS,)
     assert "ConnectionLostError: no answer" in found.problem
+
+
+def test_run_takes_the_answer_of_its_code_location_unless_another_load_has_come(remembered: Path) -> None:
+    with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)) as load:
+        discover(lambda: [ORDERS], remembered)
+        left = load.get_pending_reconstruction_metadata()
+
+    def away() -> list[TableSchema]:
+        raise ConnectionLostError("no answer")
+
+    with scoped_reconstruction_metadata(left):
+        assert discover(away, remembered) == Discovery((ORDERS,))
+        remember(remembered, [])
+        assert discover(lambda: [ORDERS], remembered) == Discovery((ORDERS,))
+        remember(remembered, [])
+        assert "no answer" in discover(away, remembered).problem
+
+
+def test_code_location_of_a_run_is_built_without_the_server(shop: Shop) -> None:
+    pointer = CodePointer.from_module("resources.definitions", "defs", working_directory=None)
+    with shop.in_environment():
+        with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)):
+            loaded = initialize_repository_def_from_pointer(pointer)
+        with (
+            patch("cdc_assets.defs.sqlserver.SqlServerCdcResource.tables", side_effect=AssertionError),
+            DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)),
+        ):
+            built = reconstruct_repository_def_from_pointer(pointer, loaded.repository_load_data)
+    assert built.asset_graph.get_all_asset_keys() == loaded.asset_graph.get_all_asset_keys()
+    assert key("customers", "changes") in built.asset_graph.get_all_asset_keys()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[{"table": 3}]'])

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
-from cdc_assets.defs.checks import continuity_result
+from cdc_assets.defs.continuity import continuity_result
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import World
 

@@ -1,0 +1,346 @@
+"""What a capture of many tables costs in Dagster: `python -m benchmarks.thousand_tables [--tables N] [--changed N] [--daemon]`.
+
+A stand-in in a process of its own has so many tables of eight columns with a few rows. Dagster's storage is SQLite, as in
+`dagster.yaml`. For each phase (the code location loads, the sensor ticks, the first snapshot, changes of some tables, a
+tick with nothing new) it prints seconds, processor seconds of this process, seconds in the event log, records of the run
+by type and statements that the server was asked. With `--daemon`, `dagster dev` itself runs, and what is told are the
+seconds from a tick of the sensor to the first line of asset code, and the processor seconds of all its processes.
+"""
+
+import argparse
+import json
+import multiprocessing as mp
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest.mock import patch
+
+import dagster as dg
+import psutil
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.cli.lake_view import LakeView
+from cdc_assets.config.load import load_config
+from cdc_assets.defs.build import build_definitions
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.sqlserver import SqlServerCdcResource
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
+
+DATABASE, CAPTURE = "Many", "many"
+_CREATE = """
+CREATE TABLE dbo.{0} (
+    id int NOT NULL PRIMARY KEY, name varchar(40) NULL, created datetime2(7) NULL, amount decimal(18, 4) NULL,
+    qty int NULL, note nvarchar(80) NULL, done bit NULL, total bigint NULL);
+EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{0}', @role_name = NULL;
+"""
+_CHANGE = "UPDATE dbo.{0} SET qty = qty + 1 WHERE id = 1"
+
+
+def name_of(number: int) -> str:
+    """The table's name."""
+    return f"t{number:04d}"
+
+
+# ---- the server ------------------------------------------------------------------------------------------------------
+
+
+def serve(pipe: Connection, tables: int, rows: int, directory: Path | None) -> None:
+    """The stand-in's process: answers requests until it gets None."""
+    with StandIn(databases=(DATABASE,), directory=directory) as server:
+        known = {str(name) for (name,) in server.execute("SELECT name FROM sys.tables", database=DATABASE)}
+        with server.connect(DATABASE) as connection:
+            for name in map(name_of, range(tables)):
+                if name not in known:
+                    connection.execute(_CREATE.format(name))
+                    server.bulk.load_table(DATABASE, name, rows=rows)
+        server.agent.drain()
+        take, count = server.engine.faults, 0
+
+        def counted(*arguments: Any) -> Any:
+            nonlocal count
+            count += 1
+            return take(*arguments)
+
+        server.engine.faults = counted
+        pipe.send((server.port, server.password))
+        while (changed := pipe.recv()) is not None:
+            before, count = count, 0
+            with server.connect(DATABASE) as connection:
+                for name in map(name_of, changed):
+                    connection.execute(_CHANGE.format(name))
+            server.agent.drain()
+            count = 0
+            pipe.send(before)
+
+
+@dataclass
+class Many:
+    """The server's process as the benchmark sees it, and the capture of it; `dagster_dev` takes it for a shop."""
+
+    folder: Path
+    pipe: Connection
+    port: int
+    password: str
+
+    @property
+    def file(self) -> Path:
+        """The capture's configuration."""
+        return self.folder / f"{CAPTURE}.json"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its processes need."""
+        return {"CDC_CONFIG": str(self.file), "CDC_MANY": self.password, "CDC_STATE_DIR": str(self.folder / "state")}
+
+    def write(self, **properties: str) -> None:
+        """The configuration file."""
+        given = {
+            "topic.prefix": CAPTURE,
+            "database.hostname": "127.0.0.1",
+            "database.port": str(self.port),
+            "database.user": "sa",
+            "database.password": "${env:CDC_MANY}",
+            "database.names": DATABASE,
+            "database.encrypt": "false",
+            "lake.path": str(self.folder / "lake"),
+            "poll.interval.ms": "100",
+            "stream.idle.timeout.ms": "300",
+        }
+        self.file.write_text(json.dumps(given | properties))
+
+    def change(self, tables: Sequence[int] = ()) -> int:
+        """Change a row of each of some tables; returns the number of statements that others asked since the last call."""
+        self.pipe.send(list(tables))
+        return int(self.pipe.recv())
+
+    def view(self) -> LakeView:
+        """The lake."""
+        return LakeView(load_config(self.file, os.environ | self.environment))
+
+
+@contextmanager
+def many_tables(tables: int, rows: int, directory: Path | None) -> Iterator[Many]:
+    """A server with so many tables, and a folder for all else."""
+    ours, theirs = mp.Pipe()
+    process = mp.get_context("spawn").Process(target=serve, args=(theirs, tables, rows, directory))
+    process.start()
+    folder = Path(tempfile.mkdtemp(prefix="bench-"))
+    try:
+        many = Many(folder, ours, *ours.recv())
+        many.write()
+        yield many
+    finally:
+        ours.send(None)
+        process.join(60)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---- in this process -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Phase:
+    """One measured phase."""
+
+    name: str
+    seconds: float = 0.0
+    processor: float = 0.0
+    log_seconds: float = 0.0
+    statements: int = 0
+    records: Counter[str] = field(default_factory=Counter)
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield (
+            f"{self.name:<34}{self.seconds:>9.2f}{self.processor:>11.2f}{self.log_seconds:>11.2f}{self.statements:>12,}"
+            f"{sum(self.records.values()) or '':>10}"
+        )
+        if self.records:
+            yield "    " + ", ".join(f"{name} {count}" for name, count in self.records.most_common(9))
+
+
+@contextmanager
+def measured(name: str, many: Many) -> Iterator[Phase]:
+    """Times of a block; printed at its end."""
+    phase, inside = Phase(name), SqliteEventLogStorage.store_event
+
+    def store(self: SqliteEventLogStorage, event: Any) -> None:
+        began = time.perf_counter()
+        inside(self, event)
+        phase.log_seconds += time.perf_counter() - began
+
+    many.change()
+    started, used = time.perf_counter(), time.process_time()
+    with patch.object(SqliteEventLogStorage, "store_event", store):
+        yield phase
+    phase.seconds, phase.processor = time.perf_counter() - started, time.process_time() - used
+    phase.statements = many.change()
+    print(*phase.lines(), sep="\n", flush=True)
+
+
+def run(many: Many, instance: dg.DagsterInstance, defs: dg.Definitions, request: dg.RunRequest, phase: Phase) -> None:
+    """Carry out what the sensor asks for."""
+    assert request.job_name, request
+    result = defs.resolve_job_def(request.job_name).execute_in_process(
+        instance=instance,
+        asset_selection=list(request.asset_selection) if request.asset_selection else None,
+        run_config=request.run_config,
+        tags=request.tags,
+        raise_on_error=False,
+    )
+    entries = instance.all_logs(result.run_id)
+    phase.records.update(entry.dagster_event.event_type_value if entry.dagster_event else "LOG" for entry in entries)
+    assert result.success, [entry.user_message for entry in entries if entry.level >= 40]
+
+
+def tick(many: Many, instance: dg.DagsterInstance, defs: dg.Definitions) -> Any:
+    """Evaluate the sensor once: its request, or what it says instead."""
+    repository = defs.get_repository_def()
+    (sensor,) = repository.sensor_defs
+    server = SqlServerCdcResource(config_file=str(many.file))
+    resources = {f"cdc_{CAPTURE}": CaptureResource(server=server, spark=SparkResource())}
+    with dg.build_sensor_context(instance=instance, resources=resources, repository_def=repository) as context:
+        data = sensor.evaluate_tick(context)
+    return data.run_requests[0] if data.run_requests else data
+
+
+def in_process(many: Many, changed: int) -> None:
+    """All phases in this process."""
+    print(f"{'phase':<34}{'seconds':>9}{'processor':>11}{'event log':>11}{'statements':>12}{'records':>10}")
+    (many.folder / "instance").mkdir()
+    with (
+        dg.DagsterInstance.local_temp(str(many.folder / "instance")) as instance,
+        patch.dict(os.environ, many.environment),
+    ):
+        with measured("load the code location", many):
+            defs = build_definitions(many.file, spark=SparkResource(master="local[2]"))
+            defs.get_repository_def()
+        with measured("first tick", many):
+            request = tick(many, instance, defs)
+        with measured("first snapshot", many) as phase:
+            run(many, instance, defs, request, phase)
+        many.change([0])
+        with measured("tick, one table changed", many):
+            request = tick(many, instance, defs)
+        with measured("changes of one table", many) as phase:
+            run(many, instance, defs, request, phase)
+        many.change(range(changed))
+        with measured(f"tick, {changed} tables changed", many):
+            request = tick(many, instance, defs)
+        with measured(f"changes of {changed} tables", many) as phase:
+            run(many, instance, defs, request, phase)
+        for _ in range(2):
+            with measured("tick, nothing new", many):
+                tick(many, instance, defs)
+    stop_spark()
+
+
+# ---- through `dagster dev` -------------------------------------------------------------------------------------------
+
+
+def processor_seconds(daemon: Daemon) -> float:
+    """Of `dagster dev` and all that it has started, also what has ended."""
+    found = 0.0
+    parent = psutil.Process(daemon.process.pid)
+    for process in [parent, *parent.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        found += times.user + times.system + times.children_user + times.children_system
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a run that the sensor asked for began, in seconds after its tick."""
+
+    created: float
+    launched: float
+    code: float
+    ended: float
+
+
+def start_of(daemon: Daemon, run_id: str) -> Start:
+    """When what happened."""
+    (record,) = daemon.instance.get_run_records(dg.RunsFilter(run_ids=[run_id]))
+    selector = next(state for state in daemon.instance.all_instigator_state() if CAPTURE in state.instigator_name)
+    ticks = daemon.instance.get_ticks(selector.instigator_origin_id, selector.selector_id)
+    ticked = next(tick.timestamp for tick in ticks if run_id in tick.run_ids)
+    moments = {
+        entry.dagster_event.event_type_value: entry.timestamp
+        for entry in reversed(daemon.instance.all_logs(run_id))
+        if entry.dagster_event
+    }
+    ended = record.end_time or 0.0
+    return Start(
+        record.create_timestamp.timestamp() - ticked,
+        moments["PIPELINE_STARTING"] - ticked,
+        moments["STEP_START"] - ticked,
+        ended - ticked,
+    )
+
+
+def through_daemon(many: Many, tables: int, changed: int, starts: int) -> None:
+    """Snapshot, then changes; each begins with a tick."""
+    with dagster_dev(many) as daemon:  # type: ignore[arg-type] # has what it needs of a shop
+
+        def finished() -> Sequence[str]:
+            return [run.run_id for run in daemon.instance.get_runs() if run.is_finished]
+
+        def measure(name: str, done: Callable[[], bool]) -> Start:
+            before, used = set(finished()), processor_seconds(daemon)
+            daemon.wait_until(lambda: done() and daemon.idle(), name, 1800)
+            (own, *_) = [run for run in finished() if run not in before]
+            start = start_of(daemon, own)
+            print(
+                f"{name:<34}{start.created:>9.2f}{start.launched:>10.2f}{start.code:>12.2f}{start.ended:>9.2f}"
+                f"{processor_seconds(daemon) - used:>11.2f}{len(daemon.instance.all_logs(own)):>10}",
+                flush=True,
+            )
+            return start
+
+        print(f"{'run, seconds after its tick':<34}{'created':>9}{'launched':>10}{'asset code':>12}{'ended':>9}"
+              f"{'processor':>11}{'records':>10}")  # fmt: skip
+        measure("first snapshot", lambda: bool(finished()) and len(many.view().state().tables) >= tables)
+        codes = []
+        for _ in range(starts):
+            time.sleep(6)
+            count = len(finished())
+            many.change(range(changed))
+            codes.append(measure(f"changes of {changed} tables", lambda: len(finished()) > count).code)  # noqa: B023
+        print(f"asset code begins, median: {median(codes):.2f} s after the tick")
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", type=int, default=1000, help="captured tables")
+    parser.add_argument("--rows", type=int, default=10, help="rows of each")
+    parser.add_argument("--changed", type=int, default=30, help="tables with a change")
+    parser.add_argument("--starts", type=int, default=3, help="runs for changes, with --daemon")
+    parser.add_argument("--daemon", action="store_true", help="through `dagster dev`")
+    parser.add_argument("--server", type=Path, help="folder that keeps the server's tables for another time")
+    given = parser.parse_args()
+    print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {given.tables} tables")
+    with many_tables(given.tables, given.rows, given.server) as many:
+        if given.daemon:
+            through_daemon(many, given.tables, given.changed, given.starts)
+        else:
+            in_process(many, given.changed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""What a capture of many tables writes into Dagster's records and asks the server: it grows with what changed."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+from cdc_assets_tests.shop import TABLES, Shop, key, open_shop, tick
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
+
+NUMBER = 50
+NAMES = [f"many_{number:02d}" for number in range(NUMBER)]
+ALL = len(TABLES) + NUMBER
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """The shop with fifty more tables of one row."""
+    with open_shop(tmp_path_factory.mktemp("many")) as found:
+        for name in NAMES:
+            found.execute(f"CREATE TABLE dbo.{name} (id int NOT NULL PRIMARY KEY, n int NOT NULL)")
+            found.execute(f"INSERT INTO dbo.{name} VALUES (1, 1)")
+            found.execute(
+                f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{name}', @role_name = NULL"
+            )
+        found.write({"snapshot.partitions": "1"})
+        yield found
+
+
+@pytest.fixture(scope="module")
+def instance(shop: Shop) -> Iterator[dg.DagsterInstance]:
+    """Everything is snapshotted, and one change was streamed."""
+    with dg.DagsterInstance.ephemeral() as found:
+        assert as_the_sensor_asks(shop, found).success
+        change(shop, NAMES[0])
+        assert as_the_sensor_asks(shop, found).success
+        yield found
+
+
+def as_the_sensor_asks(shop: Shop, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+    """The run that the sensor starts now."""
+    request = tick(shop, instance)
+    return shop.run(
+        request.job_name,
+        instance,
+        assets=list(request.asset_selection),
+        run_config=request.run_config,
+        tags=request.tags,
+    )
+
+
+def change(shop: Shop, *names: str) -> None:
+    """One change of each."""
+    for name in names:
+        shop.execute(f"UPDATE dbo.{name} SET n = n + 1")
+
+
+def records(instance: dg.DagsterInstance, run_id: str) -> Counter[str]:
+    """Records of a run by type."""
+    found = [entry.dagster_event for entry in instance.all_logs(run_id)]
+    return Counter(event.event_type_value if event else "LOG" for event in found)
+
+
+def shown(instance: dg.DagsterInstance) -> dict[dg.AssetKey, bool]:
+    """What the pages show for `lsn_continuity` of each table."""
+    checks = [dg.AssetCheckKey(key(name, "changes"), "lsn_continuity") for name in [*TABLES, *NAMES]]
+    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
+    return {check.asset_key: record.status.value == "SUCCEEDED" for check, record in found.items()}
+
+
+def test_records_of_a_run_grow_with_the_tables_that_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
+    changed = NAMES[10:13]
+    change(shop, *changed)
+    result = as_the_sensor_asks(shop, instance)
+    assert result.success
+    found = records(instance, result.run_id)
+    assert found["ASSET_MATERIALIZATION"] == len(changed) + 1, "and the window manifest"
+    assert found["ASSET_MATERIALIZATION_PLANNED"] == 1
+    assert found["ASSET_CHECK_EVALUATION"] == len(changed)
+    assert found["ASSET_CHECK_EVALUATION_PLANNED"] == 0
+    assert sum(found.values()) < 40
+    for name in changed:
+        event = instance.get_latest_materialization_event(key(name, "changes"))
+        assert event
+        assert event.run_id == result.run_id
+        facts = event.asset_materialization.metadata  # type: ignore[union-attr]
+        assert {"rows_updates", "dagster/row_count", "dagster/uri", "dagster/column_schema", "to_lsn"} <= facts.keys()
+
+
+def test_checks_of_all_tables_are_told_once_and_stay(shop: Shop, instance: dg.DagsterInstance) -> None:
+    assert shown(instance) == {key(name, "changes"): True for name in [*TABLES, *NAMES]}
+
+
+def test_selections_of_the_sensor_are_always_the_same(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """Dagster keeps a description of each selection for good."""
+    runs = []
+    for name in NAMES[20:22]:
+        change(shop, name)
+        runs.append(as_the_sensor_asks(shop, instance).run_id)
+    first, second = (instance.get_run_by_id(run) for run in runs)
+    assert first
+    assert second
+    assert first.job_snapshot_id == second.job_snapshot_id
+    assert first.execution_plan_snapshot_id == second.execution_plan_snapshot_id
+
+
+def test_table_in_trouble_is_told_once_fails_each_run_and_is_told_when_it_is_mended(
+    shop: Shop, instance: dg.DagsterInstance
+) -> None:
+    name = NAMES[30]
+    lost = key(name, "changes")
+    change(shop, name)
+    captured = shop.execute("SELECT sys.fn_cdc_get_max_lsn()")[0][0]
+    shop.server.agent.cleanup("SalesDb", f"dbo_{name}", captured)
+    change(shop, NAMES[31])
+    told = as_the_sensor_asks(shop, instance)
+    assert not told.success
+    assert [table for table, passed in shown(instance).items() if not passed] == [lost]
+    change(shop, NAMES[31])
+    again = as_the_sensor_asks(shop, instance)
+    assert not again.success, "whoever is told of failed runs must hear of it"
+    assert records(instance, again.run_id)["ASSET_CHECK_EVALUATION"] == 1, "of the table that changed"
+    assert shop.snapshot(instance, due_only=False, assets=[key(name, "snapshot")]).success
+    change(shop, NAMES[31])
+    assert as_the_sensor_asks(shop, instance).success
+    assert all(shown(instance).values())
+    assert len(shown(instance)) == ALL
