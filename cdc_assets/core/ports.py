@@ -37,6 +37,10 @@ class KeyRange:
     high: str | None
 
 
+KeyExtent = tuple[int, int]
+"""Least and greatest value of a table's leading key."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecoveryFork:
     """A branch of a database's history: a restore to an earlier moment begins a new one.
@@ -115,10 +119,18 @@ class Source(Protocol):
     def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
         """About how many rows tables have, by the server's own books: no table is read and no lock of one waited for."""
 
-    def key_ranges(self, schema: TableSchema, rows: int, slices: int) -> Sequence[KeyRange]:
+    def key_extents(self, schemas: Sequence[TableSchema], rows: Mapping[TableId, int]) -> Mapping[TableId, KeyExtent]:
+        """Least and greatest leading keys of tables that `key_ranges` needs them of; one question for many tables.
+
+        `rows` is about how many they have. A table that cannot be asked is left out: `key_ranges` tells why.
+        """
+
+    def key_ranges(
+        self, schema: TableSchema, rows: int, slices: int, extent: KeyExtent | None = None
+    ) -> Sequence[KeyRange]:
         """Ranges of about equal rows that together cover the table, first and last open; one if it has no key.
 
-        `rows` is about how many it has. No lock of a row is waited for.
+        `rows` is about how many it has, `extent` what `key_extents` told; None asks. No lock of a row is waited for.
         """
 
     def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> AbstractContextManager["HeldLocks"]:

@@ -162,7 +162,11 @@ def _request(
 def _following(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg.RunRequest:
     """A run that follows the log: of all tables, whatever is selected."""
     return dg.RunRequest(
-        run_key=key, job_name=catalog.names.changes, asset_selection=[catalog.windows_key], tags=dict(tags)
+        run_key=key,
+        job_name=catalog.names.changes,
+        asset_selection=[catalog.windows_key],
+        asset_check_keys=[],  # None would be all checks of the manifest, which have a job of their own
+        tags=dict(tags),
     )
 
 

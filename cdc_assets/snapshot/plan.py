@@ -25,7 +25,7 @@ from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.core.ports import KeyRange, TaskRunner
+from cdc_assets.core.ports import KeyExtent, KeyRange, TaskRunner
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.history.structure import without_namesakes
@@ -149,8 +149,9 @@ class SnapshotPlanner:
     def outdated(self, run: SnapshotRun, captured: Collection[TableId]) -> str:
         """Why a planned snapshot no longer fits the server or the settings, or nothing."""
         instances = self._server.instances(run.database)
+        schemas = self._server.source.table_schemas([entry.table for entry in run.tables])
         for entry in run.tables:
-            schema = self._server.source.table_schema(entry.table)
+            schema = schemas.get(entry.table)
             if schema is None or schema.object_id != entry.object_id:
                 return f"{entry.table} was dropped or created again"
             if entry.table not in captured:
@@ -186,6 +187,7 @@ class SnapshotPlanner:
         schemas = self._server.source.table_schemas([request.table for request in requests])
         read = [schemas[r.table] for r in requests if r.data and not r.select and r.table in schemas]
         rows = self._server.source.row_counts(read) if read else {}
+        extents = self._server.source.key_extents([schema for schema in read if self._is_cut(schema)], rows)
         databases = dict.fromkeys(table.database for table in schemas)
         instances = {table: own for name in databases for table, own in self._server.instances(name).items()}
         for request in requests:
@@ -196,7 +198,7 @@ class SnapshotPlanner:
                         "table", str(request.table), "a table that exists", "check its name and the filters"
                     )
                 self._check_events(schema, newest(instances.get(request.table, [])))
-                yield self._draft(request, schema, rows.get(request.table, 0))
+                yield self._draft(request, schema, rows.get(request.table, 0), extents.get(request.table))
             except OF_ONE_TABLE as error:
                 failed[request.table] = error
 
@@ -210,20 +212,30 @@ class SnapshotPlanner:
         captured = last.columns if last else None
         self._lake.plan(own, captured)
 
-    def _draft(self, request: Request, schema: TableSchema, rows: int) -> Draft:
+    def _draft(self, request: Request, schema: TableSchema, rows: int, extent: KeyExtent | None) -> Draft:
         if not request.data:
             return Draft(request, schema, 0, ())
-        return Draft(request, schema, rows, self._ranges(request, schema, rows))
+        return Draft(request, schema, rows, self._ranges(request, schema, rows, extent))
 
-    def _ranges(self, request: Request, schema: TableSchema, rows: int) -> tuple[KeyRange, ...]:
+    def _is_cut(self, schema: TableSchema) -> bool:
+        """Whether it is still to be decided where a table is cut."""
+        return not self._settings.override_of(schema.table) and not self._known_ranges(schema)
+
+    def _known_ranges(self, schema: TableSchema) -> tuple[KeyRange, ...]:
+        """Where it was cut before; nothing if it never was, or has been created anew."""
+        known = self._state.tables.get(schema.table)
+        return known.ranges if known and known.object_id == schema.object_id else ()
+
+    def _ranges(
+        self, request: Request, schema: TableSchema, rows: int, extent: KeyExtent | None
+    ) -> tuple[KeyRange, ...]:
         """A statement of its own cannot be divided: each part would read all of it."""
         if request.select or self._settings.override_of(schema.table):
             return tuple(self._server.source.key_ranges(dataclasses.replace(schema, key=()), rows, 1))
-        known = self._state.tables.get(schema.table)
-        if known and known.ranges and known.object_id == schema.object_id:
-            return known.ranges
+        if known := self._known_ranges(schema):
+            return known
         wanted = ranges_wanted(rows, self._settings.partitions)
-        return tuple(self._server.source.key_ranges(schema, rows, wanted))
+        return tuple(self._server.source.key_ranges(schema, rows, wanted, extent))
 
     def _chosen(self, request: Request, ranges: int) -> list[int]:
         if request.partitions is None:

@@ -118,7 +118,7 @@ def test_what_is_told_about_chunks(world: World, tmp_path: Path, monkeypatch: py
         debezium.wait(lambda records: any(kind == "COMPLETED" for kind, _ in notes(records)))
         theirs = notes(debezium.records())
 
-    def cut(_: object, schema: TableSchema, rows: int, parts: int) -> list[KeyRange]:
+    def cut(_: object, schema: TableSchema, *_rows_and_parts: object) -> list[KeyRange]:
         halves = [KeyRange("id", None, "3"), KeyRange("id", "3", None)]
         return halves if schema.table.table == "lines" else [KeyRange(None, None, None)]
 

@@ -350,9 +350,14 @@ _UNLOCKED = "WITH (NOLOCK)"
 https://learn.microsoft.com/en-us/sql/t-sql/queries/hints-transact-sql-table"""
 
 
-def extremes(table: str, column: str) -> str:
-    """Least and greatest value of a quoted column."""
-    return f"{_TAG.format(name='extremes')}SELECT MIN({column}), MAX({column}) FROM {table} {_UNLOCKED}"  # noqa: S608
+def extremes(keys: Sequence[tuple[str, str]]) -> str:
+    """Place, least and greatest value of integer columns, each given by quoted table and column."""
+    parts = [
+        f"SELECT {place} AS i, CAST(MIN({column}) AS bigint) AS low, CAST(MAX({column}) AS bigint) AS high "  # noqa: S608
+        f"FROM {table} {_UNLOCKED}"
+        for place, (table, column) in enumerate(keys)
+    ]
+    return f"{_TAG.format(name='extremes')}{_union_all(parts)}"
 
 
 def key_at(table: str, column: str, shown: str, low: str | None) -> str:

@@ -1,20 +1,20 @@
 """Cuts a table into key ranges of about equal rows.
 
-Two ways. An integer key whose values are at least half of their span is cut by arithmetic: two index seeks. Any other
+Two ways. An integer key whose values are at least half of their span is cut by arithmetic: two index seeks, asked for many tables at once. Any other
 key is walked on the server: from each bound so many keys on, which reads the key index once in all and returns one
 value per range. Bounds are where the keys were at that moment; as the first and last range are open and each bound
 belongs to one range only, the ranges cover the table whatever is written meanwhile. So a bound need not even be
 committed, and the questions wait for no lock of a row.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from cdc_assets.adapters.sqlserver import queries
 from cdc_assets.adapters.sqlserver.rows import integer
 from cdc_assets.adapters.sqlserver.session import Session
-from cdc_assets.core.identifiers import quote
-from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.identifiers import TableId, quote
+from cdc_assets.core.ports import KeyExtent, KeyRange
 from cdc_assets.core.ranges import can_bound, from_text, to_text
 from cdc_assets.core.schema import Column, TableSchema
 
@@ -24,7 +24,35 @@ MIN_ROWS_PER_RANGE = 1000
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
-def key_ranges(session: Session, schema: TableSchema, rows: int, slices: int) -> list[KeyRange]:
+def is_worth_cutting(rows: int) -> bool:
+    """Whether a table of so many rows is cut at all."""
+    return rows >= 2 * MIN_ROWS_PER_RANGE
+
+
+def integer_key(schema: TableSchema) -> Column | None:
+    """The leading key column, if it holds integers."""
+    leading = schema.column(schema.key[0]) if schema.key else None
+    return leading if leading is not None and leading.type_name in _INTEGERS else None
+
+
+def key_extents(session: Session, schemas: Sequence[TableSchema]) -> dict[TableId, KeyExtent]:
+    """Least and greatest leading keys of those tables that have integers there, and rows; one query.
+
+    Raises:
+        CdcError: one of the tables cannot be asked, or the server is away.
+    """
+    keyed = [(schema, key) for schema in schemas if (key := integer_key(schema)) is not None]
+    if not keyed:
+        return {}
+    rows = session.rows(queries.extremes([(schema.table.quoted, quote(key.name)) for schema, key in keyed]))
+    return {
+        keyed[integer(place)][0].table: (integer(low), integer(high)) for place, low, high in rows if low is not None
+    }
+
+
+def key_ranges(
+    session: Session, schema: TableSchema, rows: int, slices: int, extent: KeyExtent | None = None
+) -> list[KeyRange]:
     """Ranges that together cover the table of about so many rows; one if no key of it can be bounded, or few rows."""
     leading = schema.column(schema.key[0]) if schema.key else None
     if leading is None or not can_bound(leading):
@@ -32,18 +60,16 @@ def key_ranges(session: Session, schema: TableSchema, rows: int, slices: int) ->
     parts = min(slices, rows // MIN_ROWS_PER_RANGE)
     if parts < 2:
         return [KeyRange(leading.name, None, None)]
-    bounds = _by_arithmetic(session, schema, leading, rows, parts) or list(_walk(session, schema, leading, rows, parts))
+    if extent is None:
+        extent = key_extents(session, [schema]).get(schema.table)
+    bounds = _by_arithmetic(extent, rows, parts) if extent else []
+    bounds = bounds or list(_walk(session, schema, leading, rows, parts))
     return [KeyRange(leading.name, low, high) for low, high in pairwise([None, *bounds, None])]
 
 
-def _by_arithmetic(session: Session, schema: TableSchema, key: Column, rows: int, parts: int) -> list[str]:
+def _by_arithmetic(extent: KeyExtent, rows: int, parts: int) -> list[str]:
     """Bounds of a dense integer key, or none if it is not dense."""
-    if key.type_name not in _INTEGERS:
-        return []
-    [(least, greatest)] = session.rows(queries.extremes(schema.table.quoted, quote(key.name)))
-    if least is None or greatest is None:
-        return []
-    low, high = integer(least), integer(greatest)
+    low, high = extent
     span = high - low + 1
     if span > 2 * rows or span < parts:
         return []

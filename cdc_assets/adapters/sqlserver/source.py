@@ -5,7 +5,7 @@ Bulk rows go through `cdc_assets.adapters.sqlserver.bulk`.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
@@ -16,7 +16,7 @@ from cdc_assets.adapters.sqlserver import queries
 from cdc_assets.adapters.sqlserver.driver import server_name
 from cdc_assets.adapters.sqlserver.locks import locked
 from cdc_assets.adapters.sqlserver.places import places
-from cdc_assets.adapters.sqlserver.ranges import key_ranges
+from cdc_assets.adapters.sqlserver.ranges import is_worth_cutting, key_extents, key_ranges
 from cdc_assets.adapters.sqlserver.rows import Row, commit_time, instances_of, integer, lsn_of, schema_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings
@@ -24,9 +24,17 @@ from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
-from cdc_assets.core.ports import HeldLocks, KeyRange, RecoveryFork
+from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, TableSchema
-from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, LoginError, PreflightError, QueryError
+from cdc_assets.errors import (
+    CdcDisabledError,
+    CdcError,
+    DatabaseAwayError,
+    LockTimeoutError,
+    LoginError,
+    PreflightError,
+    QueryError,
+)
 from cdc_assets.history.remedy import InstanceOptions
 
 T = TypeVar("T")
@@ -296,10 +304,23 @@ class SqlServerSource:
                 found |= {tables[database, integer(own)]: integer(count or 0) for own, count in rows}
         return found
 
-    def key_ranges(self, schema: TableSchema, rows: int, slices: int) -> Sequence[KeyRange]:
+    def key_extents(self, schemas: Sequence[TableSchema], rows: Mapping[TableId, int]) -> Mapping[TableId, KeyExtent]:
+        """Least and greatest integer leading keys of tables worth cutting; one query per 100 of them in a database."""
+        found: dict[TableId, KeyExtent] = {}
+        schemas = [schema for schema in schemas if is_worth_cutting(rows.get(schema.table, 0))]
+        for database in dict.fromkeys(schema.table.database for schema in schemas):
+            own = [schema for schema in schemas if schema.table.database == database]
+            for chunk in _chunks(own, _TABLES_PER_QUERY):
+                with suppress(QueryError, PreflightError, LockTimeoutError), self._waiting():
+                    found |= key_extents(self.session, chunk)
+        return found
+
+    def key_ranges(
+        self, schema: TableSchema, rows: int, slices: int, extent: KeyExtent | None = None
+    ) -> Sequence[KeyRange]:
         """Ranges of about equal rows that together cover the table, first and last open; one if it has no key."""
         with self._waiting():
-            return key_ranges(self.session, schema, rows, slices)
+            return key_ranges(self.session, schema, rows, slices, extent)
 
     def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> AbstractContextManager[HeldLocks]:
         """Hold a shared lock on each table by a session of its own: writers wait, readers do not."""

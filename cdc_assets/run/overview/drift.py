@@ -46,10 +46,10 @@ def drifts(source: OverviewSource, config: CaptureConfig, tables: TopicTables, s
 def _of_database(source: OverviewSource, history: SchemaHistory, states: Sequence[TableState]) -> list[Drift]:
     database = states[0].table.database
     instances, statements = source.capture_instances(database), source.ddl_statements(database)
-    options = source.instance_options(database)
+    options, schemas = source.instance_options(database), source.table_schemas([state.table for state in states])
     found = []
     for state in states:
-        entry, current = history.latest(state.table), source.table_schema(state.table)
+        entry, current = history.latest(state.table), schemas.get(state.table)
         own = by_age([instance for instance in instances if instance.table == state.table])
         if entry is not None and current is not None and own and current.object_id == state.object_id:
             name = own[-1].name

@@ -112,3 +112,40 @@ def test_no_key_small_or_empty_table(server: Server, source: SqlServerSource) ->
     assert plan(source, 4)[1] == [KeyRange("n", None, None)]
     server.execute("INSERT INTO dbo.k VALUES (1), (2), (3)", database=DATABASE)
     assert plan(source, 4)[1] == [KeyRange("n", None, None)]
+
+
+def test_many_tables_are_asked_for_their_keys_at_once(
+    server: Server, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"t{number:02d}" for number in range(12)]
+    for name in names:
+        server.execute(f"CREATE TABLE dbo.{name} (k int NOT NULL PRIMARY KEY)", database=DATABASE)
+        server.execute(f"INSERT INTO dbo.{name} VALUES (1), (2), (3), (4), (5), (6)", database=DATABASE)
+    asked: list[str] = []
+    rows = source.session.rows
+
+    def counted(statement: str, *parameters: object) -> object:
+        asked.append(statement)
+        return rows(statement, *parameters)
+
+    monkeypatch.setattr(source.session, "rows", counted)
+    schemas = source.table_schemas([TableId(DATABASE, "dbo", name) for name in names])
+    counts = source.row_counts(list(schemas.values()))
+    extents = source.key_extents(list(schemas.values()), counts)
+    cut = {table: source.key_ranges(schema, counts[table], 3, extents[table]) for table, schema in schemas.items()}
+    assert len(asked) == 4, "columns, keys, rows and bounds, each for all tables"
+    assert set(extents.values()) == {(1, 6)}
+    assert all(ranges == source.key_ranges(schemas[table], 6, 3) for table, ranges in cut.items())
+    assert {len(ranges) for ranges in cut.values()} == {3}
+
+
+def test_table_that_cannot_be_asked_holds_no_other_back(server: Server, source: SqlServerSource) -> None:
+    fill(server, "int", "{n}")
+    schema, ranges = plan(source, 4)
+    server.execute("CREATE TABLE dbo.gone (k int NOT NULL PRIMARY KEY)", database=DATABASE)
+    gone = source.table_schema(TableId(DATABASE, "dbo", "gone"))
+    assert gone is not None
+    server.execute("DROP TABLE dbo.gone", database=DATABASE)
+    counts = {schema.table: ROWS, gone.table: ROWS}
+    assert source.key_extents([schema, gone], counts) == {}
+    assert list(source.key_ranges(schema, ROWS, 4)) == ranges

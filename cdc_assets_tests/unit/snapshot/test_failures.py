@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.ports import KeyExtent, KeyRange
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import CdcError, ConnectionLostError, QueryError, ServerBusyError
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
@@ -94,7 +94,7 @@ def test_table_that_cannot_be_cut_fails_alone(tmp_path: Path, monkeypatch: pytes
     server, config, (a, b, c) = three(tmp_path)
     cut = server.key_ranges
 
-    def key_ranges(schema: TableSchema, rows: int, slices: int) -> Sequence[KeyRange]:
+    def key_ranges(schema: TableSchema, rows: int, slices: int, extent: KeyExtent | None = None) -> Sequence[KeyRange]:
         if schema.table == b:
             raise QueryError("The SELECT permission was denied", 229)
         return cut(schema, rows, slices)

@@ -27,7 +27,7 @@ from cdc_assets.config.settings import (
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
-from cdc_assets.core.ports import HeldLocks, KeyRange, RecoveryFork
+from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.errors import CdcError, QueryError
 from cdc_assets.notifications import Listener
@@ -244,7 +244,12 @@ class SimulatedServer:
     def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
         return {schema.table: len(self.rows[schema.table]) for schema in schemas}
 
-    def key_ranges(self, schema: TableSchema, rows: int, slices: int) -> Sequence[KeyRange]:
+    def key_extents(self, schemas: Sequence[TableSchema], rows: Mapping[TableId, int]) -> Mapping[TableId, KeyExtent]:
+        return {}
+
+    def key_ranges(
+        self, schema: TableSchema, rows: int, slices: int, extent: KeyExtent | None = None
+    ) -> Sequence[KeyRange]:
         keys = sorted(self.rows[schema.table])
         if not schema.key or len(keys) < 2:
             return [KeyRange(schema.key[0] if schema.key else None, None, None)]
