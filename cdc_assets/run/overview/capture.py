@@ -127,7 +127,8 @@ class CaptureOverview:
     def _overview_of(self, state: TableState) -> TableOverview:
         table, facts = state.table, self._facts_of(state.table.database)
         topic = self._topic(table)
-        status, reason = verdict(state, [loss for loss in self.losses if topic_of(loss.directory) == topic], facts)
+        losses = [loss for loss in self.losses if topic_of(loss.directory) == topic]
+        status, reason = verdict(state, losses, facts, streams=self.streams)
         return TableOverview(
             table=table,
             topic=topic,
@@ -136,7 +137,7 @@ class CaptureOverview:
             directories=self._directories(topic),
             recorded=state,
             lag_s=lag_of(state.position, facts),
-            headroom=headroom_of(state, facts) if facts else None,
+            headroom=headroom_of(state, facts) if facts and self.streams else None,
         )
 
     def _not_snapshotted(self) -> Sequence[TableOverview]:
@@ -227,12 +228,12 @@ class CaptureOverview:
         return jobs
 
     def headroom(self) -> Sequence[Headroom]:
-        """Of every table that is read, sorted by table; not of databases that cannot be captured now, see `problems`.
+        """Of every table that is streamed, sorted by table; not of databases that cannot be captured now, see `problems`.
 
         Raises:
             RetryableError: the server is away or busy.
         """
-        known = sorted(self.known.values(), key=lambda state: state.table)
+        known = sorted(self.known.values(), key=lambda state: state.table) if self.streams else []
         rooms = [headroom_of(state, facts) for state in known if (facts := self._facts_of(state.table.database))]
         return [room for room in rooms if room is not None]
 

@@ -101,19 +101,20 @@ class DatabaseOverview:
     troubled: int
 
 
-def verdict(state: TableState, losses: Sequence[Loss], facts: DatabaseFacts | None) -> Verdict:
+def verdict(state: TableState, losses: Sequence[Loss], facts: DatabaseFacts | None, *, streams: bool) -> Verdict:
     """Whether a table of the manifest is healthy.
 
     Args:
         state: what the manifest says.
         losses: what its topic lacks.
         facts: of its database; None if the server was not asked.
+        streams: whether the snapshot mode streams changes, so that the server has to keep them.
     """
     if state.status != "healthy":
         return state.status, state.reason
     if losses:
         return _lost_in_lake(state, losses)
-    return ("healthy", "") if facts is None else _by_server(state, facts)
+    return ("healthy", "") if facts is None else _by_server(state, facts, streams)
 
 
 def _lost_in_lake(state: TableState, losses: Sequence[Loss]) -> Verdict:
@@ -122,11 +123,13 @@ def _lost_in_lake(state: TableState, losses: Sequence[Loss]) -> Verdict:
     return "gap" if readable else "failed", f"{what}; the next run takes it out of the stream. Next: {RECORD_IT}"
 
 
-def _by_server(state: TableState, facts: DatabaseFacts) -> Verdict:
+def _by_server(state: TableState, facts: DatabaseFacts, streams: bool) -> Verdict:
     if facts.problem is not None:
         return "failed", describe_error(facts.problem)
     if facts.restored:
         return "failed", facts.restored
+    if not streams:
+        return "healthy", ""
     own = facts.instances.get(state.table, [])
     if state.position is not None and (problem := identity_problem(state, own, facts.instances)):
         return "failed", problem

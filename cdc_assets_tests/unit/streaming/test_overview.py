@@ -121,6 +121,14 @@ def test_new_instance_beside_the_old_one_is_no_trouble(tmp_path: Path) -> None:
     assert headroom_result(seen.headroom(), seen.problems()).passed
 
 
+def test_capture_that_never_streams_needs_nothing_of_what_the_server_keeps(tmp_path: Path) -> None:
+    server, config, _, _ = two_tables(tmp_path, mode="initial_only")
+    server.disable("dbo_orders")
+    seen = CaptureOverview(config, server)
+    assert {found.status for found in seen.tables} == {"healthy"}
+    assert headroom_result(seen.headroom(), seen.problems()).passed
+
+
 def test_lake_without_its_manifest_passes_no_check(tmp_path: Path) -> None:
     server, config, _, _ = two_tables(tmp_path)
     shutil.rmtree(tmp_path / "shop.__windows")
