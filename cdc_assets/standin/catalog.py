@@ -73,15 +73,6 @@ class Index:
 
 
 @dataclass(slots=True)
-class Check:
-    """A check constraint."""
-
-    name: str
-    object_id: int
-    expression: str
-
-
-@dataclass(slots=True)
 class ForeignKey:
     """A foreign key to a table of the same database."""
 
@@ -105,7 +96,6 @@ class Table:
     name: str
     columns: list[Column] = field(default_factory=list)
     indexes: list[Index] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
     foreign_keys: list[ForeignKey] = field(default_factory=list)
     created: datetime = datetime.min
     modified: datetime = datetime.min
@@ -193,19 +183,6 @@ class Tables(MutableMapping[tuple[str, str], Table]):
         return place in self._tables
 
 
-@dataclass(slots=True)
-class UserView:
-    """A view; a changed one is a new object."""
-
-    shape: Table
-    """Its id, name and columns, as a table that is stored nowhere."""
-    text: str
-    """The whole statement that defines it."""
-    query: str
-    labels: list[str]
-    """Column names of its definition, none for those of the query."""
-
-
 @dataclass(frozen=True, slots=True)
 class ProcedureParameter:
     """A declared parameter of a user procedure; type and default as text."""
@@ -250,7 +227,6 @@ class Principal:
     """Of a user: the folded name of its login."""
     password: str = ""
     """Of a login: what `logins.check` compares."""
-    disabled: bool = False
     default_database: str = "master"
     members: tuple[str, ...] = ()
     """Of a role: folded names."""
@@ -299,7 +275,6 @@ class Security:
 
 
 DATABASE_STATES: Final = {"ONLINE": 0, "OFFLINE": 6}
-USER_ACCESS: Final = {"MULTI_USER": 0, "SINGLE_USER": 1, "RESTRICTED_USER": 2}
 OPTIONS: Final = {
     "RECOVERY": ("FULL", "BULK_LOGGED", "SIMPLE"),
     "COMPATIBILITY_LEVEL": ("160", "150", "140", "130", "120", "110", "100"),
@@ -329,15 +304,12 @@ class Database:
     cdc_enabled: bool = False
     state: str = "ONLINE"
     """A key of `DATABASE_STATES`."""
-    user_access: str = "MULTI_USER"
-    """A key of `USER_ACCESS`."""
     recovery_forks: list[RecoveryFork] = field(default_factory=list)
     """One for each restore."""
     schemas: dict[str, int] = field(default_factory=lambda: {"dbo": 1, "INFORMATION_SCHEMA": 3, "sys": 4})
     """name in declared case → schema_id."""
     tables: Tables = field(default_factory=Tables)
     alias_types: list[AliasType] = field(default_factory=list)
-    views: list[UserView] = field(default_factory=list)
     procedures: list[UserProcedure] = field(default_factory=list)
     security: Security = field(default_factory=Security)
     """Users, roles and their permissions."""
@@ -351,24 +323,14 @@ class Database:
         wanted = fold(schema), fold(name)
         return next((p for p in self.procedures if (fold(p.shape.schema), fold(p.shape.name)) == wanted), None)
 
-    @property
-    def modules(self) -> "list[UserView | UserProcedure]":
-        """What is kept as text: views and procedures, in the order of their object ids."""
-        return sorted((*self.views, *self.procedures), key=lambda module: module.shape.object_id)
-
-    def view(self, schema: str, name: str) -> UserView | None:
-        """The view of that name, or None."""
-        wanted = fold(schema), fold(name)
-        return next((view for view in self.views if (fold(view.shape.schema), fold(view.shape.name)) == wanted), None)
-
     def table(self, schema: str, name: str) -> Table | None:
         """The table of that name, or None."""
         return self.tables.get((fold(schema), fold(name)))
 
     def shape(self, schema: str, name: str) -> Table | None:
-        """The table of that name, or what a view or procedure of that name is in the catalogue."""
-        module = self.view(schema, name) or self.procedure(schema, name)
-        return self.table(schema, name) or (module.shape if module else None)
+        """The table of that name, or what a procedure of that name is in the catalogue."""
+        procedure = self.procedure(schema, name)
+        return self.table(schema, name) or (procedure.shape if procedure else None)
 
     def table_by_id(self, object_id: int) -> Table | None:
         """The table of that object id, or None."""
@@ -415,7 +377,7 @@ def _values(kind: type) -> Callable[[object], tuple[Any, ...]]:
     return attrgetter(*(declared.name for declared in fields(kind)))
 
 
-_COLUMN, _INDEX, _CHECK, _FOREIGN_KEY = (_values(kind) for kind in (Column, Index, Check, ForeignKey))
+_COLUMN, _INDEX, _FOREIGN_KEY = (_values(kind) for kind in (Column, Index, ForeignKey))
 _ALIAS, _TABLE, _DATABASE = (_values(kind) for kind in (AliasType, Table, Database))
 
 
@@ -424,7 +386,7 @@ def _copied(database: Database) -> Database:
     made.schemas, made.options = dict(database.schemas), dict(database.options)
     made.alias_types = [AliasType(*_ALIAS(alias)) for alias in database.alias_types]
     made.tables = Tables(database.tables)
-    made.views, made.procedures = list(database.views), list(database.procedures)
+    made.procedures = list(database.procedures)
     made.recovery_forks, made.security = list(database.recovery_forks), database.security.copy()
     return made
 
@@ -433,6 +395,5 @@ def _copied_table(table: Table) -> Table:
     made = Table(*_TABLE(table))
     made.columns = [Column(*_COLUMN(column)) for column in table.columns]
     made.indexes = [Index(*_INDEX(index)) for index in table.indexes]
-    made.checks = [Check(*_CHECK(check)) for check in table.checks]
     made.foreign_keys = [ForeignKey(*_FOREIGN_KEY(key)) for key in table.foreign_keys]
     return made

@@ -221,8 +221,6 @@ class Relation:
     """The stored table behind it, for locks, DML and row blocks."""
     refresh: Callable[[], None] | None = None
     """Called before each execution: refills the temporary table of a system view."""
-    behind: "tuple[Relation, ...]" = ()
-    """What a view reads."""
 
 
 class Names(Protocol):

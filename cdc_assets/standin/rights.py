@@ -160,9 +160,8 @@ class Rights:
             for table in database.tables.shared():
                 if self.sees(database, table):
                     tables[fold(table.schema), fold(table.name)] = table
-            views = [view for view in database.views if self.sees(database, view.shape)]
             procedures = [routine for routine in database.procedures if self.sees(database, routine.shape)]
-            known = replace(database, tables=tables, views=views, procedures=procedures)
+            known = replace(database, tables=tables, procedures=procedures)
             self._visible[database.name] = known
         return known
 

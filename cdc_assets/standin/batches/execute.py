@@ -1,4 +1,4 @@
-"""EXEC: procedures, texts, and sp_executesql with its declaration text and arguments."""
+"""EXEC: procedures, and sp_executesql with its declaration text and arguments."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from cdc_assets.standin.contract import Parameter
 from cdc_assets.standin.errors import SqlError, syntax_error
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.sql.convert import convert_argument, convert_value
-from cdc_assets.standin.sqltypes import INT, NVARCHAR_MAX
+from cdc_assets.standin.sqltypes import INT
 from cdc_assets.standin.text import tree
 from cdc_assets.standin.text.batch import parse_batch
 
@@ -19,14 +19,9 @@ _DEEPEST: Final = 32
 
 
 def run(interpreter: BatchInterpreter, statement: tree.Execute) -> None:
-    """EXEC of a procedure or a text."""
+    """EXEC of a procedure."""
     frame = interpreter.frame
     with _nested(interpreter):
-        if statement.text:
-            text = interpreter.value(statement.text, NVARCHAR_MAX)
-            with interpreter.session.trusting(False):
-                interpreter.run_inner(str(text or ""), Frame(depth=frame.depth + 1))
-            return
         status = _call(interpreter, statement)
     if statement.status:
         frame.variable(statement.status).value = status

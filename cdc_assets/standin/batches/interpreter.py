@@ -8,9 +8,6 @@ What an error does (vendor page on TRY…CATCH and XACT_ABORT; spec sqlserver-cd
 | compilation (207, 208 …) | | ends at that statement | stays |
 | conversion (241, 245 …), 1205, 3960 | | ends | rolled back |
 | any but RAISERROR under XACT_ABORT ON | | ends | rolled back |
-| THROW | | ends | stays, unless XACT_ABORT |
-
-Inside TRY all of them go to CATCH; where the table says "rolled back" the transaction is doomed instead.
 """
 
 import contextlib
@@ -25,17 +22,16 @@ from cdc_assets.standin.batches.ports import BatchSession
 from cdc_assets.standin.batches.select_into import select_into
 from cdc_assets.standin.batches.sinks import CollectingSink
 from cdc_assets.standin.catalog import fold
-from cdc_assets.standin.changes import insert, runner
+from cdc_assets.standin.changes import runner
 from cdc_assets.standin.changes.ports import Result
 from cdc_assets.standin.contract import Parameter, ResultSink
-from cdc_assets.standin.definitions import dispatch, states
+from cdc_assets.standin.definitions import dispatch
 from cdc_assets.standin.definitions.tables import table_variable
 from cdc_assets.standin.errors import BUGS, SqlError, internal, unknown_type, unsupported
 from cdc_assets.standin.queries import selects
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.queries.names import SessionNames
-from cdc_assets.standin.sql.convert import convert_value
-from cdc_assets.standin.sqltypes import INT, SqlType, Value, parse_type
+from cdc_assets.standin.sqltypes import SqlType, Value, parse_type
 from cdc_assets.standin.store import sqlite_errors
 from cdc_assets.standin.text import options, tree
 from cdc_assets.standin.text.batch import parse_batch
@@ -56,18 +52,6 @@ class BatchEnds(Exception):  # noqa: N818 - control flow
     """Unwinds to the batch after its error was sent."""
 
 
-class _Returned(Exception):  # noqa: N818 - control flow
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
-
-
-class _Broken(Exception):  # noqa: N818 - control flow
-    def __init__(self, word: str) -> None:
-        super().__init__(word)
-        self.word = word
-
-
 class Interpreter:
     """Runs one text in one frame."""
 
@@ -77,7 +61,7 @@ class Interpreter:
     # ---- texts and blocks ----------------------------------------------------------------------------------------
 
     def run_text(self, text: str) -> int:
-        """Run a batch; returns the value of RETURN. Its errors go to the sink."""
+        """Run a batch; returns 1 if it ended with an error. Its errors go to the sink."""
         try:
             return self._run(text)
         except BatchEnds:
@@ -85,30 +69,15 @@ class Interpreter:
         except SqlError as error:
             self._report(error)
             return 1
-        finally:
-            self._check_doomed()
 
     def _run(self, text: str) -> int:
         block = parse_batch(text)
         self.session.frames.append(self.frame)
         try:
             self.block(block)
-        except _Returned as returned:
-            return returned.status
         finally:
             self.session.frames.pop()
         return 0
-
-    def _check_doomed(self) -> None:
-        """3998: a batch must not leave a transaction that can only be rolled back."""
-        if self.session.transaction.doomed and self.frame.depth <= 1 and not self.session.tries:
-            self.session.roll_back()
-            self._report(
-                SqlError(
-                    3998,
-                    "Uncommittable transaction is detected at the end of the batch. The transaction is rolled back.",
-                )
-            )
 
     def block(self, block: tree.Block) -> None:
         """Run statements in order."""
@@ -141,21 +110,15 @@ class Interpreter:
 
     def _failed(self, error: SqlError, statement: tree.Statement) -> None:
         session = self.session
-        if error is not session.located:
-            error.line = statement.line
-            error.procedure = error.procedure or self.frame.procedure
-            session.located = error
+        error.line = statement.line
+        error.procedure = error.procedure or self.frame.procedure
         session.last_error, session.rowcount = error.number, 0
         raised = isinstance(statement, tree.RaiseError)
         fatal = error.number in _ROLLS_BACK or (session.options.xact_abort and not raised)
-        if session.tries and error.severity < 20:
-            if fatal and session.transaction.count:
-                session.transaction.doomed = True
-            raise error
         if fatal and session.transaction.count:
             session.roll_back()
         self._report(error)
-        if fatal or error.number in _ENDS_BATCH or isinstance(statement, tree.Throw) or error.severity >= 20:
+        if fatal or error.number in _ENDS_BATCH or error.severity >= 20:
             raise BatchEnds
 
     def _report(self, error: SqlError) -> None:
@@ -170,15 +133,6 @@ class Interpreter:
         elif statement.otherwise is not None:
             self.statement(statement.otherwise)
 
-    def _while(self, statement: tree.While) -> None:
-        while self._condition(statement, statement.condition):
-            self.sink.check()
-            try:
-                self.statement(statement.body)
-            except _Broken as broken:
-                if broken.word == "BREAK":
-                    return
-
     def _condition(self, statement: tree.Statement, text: str) -> bool:
         try:
             plan = selects.condition_plan(self.session, self.frame, text)
@@ -192,32 +146,6 @@ class Interpreter:
             return False
         finally:
             self.session.transaction.end_statement()
-
-    def _jump(self, statement: tree.Jump) -> None:
-        raise _Broken(statement.word)
-
-    def _return(self, statement: tree.Return) -> None:
-        status = self.value(statement.expression, INT) if statement.expression else 0
-        raise _Returned(int(status or 0))
-
-    def _try(self, statement: tree.TryCatch) -> None:
-        session = self.session
-        session.tries += 1
-        try:
-            self.block(statement.body)
-        except SqlError as error:
-            caught: SqlError | None = error
-        else:
-            caught = None
-        finally:
-            session.tries -= 1
-        if caught is None:
-            return
-        session.caught.append(caught)
-        try:
-            self.block(statement.handler)
-        finally:
-            session.caught.pop()
 
     # ---- values --------------------------------------------------------------------------------------------------
 
@@ -274,19 +202,12 @@ class Interpreter:
 
     def _set_option(self, statement: tree.SetOption) -> None:
         session = self.session
-        if statement.tokens[0].upper == "IDENTITY_INSERT":
-            insert.set_identity_insert(session, self.frame, statement.tokens[1:])
-            return
         options.apply(session.options, statement.tokens)
         session.set_isolation(session.options.isolation)
         session.transaction.implicit = session.options.implicit_transactions
 
     def _use(self, statement: tree.Use) -> None:
         self.session.use(statement.database, self.sink)
-        self.sink.done(None)
-
-    def _kill(self, statement: tree.Kill) -> None:
-        states.kill(self.session, statement.session)
         self.sink.done(None)
 
     # ---- messages ------------------------------------------------------------------------------------------------
@@ -300,15 +221,6 @@ class Interpreter:
         if error.severity > 10:
             raise error
         self.sink.message(error)
-
-    def _throw(self, statement: tree.Throw) -> None:
-        if statement.arguments:
-            raise messages.thrown([self.typed_value(argument) for argument in statement.arguments])
-        if not self.session.caught:
-            raise SqlError(10704, "To rethrow an error, a THROW statement must be used inside a CATCH block.", 15)
-        caught = self.session.caught[-1]
-        self.session.located = caught
-        raise caught
 
     def _wait_for(self, statement: tree.WaitFor) -> None:
         text = self.value(statement.expression, SqlType("varchar", 50))
@@ -337,14 +249,12 @@ class Interpreter:
     # ---- inner texts and calls -----------------------------------------------------------------------------------
 
     def run_inner(self, text: str, frame: Frame) -> int:
-        """Run a text in a frame of its own; an error ends that text only, unless it rolls back or a TRY waits."""
+        """Run a text in a frame of its own; an error ends that text only, unless it rolls back."""
         inner = Interpreter(self.session, frame, self.sink)
         database = self.session.database
         try:
             return inner._run(text)
         except SqlError as error:
-            if self.session.tries:
-                raise
             inner._report(error)
             return 1
         finally:
@@ -386,27 +296,12 @@ class Interpreter:
         if plan.query.into is not None:
             select_into(self, plan)
         elif plan.query.assignments:
-            self._select_assign(plan)
+            raise unsupported("SELECT @variable = …; use SET @variable = (SELECT …)")
         elif session.options.fmtonly:
             self.sink.columns(plan.query.columns)
             self.sink.done(0)
         else:
             selects.send(session, self.frame, plan, self.sink)
-
-    def _select_assign(self, plan: selects.SelectPlan) -> None:
-        targets = [(self.frame.variable(name), place) for name, place in plan.query.assignments]
-        types = [column.type for column in plan.query.columns]
-        count = 0
-        last: Sequence[Value] | None = None
-        for row in selects.execute(self.session, self.frame, plan):
-            last = row
-            count += 1
-        if count > 1 and plan.query.accumulates:
-            raise unsupported("a variable that gathers values of several rows in SELECT @v = @v …: use SUM")
-        if last is not None:
-            for variable, place in targets:
-                variable.value = convert_value(last[place], types[place], variable.type)
-        self.session.rowcount = count
 
     def _change(self, statement: tree.Change) -> None:
         runner.run(self, statement)
@@ -419,8 +314,7 @@ class Interpreter:
 _Run = Callable[[Interpreter, Any], None]
 
 _CONTROL: Final[dict[type, _Run]] = {
-    tree.Block: Interpreter.block, tree.If: Interpreter._if, tree.While: Interpreter._while, tree.Jump: Interpreter._jump,
-    tree.Return: Interpreter._return, tree.TryCatch: Interpreter._try,
+    tree.Block: Interpreter.block, tree.If: Interpreter._if,
 }  # fmt: skip
 _ROW_COUNTS: Final[dict[type, int]] = {
     tree.Assign: 1, tree.SetOption: 0, tree.Use: 0, tree.Print: 0, tree.RaiseError: 0, tree.Transaction: 0,
@@ -429,7 +323,7 @@ _ROW_COUNTS: Final[dict[type, int]] = {
 _SIMPLE: Final[dict[type, _Run]] = {
     tree.Declare: Interpreter._declare, tree.Assign: Interpreter._assign, tree.SetOption: Interpreter._set_option,
     tree.Use: Interpreter._use, tree.Print: Interpreter._print, tree.RaiseError: Interpreter._raise_error,
-    tree.Throw: Interpreter._throw, tree.WaitFor: Interpreter._wait_for, tree.Transaction: Interpreter._transaction,
-    tree.Kill: Interpreter._kill, tree.Execute: execute.run, tree.Query: Interpreter._query, tree.Change: Interpreter._change,
+    tree.WaitFor: Interpreter._wait_for, tree.Transaction: Interpreter._transaction,
+    tree.Execute: execute.run, tree.Query: Interpreter._query, tree.Change: Interpreter._change,
     tree.Definition: Interpreter._definition,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""PRINT, RAISERROR, THROW and WAITFOR."""
+"""PRINT, RAISERROR and WAITFOR."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -103,20 +103,6 @@ def _one(
     if "-" in flags:
         return text.ljust(width)
     return text.rjust(width, "0" if "0" in flags and kind != "s" else " ")
-
-
-def thrown(values: list[tuple[Value, SqlType]]) -> SqlError:
-    """The error of a THROW with arguments."""
-    if len(values) != 3:
-        raise SqlError(102, "Incorrect syntax near 'THROW'.", 15)
-    number, message, state = (value for value, _ in values)
-    if not isinstance(number, int) or number < 50000:
-        raise SqlError(
-            35100,
-            f"Error number {number!s} in the THROW statement is outside the valid range. Specify an error number in the valid range "
-            "of 50000 to 2147483647.",
-        )
-    return SqlError(number, str(message or ""), 16, _whole(state, values[2][1]))
 
 
 def _whole(value: Value, kind: SqlType) -> int:

@@ -6,7 +6,6 @@ from typing import Protocol
 from cdc_assets.standin.changes.ports import ChangeInterpreter
 from cdc_assets.standin.contract import Procedure, ResultSink
 from cdc_assets.standin.definitions.ports import DefinitionInterpreter, DefinitionSession
-from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.sqltypes import SqlType, Value
 
@@ -16,11 +15,6 @@ class BatchSession(DefinitionSession, Protocol):
 
     last_error: int
     """@@ERROR."""
-    located: SqlError | None
-    """The error whose line is known."""
-    caught: list[SqlError]
-    """Of the CATCH blocks that run, the innermost last."""
-    tries: int
     nest_level: int
     frames: list[Frame]
 

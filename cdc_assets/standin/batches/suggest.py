@@ -86,17 +86,13 @@ class _Finder:
             self._query(parse_select(text.query), [])
 
     def _update(self, text: update_text.UpdateText) -> None:
-        columns = list(self._names.relation(text.target).columns) if not text.source else []
-        if text.source:
-            columns = self._columns(parse_select(f"SELECT 1 FROM {text.source}"))
+        columns = list(self._names.relation(text.target).columns)
         by_name = {fold(column.name): column.type for column in columns}
         for name, value in text.assignments:
             if fold(name) in by_name and value.upper() != "DEFAULT":
                 self._assigned(parse_expression_tree(value), by_name[fold(name)])
         if text.where:
             self._walk(parse_expression_tree(text.where), columns)
-        if text.top:
-            self._assigned(parse_expression_tree(text.top), BIGINT)
 
     def _assigned(self, node: Any, sql_type: SqlType) -> None:
         while isinstance(node, exp.Paren):

@@ -26,8 +26,7 @@ class Filler:
 
     def __init__(self, session: ChangeSession, frame: Frame, table: Table, columns: Sequence[str] | None) -> None:
         self.names, self.table, self.scope = SessionNames(session, frame), table, Scope()
-        explicit = session.options.identity_insert == (table.database, table.schema, table.name)
-        self.listed = _listed(table, columns, explicit)
+        self.listed = _listed(table, columns)
         """The columns that get values, in the order of the values."""
 
     def written(self) -> list[Column]:
@@ -55,10 +54,10 @@ class Filler:
         return assign(typed, column.type, column.name, full_name(self.table)).sql
 
 
-def _listed(table: Table, names: Sequence[str] | None, explicit: bool) -> list[Column]:
+def _listed(table: Table, names: Sequence[str] | None) -> list[Column]:
     if names is not None:
         columns = [column_of(table, name) for name in names]
-        _check_listed(table, columns, explicit)
+        _check_listed(table, columns)
         return columns
     return [
         column
@@ -67,7 +66,7 @@ def _listed(table: Table, names: Sequence[str] | None, explicit: bool) -> list[C
     ]
 
 
-def _check_listed(table: Table, columns: list[Column], explicit: bool) -> None:
+def _check_listed(table: Table, columns: list[Column]) -> None:
     seen: set[int] = set()
     for column in columns:
         if column.column_id in seen:
@@ -79,7 +78,7 @@ def _check_listed(table: Table, columns: list[Column], explicit: bool) -> None:
                 f'The column "{column.name}" cannot be modified because it is either a computed column or is the result of a UNION '
                 "operator.",
             )
-        if column.identity is not None and not explicit:
+        if column.identity is not None:
             raise SqlError(
                 544,
                 f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set to OFF.",
@@ -90,10 +89,3 @@ def _check_listed(table: Table, columns: list[Column], explicit: bool) -> None:
                 "Cannot insert an explicit value into a timestamp column. Use INSERT with a column list to exclude the timestamp "
                 "column, or insert a DEFAULT into the timestamp column.",
             )
-    has_identity = next((column for column in table.columns if column.identity is not None), None)
-    if explicit and has_identity is not None and has_identity not in columns:
-        raise SqlError(
-            545,
-            f"Explicit value must be specified for identity column in table '{table.name}' either when IDENTITY_INSERT is set to ON "
-            "or when a replication user is inserting into a NOT FOR REPLICATION identity column.",
-        )

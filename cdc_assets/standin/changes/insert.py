@@ -4,23 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cdc_assets.standin.catalog import Column, fold
-from cdc_assets.standin.changes import output as outputs
 from cdc_assets.standin.changes.filling import Filler
+from cdc_assets.standin.changes.output import OutputPlan, compile_output
 from cdc_assets.standin.changes.ports import ChangeSession
 from cdc_assets.standin.contract import Relation, ResultColumn, Typed
-from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
+from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.queries.frame import Frame
-from cdc_assets.standin.queries.names import SessionNames
 from cdc_assets.standin.queries.plans import is_shared
 from cdc_assets.standin.queries.selects import Reads
 from cdc_assets.standin.queries.targets import Target, full_name, resolve
 from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sql.expressions import compile_scalar
-from cdc_assets.standin.sql.limits import compile_row_count
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
 from cdc_assets.standin.sql.query import compile_query
 from cdc_assets.standin.text.insert_text import InsertText
-from cdc_assets.standin.text.lexer import Kind, Token
 
 
 @dataclass(slots=True)
@@ -33,20 +30,14 @@ class ChangePlan:
     variables: list[str]
     reads: Reads
     shared: bool
-    output: outputs.OutputPlan | None = None
-    explicit_identity: Column | None = None
-    """The identity column that gets explicit values."""
+    output: OutputPlan | None = None
     keys_change: bool = False
     """It sets columns of a unique key."""
     rewrites: int = 0
     """See `effects.rewritten`."""
-    before: str = ""
-    """A statement that notes the old rows in `output.STAGE`, when OUTPUT wants them."""
     execute: str = ""
     """INSERT … EXEC: the EXEC statement; `sql` then takes one row as ?1 …"""
     sources: list[Column] = field(default_factory=list)
-    assigned: list[str] = field(default_factory=list)
-    """UPDATE … SET @v = …: the variables, in the order of the output columns."""
 
 
 class InsertCompiler(Filler):
@@ -59,8 +50,6 @@ class InsertCompiler(Filler):
 
     def compile(self) -> ChangePlan:
         """The plan."""
-        if self.text.top and not self.text.query:
-            raise unsupported("INSERT TOP (n) without a SELECT")
         if self.text.defaults:
             self.listed = []
             source = f"VALUES ({', '.join(self.filled({}))})" if self.written() else ""
@@ -76,19 +65,15 @@ class InsertCompiler(Filler):
             if columns
             else f"INSERT INTO {self.table.sqlite} DEFAULT VALUES"
         )
-        wanted = outputs.for_insert(self.session, self.frame, self.table, self.text.output, self.scope)
+        wanted = compile_output(self.names, self.table, self.text.output, self.scope) if self.text.output else None
         if wanted is not None:
             sql += f" RETURNING {wanted.sql}"
         used = self.scope.used
-        relations = [*used.relations, *(wanted.relations if wanted else [])]
         return ChangePlan(
             "INSERT", sql, self.target, used.variables, Reads.of(used.relations, used.hints),
-            is_shared([*relations, Relation("", (), self.table)]), wanted, self._explicit_column(),
+            is_shared([*used.relations, Relation("", (), self.table)]), wanted,
             execute=self.text.execute, sources=self.listed,
         )  # fmt: skip
-
-    def _explicit_column(self) -> Column | None:
-        return next((column for column in self.listed if column.identity is not None), None)
 
     def _row(self, texts: list[str]) -> list[str]:
         if len(texts) != len(self.listed):
@@ -111,11 +96,6 @@ class InsertCompiler(Filler):
             raise _select_count(len(query.columns), len(self.listed), self.text.columns is not None)
         return self.from_query(query.sql, query.columns)
 
-    def _limit(self) -> str:
-        if not self.text.top:
-            return ""
-        return f" LIMIT {compile_row_count(parse_expression_tree(self.text.top), self.names, self.scope)}"
-
     def from_query(self, sql: str, columns: Sequence[ResultColumn]) -> str:
         """SELECT text that converts a query's columns and fills in the rest."""
         values = {
@@ -125,35 +105,7 @@ class InsertCompiler(Filler):
             for place, (column, given) in enumerate(zip(self.listed, columns, strict=True), start=1)
         }
         keys = ", ".join(f"v{place}" for place in range(1, len(columns) + 1))
-        return f"SELECT {', '.join(self.filled(values))} FROM (WITH source({keys}) AS ({sql}) SELECT * FROM source{self._limit()}) AS source WHERE true"
-
-
-def set_identity_insert(session: ChangeSession, frame: Frame, tokens: Sequence[Token]) -> None:
-    """SET IDENTITY_INSERT table ON | OFF.
-
-    Raises:
-        SqlError: 1088 for an unknown table, 8106 for one without identity, 8107 while it is on for another.
-    """
-    name, switch = "".join(token.text for token in tokens[:-1]), tokens[-1].upper
-    if switch not in ("ON", "OFF"):
-        raise syntax_error(tokens[-1].value)
-    table = SessionNames(session, frame).table(tuple(t.value for t in tokens[:-1] if t.kind is not Kind.SIGN))
-    if table is None:
-        raise SqlError(
-            1088, f'Cannot find the object "{name}" because it does not exist or you do not have permissions.'
-        )
-    if all(column.identity is None for column in table.columns):
-        raise SqlError(8106, f"Table '{name}' does not have the identity property. Cannot perform SET operation.")
-    place, options = (table.database, table.schema, table.name), session.options
-    if switch == "OFF":
-        options.identity_insert = () if options.identity_insert == place else options.identity_insert
-    elif options.identity_insert not in ((), place):
-        other = ".".join(options.identity_insert)
-        raise SqlError(
-            8107, f"IDENTITY_INSERT is already ON for table '{other}'. Cannot perform SET operation for table '{name}'."
-        )
-    else:
-        options.identity_insert = place
+        return f"SELECT {', '.join(self.filled(values))} FROM (WITH source({keys}) AS ({sql}) SELECT * FROM source) AS source WHERE true"
 
 
 def _count_differs(given: int, wanted: int, listed: bool) -> SqlError:

@@ -1,10 +1,9 @@
-"""Runs INSERT, UPDATE, DELETE, MERGE and SELECT INTO."""
+"""Runs INSERT, UPDATE and DELETE."""
 
 import sqlite3
 from collections.abc import Iterator
 
-from cdc_assets.standin.certain import certain
-from cdc_assets.standin.changes import insert, merge, update
+from cdc_assets.standin.changes import insert, update
 from cdc_assets.standin.changes.effects import Row, changing, finish, judged_at_end, rewriting
 from cdc_assets.standin.changes.insert import ChangePlan
 from cdc_assets.standin.changes.ports import ChangeInterpreter, ChangeSession
@@ -21,9 +20,6 @@ def run(interpreter: ChangeInterpreter, statement: tree.Change) -> None:
     session, frame = interpreter.session, interpreter.frame
     if session.options.rowcount:
         raise unsupported("a change under SET ROWCOUNT; use TOP")
-    if statement.verb == "MERGE":
-        merge.run(interpreter, statement)
-        return
     text = f"{statement.with_clause} {statement.text}" if statement.with_clause else statement.text
     plan = planned(session, frame, statement.verb, text, lambda: compile_change(interpreter, statement))
     if plan.execute:
@@ -31,21 +27,10 @@ def run(interpreter: ChangeInterpreter, statement: tree.Change) -> None:
     else:
         rows = None
     plan.reads.prepare(session)
-    private = plan.target.variable and (plan.output is None or plan.output.into is None)
+    private = plan.target.variable
     with changing(interpreter, private):
         count, output_rows = execute(interpreter, plan, rows)
-    if plan.assigned:
-        assign_variables(interpreter, plan, output_rows)
-    shown = plan.output is not None and plan.output.into is None and not plan.assigned
-    finish(interpreter, plan.output.columns if plan.output and shown else None, output_rows, count)
-
-
-def assign_variables(interpreter: ChangeInterpreter, plan: ChangePlan, rows: list[Row]) -> None:
-    """UPDATE … SET @v = …: the last row's values."""
-    if rows and plan.output is not None:
-        for name, value, column in zip(plan.assigned, rows[-1], plan.output.columns, strict=True):
-            variable = interpreter.frame.variable(name)
-            variable.value = convert_value(value, column.type, variable.type)
+    finish(interpreter, plan.output.columns if plan.output else None, output_rows, count)
 
 
 def compile_change(interpreter: ChangeInterpreter, statement: tree.Change) -> ChangePlan:
@@ -53,7 +38,9 @@ def compile_change(interpreter: ChangeInterpreter, statement: tree.Change) -> Ch
     session, frame, with_clause = interpreter.session, interpreter.frame, statement.with_clause
     if statement.verb == "INSERT":
         return insert.InsertCompiler(session, frame, insert_text.read(statement.text), with_clause).compile()
-    return update.UpdateCompiler(session, frame, update_text.read(statement.text), with_clause).compile()
+    if with_clause:
+        raise unsupported(f"WITH … {statement.verb}")
+    return update.UpdateCompiler(session, frame, update_text.read(statement.text)).compile()
 
 
 def execute(interpreter: ChangeInterpreter, plan: ChangePlan, rows: list[Row] | None) -> tuple[int, list[Row]]:
@@ -64,21 +51,12 @@ def execute(interpreter: ChangeInterpreter, plan: ChangePlan, rows: list[Row] | 
     try:
         if rows is not None:
             count, output_rows = _insert_rows(session.connection, plan, rows)
-        elif plan.before:
-            count, output_rows = _staged(session, plan, values)
         else:
             count, output_rows = _single(session, plan, values)
     except sqlite3.Error as error:
         raise sqlite_errors.translate(session, error, plan.verb) from error
-    if plan.explicit_identity is not None and count:
-        _note_identity(interpreter, plan)
     if plan.target.table.foreign_keys:
         check_self_references(interpreter, plan)
-    if plan.output is not None and plan.output.into is not None:
-        try:
-            session.connection.executemany(plan.output.insert, output_rows)
-        except sqlite3.Error as error:
-            raise sqlite_errors.translate(session, error, "INSERT") from error
     return count, output_rows
 
 
@@ -110,16 +88,6 @@ def counted(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> int:
     return count
 
 
-def _staged(session: ChangeSession, plan: ChangePlan, values: dict[str, Value]) -> tuple[int, list[Row]]:
-    connection, wanted = session.connection, certain(plan.output, "an OUTPUT clause")
-    connection.execute("DROP TABLE IF EXISTS temp.engine_stage")
-    connection.execute(plan.before, values)
-    count = _changed(session, plan, values)
-    rows = connection.execute(wanted.sql, values).fetchall()
-    connection.execute("DROP TABLE temp.engine_stage")
-    return count, rows
-
-
 def _insert_rows(connection: sqlite3.Connection, plan: ChangePlan, rows: list[Row]) -> tuple[int, list[Row]]:
     if plan.output is None:
         connection.executemany(plan.sql, rows)
@@ -127,27 +95,12 @@ def _insert_rows(connection: sqlite3.Connection, plan: ChangePlan, rows: list[Ro
     return len(rows), [row for given in rows for row in connection.execute(plan.sql, given).fetchall()]
 
 
-def _note_identity(interpreter: ChangeInterpreter, plan: ChangePlan) -> None:
-    """After an insert with explicit identity values the counter follows the largest."""
-    session, table = interpreter.session, plan.target.table
-    column = certain(plan.explicit_identity, "the identity column")
-    function = "max" if certain(column.identity, "its identity")[1] > 0 else "min"
-    extreme = session.connection.execute(f"SELECT {function}({column.sqlite}) FROM {table.sqlite}").fetchone()[0]
-    last = session.connection.execute(
-        f"SELECT {column.sqlite} FROM {table.sqlite} WHERE rowid = last_insert_rowid()"
-    ).fetchone()
-    if isinstance(extreme, int):
-        session.identities.inserted(table, column, extreme)
-    if last:
-        session.identities.scope = session.identities.session = last[0]
-
-
 def check_self_references(interpreter: ChangeInterpreter, plan: ChangePlan) -> None:
     """Judge foreign keys of a table to itself at the end of the statement."""
     session = interpreter.session
     for key, query in constraints.self_references(plan.target.table):
         if session.connection.execute(query).fetchone():
-            raise sqlite_errors.conflict(session, "fk", key.object_id, plan.verb, plan.verb == "DELETE")
+            raise sqlite_errors.conflict(session, key.object_id, plan.verb, plan.verb == "DELETE")
 
 
 # ---- INSERT … EXEC -----------------------------------------------------------------------------------------------

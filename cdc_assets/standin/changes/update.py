@@ -1,19 +1,15 @@
 """UPDATE and DELETE.
 
-A plain statement over one table becomes one SQLite statement. With FROM, subqueries or computed
-columns, the new values are computed first by a query over the rows' `rowid`s, which SQLite puts aside
+A plain statement becomes one SQLite statement. With subqueries or computed columns, the new values are computed first by a query over the rows' `rowid`s, which SQLite puts aside
 before it changes anything; so no statement sees rows it has changed itself.
 """
 
-from sqlglot import exp
-
 from cdc_assets.standin.catalog import Column, fold
-from cdc_assets.standin.certain import certain
-from cdc_assets.standin.changes import effects, output, updatable
+from cdc_assets.standin.changes import effects
 from cdc_assets.standin.changes.insert import ChangePlan
 from cdc_assets.standin.changes.ports import ChangeSession
-from cdc_assets.standin.contract import Query, Relation, ResultColumn, Typed
-from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.contract import Query, Relation, Typed
+from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.queries.names import ROWID, SessionNames
 from cdc_assets.standin.queries.plans import is_shared
@@ -21,57 +17,29 @@ from cdc_assets.standin.queries.selects import Reads
 from cdc_assets.standin.queries.targets import Target, column_of, full_name, resolve, specified_twice
 from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sql.expressions import compile_condition, compile_scalar
-from cdc_assets.standin.sql.limits import compile_row_count
 from cdc_assets.standin.sql.literals import text_literal
 from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
 from cdc_assets.standin.sql.query import compile_query
 from cdc_assets.standin.sql.scope import Scope
-from cdc_assets.standin.sql.sources import table_parts
 from cdc_assets.standin.text.update_text import UpdateText
 
 
 class UpdateCompiler:
     """Compiles one UPDATE or DELETE."""
 
-    def __init__(self, session: ChangeSession, frame: Frame, text: UpdateText, with_clause: str = "") -> None:
-        self.session, self.frame, self.text, self.with_clause = session, frame, text, with_clause
+    def __init__(self, session: ChangeSession, frame: Frame, text: UpdateText) -> None:
+        self.text = text
         self.alias = text.target[-1]
-        self.through = self._query_of_target()
-        self.assigned = [name for name, _ in text.assignments]
-        if self.through is not None:
-            self.assigned = self.through.choose(self.assigned)
-            self.table = self.through.table
-            SessionNames(session, frame).permit(text.verb, self.table)
-        else:
-            reads = ("SELECT",) if text.where or text.source else ()
-            self.table = resolve(session, frame, self._target_parts(), text.verb, *reads)
+        reads = ("SELECT",) if text.where else ()
+        self.table = resolve(session, frame, text.target, text.verb, *reads)
         self.target = Target(self.table, text.hints)
         self.names = SessionNames(session, frame, self.table)
         self.scope = Scope()
 
-    def _query_of_target(self) -> updatable.Updatable | None:
-        """The common table expression or derived table that is changed, if the target is not a stored table."""
-        if len(self.text.target) > 1 or not (self.with_clause or self.text.source):
-            return None
-        source = self.text.source or _quoted(self.text.target)
-        tree = parse_select(f"{self.with_clause} SELECT 1 FROM {source}")
-        return updatable.find(tree, self.alias, SessionNames(self.session, self.frame))
-
-    def _target_parts(self) -> tuple[str, ...]:
-        """The table's name: the target itself, or what its alias means in FROM."""
-        wanted = self.text.target
-        if not self.text.source or len(wanted) > 1:
-            return wanted
-        tree = parse_select(f"{self.with_clause} SELECT 1 FROM {self.text.source}")
-        for node in tree.find_all(exp.Table):
-            if fold(node.alias) == fold(wanted[0]):
-                return table_parts(node)
-        return wanted
-
     def compile(self) -> ChangePlan:
         """The plan."""
         assignments = self.checked()
-        simple = not self.text.source and not self.with_clause and not any(c.computed for c in self.table.columns)
+        simple = not any(c.computed for c in self.table.columns)
         plan = self._simple(assignments) if simple else None
         if plan is None:
             plan = self._joined(assignments)
@@ -84,7 +52,7 @@ class UpdateCompiler:
         """The assigned columns with their expressions."""
         found = []
         seen: set[int] = set()
-        for name, (_, text) in zip(self.assigned, self.text.assignments, strict=True):
+        for name, text in self.text.assignments:
             column = column_of(self.table, name)
             if column.column_id in seen:
                 raise specified_twice(column)
@@ -111,13 +79,9 @@ class UpdateCompiler:
         where = (
             compile_condition(parse_expression_tree(self.text.where), self.names, self.scope) if self.text.where else ""
         )
-        top = self._top()
         if self.scope.used.relations:
             self.scope = Scope()
             return None
-        if top:
-            inner = f" WHERE {where}" if where else ""
-            where = f"rowid IN (SELECT rowid FROM {self.table.sqlite}{inner} LIMIT {top})"
         return self._plan(self.settings(values), f" WHERE {where}" if where else "")
 
     def _value(self, column: Column, text: str) -> str:
@@ -133,11 +97,6 @@ class UpdateCompiler:
         typed = compile_scalar(parse_expression_tree(column.default), self.names, self.scope)
         return assign(typed, column.type, column.name, full_name(self.table)).sql
 
-    def _top(self) -> str:
-        if not self.text.top:
-            return ""
-        return compile_row_count(parse_expression_tree(self.text.top), self.names, Scope(used=self.scope.used))
-
     def settings(self, values: list[tuple[Column, str]]) -> str:
         """The SET list: what the statement names, and new row versions."""
         settings = [f"{column.sqlite} = {value}" for column, value in values]
@@ -148,20 +107,11 @@ class UpdateCompiler:
         ]
         return ", ".join(settings)
 
-    def _plan(self, settings: str, rest: str, rowids: str = "") -> ChangePlan:
+    def _plan(self, settings: str, rest: str) -> ChangePlan:
         table = self.table.sqlite
         sql = f"DELETE FROM {table}{rest}" if self.text.verb == "DELETE" else f"UPDATE {table} SET {settings}{rest}"
-        before, wanted = "", None
-        if self.text.variables and self.text.output is not None:
-            raise unsupported("UPDATE … SET @variable together with OUTPUT")
-        if self.text.output is not None or self.text.variables:
-            if self.text.verb == "DELETE":
-                wanted = output.for_delete(self.session, self.frame, self.table, self.text.output, self.scope)
-                sql += f" RETURNING {certain(wanted, 'an OUTPUT clause').sql}"
-            else:
-                before, sql, wanted = self._staged_output(settings, rest, rowids)
         used = self.scope.used
-        relations = [*used.relations, Relation("", (), self.table), *(wanted.relations if wanted else [])]
+        relations = [*used.relations, Relation("", (), self.table)]
         reads = Reads.of([r for r in used.relations if r.table is not self.table], used.hints)
         return ChangePlan(
             self.text.verb,
@@ -170,35 +120,9 @@ class UpdateCompiler:
             used.variables,
             reads,
             is_shared(relations),
-            wanted,
-            before=before,
-            assigned=[name for name, _, _ in self.text.variables],
         )
 
-    def _staged_output(self, settings: str, rest: str, rowids: str) -> tuple[str, str, output.OutputPlan]:
-        """Note old rows in temp.engine_stage, update, read both sides."""
-        columns = ", ".join(f"{self.table.sqlite}.{c.sqlite} AS {c.sqlite}" for c in self.table.columns)
-        where = rest if not rowids else f" WHERE rowid IN ({rowids})"
-        before = f"CREATE TEMP TABLE engine_stage AS SELECT {self.table.sqlite}.rowid AS r, {columns} FROM {self.table.sqlite}{where}"
-        if self.text.output is not None:
-            sides = {"inserted": (self.table, "fresh"), "deleted": (self.table, "stale")}
-            wanted = output.compile_output(self.session, self.frame, self.text.output, sides, self.scope)
-        else:
-            wanted = self._variables()
-        wanted.sql = f"SELECT {wanted.sql} FROM temp.engine_stage AS stale JOIN {self.table.sqlite} AS fresh ON fresh.rowid = stale.r ORDER BY stale.r"
-        return before, f"UPDATE {self.table.sqlite} SET {settings}{rest}", wanted
-
-    def _variables(self) -> output.OutputPlan:
-        """Values of SET @v = …: of the new row for a column, else of an expression over the old row."""
-        fresh, stale = (self.names.of_row(self.table, row) for row in ("fresh", "stale"))
-        pieces = []
-        for _, column, text in self.text.variables:
-            scope = Scope(used=self.scope.used).add(fresh if column else stale, self.alias, "")
-            pieces.append(compile_scalar(parse_expression_tree(f"[{column}]" if column else text), self.names, scope))
-        columns = [ResultColumn("", typed.type) for typed in pieces]
-        return output.OutputPlan(", ".join(typed.sql for typed in pieces), columns)
-
-    # ---- with FROM -------------------------------------------------------------------------------------------------
+    # ---- through a query -------------------------------------------------------------------------------------------------
 
     def _joined(self, assignments: list[tuple[Column, str]]) -> ChangePlan:
         query = self._query(assignments)
@@ -219,37 +143,16 @@ class UpdateCompiler:
         return self._plan(
             self.settings(values),
             f" FROM {source} AS source WHERE {self.table.sqlite}.rowid = source.r",
-            f"SELECT r FROM {source}",
         )
 
     def _query(self, assignments: list[tuple[Column, str]]) -> Query:
         """The query that gives rowids and new values."""
-        source = self.text.source
         alias = self.alias
-        if not source:
-            source = _quoted(self.text.target)
-        elif self.through is None and not self._mentioned():
-            source = f"{_quoted(self.text.target)}, {source}"
         items = [f"[{alias}].[{ROWID}]" if not alias.startswith("@") else f"[{ROWID}]"]
         items += [f"({text})" for _, text in assignments if text.upper() != "DEFAULT"]
-        top = f"TOP ({self.text.top}) " if self.text.top else ""
         where = f" WHERE {self.text.where}" if self.text.where else ""
-        tree = parse_select(f"{self.with_clause} SELECT {top}{', '.join(items)} FROM {source}{where}")
-        if self.through is not None:
-            tree = tree.copy()
-            through = certain(updatable.find(tree, self.alias, self.names), self.alias)
-            through.choose([name for name, _ in self.text.assignments])
-            through.show_rows()
+        tree = parse_select(f"SELECT {', '.join(items)} FROM {_quoted(self.text.target)}{where}")
         return compile_query(tree, self.names, self.scope)
-
-    def _mentioned(self) -> bool:
-        """Whether FROM names the target, by alias or by name."""
-        tree = parse_select(f"{self.with_clause} SELECT 1 FROM {self.text.source}")
-        wanted = fold(self.alias)
-        for node in tree.find_all(exp.Table):
-            if fold(node.alias) == wanted or (not node.alias and fold(node.name) == wanted.lstrip("#@")):
-                return True
-        return False
 
 
 def _quoted(parts: tuple[str, ...]) -> str:

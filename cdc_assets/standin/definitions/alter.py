@@ -9,21 +9,20 @@ import copy
 from cdc_assets.standin.catalog import Column, Table, fold
 from cdc_assets.standin.changes.filling import Filler
 from cdc_assets.standin.contract import Typed
-from cdc_assets.standin.definitions.elements import Constraint, ElementReader, generated, skip_storage
+from cdc_assets.standin.definitions.elements import Constraint, ElementReader, skip_storage
 from cdc_assets.standin.definitions.indexes import changed, editable
 from cdc_assets.standin.definitions.keys import add_constraints
 from cdc_assets.standin.definitions.ports import DefinitionInterpreter, DefinitionSession
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.queries.names import SessionNames
-from cdc_assets.standin.queries.targets import column_of, full_name
+from cdc_assets.standin.queries.targets import full_name
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sql.convert import assign
 from cdc_assets.standin.sqltypes import CHARACTER
 from cdc_assets.standin.store import constraints, physical
 from cdc_assets.standin.store.sqlite_errors import conflict
 from cdc_assets.standin.store.temporary import is_temporary
-from cdc_assets.standin.text.catalog_text import catalog_text
-from cdc_assets.standin.text.clauses import read_name, read_until
+from cdc_assets.standin.text.clauses import read_name
 from cdc_assets.standin.text.reader import Reader
 
 
@@ -60,11 +59,8 @@ def _add(
     table = editable(interpreter, parts, "alter")
     old = copy.deepcopy(table)
     element_reader = ElementReader(session, SessionNames(session, interpreter.frame), reader, table)
-    named_default = _named_default(reader)
-    if named_default is not None:
-        _add_default(table, element_reader, named_default)
-        changed(interpreter, table, text)
-        return
+    if reader.word() == "DEFAULT" or (reader.word() == "CONSTRAINT" and reader.word(2) == "DEFAULT"):
+        raise unsupported("ALTER TABLE … ADD DEFAULT … FOR")
     reader.accept("COLUMN")
     elements = element_reader.read_all(parenthesised=False)
     skip_storage(reader)
@@ -73,29 +69,6 @@ def _add(
     _add_columns(interpreter, old, table, elements.columns, elements.with_values)
     _install_constraints(interpreter, table, elements.constraints, unchecked)
     changed(interpreter, table, text)
-
-
-def _named_default(reader: Reader) -> str | None:
-    """Reads `CONSTRAINT name DEFAULT` or `DEFAULT`; the name, empty if none is given, or None where something else stands."""
-    if reader.word() == "CONSTRAINT" and reader.word(2) == "DEFAULT":
-        reader.take()
-        name = reader.take().value
-        reader.take()
-        return name
-    if reader.accept("DEFAULT"):
-        return ""
-    return None
-
-
-def _add_default(table: Table, elements: ElementReader, name: str) -> None:
-
-    text = read_until(elements.reader, frozenset({"FOR"}))
-    elements.reader.expect("FOR")
-    column = column_of(table, elements.reader.take().value)
-    if column.default is not None:
-        raise SqlError(1781, "Column already has a DEFAULT bound to it.")
-    elements.reader.accept("WITH", "VALUES")
-    column.default, column.default_name = catalog_text(text), name or generated("DF", table.name, column.name)
 
 
 def _add_columns(
@@ -157,12 +130,7 @@ def _install_constraints(
 
 
 def _check_rows(session: DefinitionSession, table: Table, wanted: list[Constraint]) -> None:
-    """Rows that were there must satisfy new checks and foreign keys."""
-    count = sum(constraint.kind == "CHECK" for constraint in wanted)
-    for check in table.checks[len(table.checks) - count :]:
-        condition = constraints.condition_text(session, table, check.expression, "")
-        if session.connection.execute(f"SELECT 1 FROM {table.sqlite} WHERE NOT ({condition}) LIMIT 1").fetchone():
-            raise conflict(session, "check", check.object_id, "ALTER TABLE")
+    """Rows that were there must satisfy new foreign keys."""
     count = sum(constraint.kind == "FOREIGN" for constraint in wanted)
     database = session.catalog.database(table.database)
     for key in table.foreign_keys[len(table.foreign_keys) - count :]:
@@ -171,7 +139,7 @@ def _check_rows(session: DefinitionSession, table: Table, wanted: list[Constrain
             parent is not None
             and session.connection.execute(constraints.violation_query(table, parent, key)).fetchone()
         ):
-            raise conflict(session, "fk", key.object_id, "ALTER TABLE")
+            raise conflict(session, key.object_id, "ALTER TABLE")
 
 
 # ---- ALTER COLUMN --------------------------------------------------------------------------------------------------
@@ -289,7 +257,6 @@ def _check_droppable(session: DefinitionSession, table: Table, column: Column) -
         if wanted in {fold(n) for n in (*(k for k, _ in index.keys), *index.included)}
     ]
     users += [key.name for key in table.foreign_keys if wanted in map(fold, key.columns)]
-    users += [check.name for check in table.checks if f"[{wanted}]" in fold(check.expression)]
     users += [c.name for c in table.columns if c.computed and f"[{wanted}]" in fold(c.computed)]
     if column.default is not None and column.default_name:
         users.append(column.default_name)
@@ -312,16 +279,12 @@ def _drop_constraint(
     table = editable(interpreter, parts, "drop_constraint", name)
     wanted = fold(name)
     index = next((i for i in table.indexes if fold(i.name) == wanted and (i.primary_key or i.unique_constraint)), None)
-    check = next((check for check in table.checks if fold(check.name) == wanted), None)
     key = next((key for key in table.foreign_keys if fold(key.name) == wanted), None)
     column = next((c for c in table.columns if c.default_name and fold(c.default_name) == wanted), None)
     if index is not None:
         _check_unreferenced(session, table, index.keys)
         physical.drop_index(session, table, index)
         table.indexes.remove(index)
-    elif check is not None:
-        constraints.drop_check(session, check.object_id)
-        table.checks.remove(check)
     elif key is not None:
         constraints.drop_foreign_key(session, key)
         table.foreign_keys.remove(key)

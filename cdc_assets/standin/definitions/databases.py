@@ -4,14 +4,13 @@ from datetime import datetime
 from typing import Final
 
 from cdc_assets.standin.capture.enable import disable_db
-from cdc_assets.standin.catalog import DATABASE_STATES, OPTIONS, USER_ACCESS, AliasType, Catalog, Database, Table, fold
+from cdc_assets.standin.catalog import DATABASE_STATES, OPTIONS, AliasType, Catalog, Database, Table, fold
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.definitions import states
 from cdc_assets.standin.definitions.elements import ElementReader
 from cdc_assets.standin.definitions.objects import exists, home
-from cdc_assets.standin.definitions.ports import DefinitionInterpreter, DefinitionSession
+from cdc_assets.standin.definitions.ports import DefinitionInterpreter
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
-from cdc_assets.standin.queries.lookup import table_named
 from cdc_assets.standin.queries.names import SessionNames
 from cdc_assets.standin.sql.collation import sqlite_collation
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION
@@ -58,7 +57,7 @@ def add_database(catalog: Catalog, name: str, collation: str, created: datetime)
 
 
 def alter_database(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
-    """ALTER DATABASE name SET option …, COLLATE, MODIFY NAME."""
+    """ALTER DATABASE name SET option …."""
     session = interpreter.session
     _no_transaction(interpreter, "ALTER DATABASE")
     reader.expect("DATABASE")
@@ -66,9 +65,6 @@ def alter_database(interpreter: DefinitionInterpreter, reader: Reader, text: str
     wanted = session.database if name.upper == "CURRENT" else name.value
     if session.catalog.database(wanted) is None:
         raise SqlError(5011, f"User does not have permission to alter database '{wanted}', the database does not exist, or the database is not in a state that allows access checks.", 14)  # fmt: skip
-    if reader.accept("COLLATE"):
-        _collate(session, wanted, reader.take().value)
-        return
     if not reader.accept("SET"):
         raise unsupported(f"ALTER DATABASE … {reader.word()}")
     options = dict([_option(reader)])
@@ -77,7 +73,7 @@ def alter_database(interpreter: DefinitionInterpreter, reader: Reader, text: str
     termination = states.read_termination(reader)
     if reader.token() is not None:
         raise reader.fail()
-    alone = options.get("state") == "OFFLINE" or options.get("user_access") == "SINGLE_USER"
+    alone = options.get("state") == "OFFLINE"
     if alone and fold(wanted) in SYSTEM:
         raise SqlError(5058, f"Option '{' '.join(map(str, options.values()))}' cannot be set in database '{wanted}'.")
     if alone:  # before the lock that a transaction there may hold
@@ -92,21 +88,11 @@ def alter_database(interpreter: DefinitionInterpreter, reader: Reader, text: str
         states.clear(session, wanted, termination)
 
 
-def _collate(session: DefinitionSession, name: str, collation: str) -> None:
-    sqlite_collation(collation)
-    database = certain(session.edit().database(name), name)
-    if database.tables:
-        raise unsupported("ALTER DATABASE … COLLATE of a database with tables")
-    database.collation = collation
-
-
 def _option(reader: Reader) -> tuple[str, str]:
-    """Option and value; what is none of `OPTIONS` is a state of the database or who may use it."""
+    """Option and value; what is none of `OPTIONS` is a state of the database."""
     name = reader.take().upper
     if name in DATABASE_STATES:
         return "state", name
-    if name in USER_ACCESS:
-        return "user_access", name
     if name == "READ_WRITE":
         return "", ""  # no database is anything else
     if name not in OPTIONS:
@@ -177,29 +163,6 @@ def create_schema(interpreter: DefinitionInterpreter, reader: Reader, text: str)
     database.schemas[name] = max([4, *(number for number in database.schemas.values() if number < 16384)]) + 1
 
 
-def drop_schema(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
-    """DROP SCHEMA [IF EXISTS] name."""
-    reader.expect("SCHEMA")
-    quiet = reader.accept("IF", "EXISTS")
-    name = reader.take().value
-    session = interpreter.session
-    database = certain(session.edit().database(session.database), "the current database")
-    found = next((known for known in database.schemas if fold(known) == fold(name)), None)
-    if found is None:
-        if quiet:
-            return
-        raise SqlError(
-            15151, f"Cannot drop the schema '{name}', because it does not exist or you do not have permission."
-        )
-    used = next((table.name for table in database.tables.shared() if fold(table.schema) == fold(name)), None)
-    used = used or next((view.shape.name for view in database.views if fold(view.shape.schema) == fold(name)), None)
-    if used is not None:
-        raise SqlError(3729, f"Cannot drop schema '{name}' because it is being referenced by object '{used}'.")
-    del database.schemas[found]
-    kept = [one for one in database.security.permissions if (one.kind, one.target) != ("SCHEMA", fold(found))]
-    database.security.permissions = kept
-
-
 def create_type(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """CREATE TYPE name FROM base [NULL | NOT NULL]."""
     reader.expect("TYPE")
@@ -253,33 +216,3 @@ def drop_type(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> 
                 f"Cannot drop type '{'.'.join(parts)}' because it is being referenced by object '{table.name}'. There may be other objects that reference this type.",
             )
     database.alias_types.remove(found)
-
-
-def dbcc(interpreter: DefinitionInterpreter, reader: Reader) -> None:
-    """DBCC CHECKIDENT (table, RESEED, value); the rest is refused."""
-    command = reader.take().upper
-    if command != "CHECKIDENT":
-        raise unsupported(f"DBCC {command}")
-    reader.expect("(")
-    name = reader.take().value
-    while reader.accept("."):
-        name += "." + reader.take().value
-    session = interpreter.session
-    table = table_named(session, name)
-    if table is None:
-        raise SqlError(2501, f'Cannot find a table or object with the name "{name}". Check the system catalog.')
-    if session.rights is not None and not session.rights.owns(certain(session.catalog.database(table.database), name)):
-        user = session.login.user
-        raise SqlError(
-            2557, f"User '{user}' does not have permission to run DBCC CHECKIDENT for object '{table.name}'.", 14
-        )
-    identity = next((column for column in table.columns if column.identity), None)
-    if identity is None or identity.identity is None:
-        raise SqlError(7997, f"'{table.name}' does not contain an identity column.")
-    if reader.accept(",") and reader.accept("RESEED") and reader.accept(","):
-        sign = -1 if reader.accept("-") else 1
-        value = sign * int(reader.take().text)
-        with session.transaction.statement():
-            empty = session.connection.execute(f"SELECT 1 FROM {table.sqlite} LIMIT 1").fetchone() is None
-            fresh = session.identities.current(table) is None or empty
-            session.identities.reseed(table, value - identity.identity[1] if fresh else value)

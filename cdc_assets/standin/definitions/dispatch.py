@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from cdc_assets.standin.definitions import alter, databases, grants, indexes, principals, rename, routines, views
+from cdc_assets.standin.definitions import alter, databases, grants, indexes, principals, routines
 from cdc_assets.standin.definitions.objects import require_ownership
 from cdc_assets.standin.definitions.ports import DefinitionInterpreter
 from cdc_assets.standin.definitions.tables import create_table, drop_table, truncate
@@ -29,8 +29,6 @@ def run(interpreter: DefinitionInterpreter, statement: tree.Definition) -> None:
         ("ALTER", "DATABASE"): databases.alter_database,
         ("DROP", "DATABASE"): databases.drop_database,
         ("CREATE", "SCHEMA"): databases.create_schema,
-        ("ALTER", "SCHEMA"): rename.alter_schema,
-        ("DROP", "SCHEMA"): databases.drop_schema,
         ("CREATE", "TYPE"): databases.create_type,
         ("DROP", "TYPE"): databases.drop_type,
         ("CREATE", "INDEX"): indexes.create_index,
@@ -38,24 +36,15 @@ def run(interpreter: DefinitionInterpreter, statement: tree.Definition) -> None:
         ("CREATE", "CLUSTERED"): indexes.create_index,
         ("CREATE", "NONCLUSTERED"): indexes.create_index,
         ("DROP", "INDEX"): indexes.drop_index,
-        ("ALTER", "INDEX"): indexes.alter_index,
         ("UPDATE", "STATISTICS"): nothing,
         ("CREATE", "STATISTICS"): nothing,
-        ("CREATE", "VIEW"): views.create_view,
-        ("ALTER", "VIEW"): views.alter_view,
-        ("DROP", "VIEW"): views.drop_view,
         ("CREATE", "PROCEDURE"): routines.create_procedure,
         ("CREATE", "PROC"): routines.create_procedure,
-        ("ALTER", "PROCEDURE"): routines.alter_procedure,
-        ("ALTER", "PROC"): routines.alter_procedure,
         ("DROP", "PROCEDURE"): routines.drop_procedure,
         ("DROP", "PROC"): routines.drop_procedure,
         ("CREATE", "LOGIN"): principals.create_login,
-        ("ALTER", "LOGIN"): principals.alter_login,
-        ("DROP", "LOGIN"): principals.drop_login,
         ("CREATE", "USER"): principals.create_user,
         ("DROP", "USER"): principals.drop_principal,
-        ("CREATE", "ROLE"): principals.create_role,
         ("ALTER", "ROLE"): principals.alter_role,
         ("ALTER", "SERVER"): principals.alter_role,
         ("DROP", "ROLE"): principals.drop_principal,
@@ -65,9 +54,6 @@ def run(interpreter: DefinitionInterpreter, statement: tree.Definition) -> None:
     action = table.get((verb, word))
     if action is None:
         if verb == "CHECKPOINT":
-            return
-        if verb == "DBCC":
-            databases.dbcc(interpreter, reader)
             return
         if verb not in ("GRANT", "REVOKE", "DENY"):
             raise unsupported(f"{verb} {word}".strip())

@@ -42,8 +42,6 @@ class Constraint:
     referenced_columns: list[str] = field(default_factory=list)
     on_delete: str = "NO_ACTION"
     on_update: str = "NO_ACTION"
-    column: str = ""
-    """Column that a CHECK stands behind."""
 
 
 @dataclass(slots=True)
@@ -187,7 +185,7 @@ class ElementReader:
                 column.rowguid = True
             elif reader.accept("WITH", "VALUES"):
                 self.elements.with_values.add(fold(column.name))
-            elif word in ("PRIMARY", "UNIQUE", "CHECK", "REFERENCES", "FOREIGN"):
+            elif word in ("PRIMARY", "UNIQUE", "REFERENCES", "FOREIGN"):
                 self.elements.constraints.append(self.constraint(column, named))
                 if word == "PRIMARY":
                     nullable = False
@@ -248,13 +246,9 @@ class ElementReader:
         if reader.accept("CONSTRAINT"):
             name = reader.take().value
         word = reader.take().upper
-        found = Constraint(word, name, column=column.name if column else "")
+        found = Constraint(word, name)
         if word in ("PRIMARY", "UNIQUE"):
             self._key(found, column)
-        elif word == "CHECK":
-            reader.accept("NOT", "FOR", "REPLICATION")
-            first, last = reader.parenthesised()
-            found.expression = catalog_text(f"({reader.between(first, last)})")
         elif word in ("FOREIGN", "REFERENCES"):
             self._foreign_key(found, column, word)
         elif word == "INDEX":

@@ -5,7 +5,7 @@ from cdc_assets.standin.catalog import Index, Table, fold
 from cdc_assets.standin.definitions.elements import read_keys, skip_storage
 from cdc_assets.standin.definitions.keys import next_index_id
 from cdc_assets.standin.definitions.ports import DefinitionInterpreter
-from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.queries.targets import resolve
 from cdc_assets.standin.store import physical
 from cdc_assets.standin.store.locks import Mode
@@ -131,13 +131,3 @@ def _drop(interpreter: DefinitionInterpreter, parts: tuple[str, ...], name: str,
     physical.drop_index(interpreter.session, table, index)
     table.indexes.remove(index)
     changed(interpreter, table, text)
-
-
-def alter_index(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
-    """ALTER INDEX … REBUILD or REORGANIZE, which change nothing here."""
-    reader.expect("INDEX")
-    reader.take()
-    reader.expect("ON")
-    resolve(interpreter.session, interpreter.frame, read_name(reader))
-    if reader.word() not in ("REBUILD", "REORGANIZE", "SET"):
-        raise unsupported(f"ALTER INDEX … {reader.word()}")

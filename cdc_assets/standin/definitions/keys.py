@@ -1,8 +1,8 @@
-"""Constraints as written to the indexes, checks and foreign keys of a table's definition."""
+"""Constraints as written to the indexes and foreign keys of a table's definition."""
 
 from collections.abc import Callable
 
-from cdc_assets.standin.catalog import Check, ForeignKey, Index, Table, fold
+from cdc_assets.standin.catalog import ForeignKey, Index, Table, fold
 from cdc_assets.standin.definitions.elements import Constraint, generated
 from cdc_assets.standin.definitions.ports import DefinitionSession
 from cdc_assets.standin.errors import SqlError
@@ -23,9 +23,6 @@ def add_constraints(
     for constraint in ordered:
         if constraint.kind in ("PRIMARY", "UNIQUE", "INDEX"):
             _add_key(table, constraint, new_object_id)
-        elif constraint.kind == "CHECK":
-            name = constraint.name or generated("CK", table.name, constraint.column)
-            table.checks.append(Check(name, new_object_id(), constraint.expression))
         else:
             table.foreign_keys.append(_foreign_key(session, table, constraint, new_object_id))
 

@@ -5,7 +5,7 @@ from typing import Final
 from cdc_assets.standin.catalog import Database, Table, fold
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.definitions.ports import DefinitionSession
-from cdc_assets.standin.errors import SqlError, invalid_object
+from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.text.reader import Reader
 
 _ON_A_TABLE: Final = frozenset({"INDEX", "UNIQUE", "CLUSTERED", "NONCLUSTERED", "STATISTICS"})
@@ -57,45 +57,36 @@ def home(session: DefinitionSession, parts: tuple[str, ...]) -> tuple[Database, 
 
 
 def check_free(database: Database, schema: str, name: str) -> None:
-    """Refuse the name of a new object when a table, view or procedure has it.
+    """Refuse the name of a new object when a table or procedure has it.
 
     Raises:
         SqlError: 2714.
     """
-    if database.table(schema, name) is not None or database.view(schema, name) or database.procedure(schema, name):
+    if database.table(schema, name) is not None or database.procedure(schema, name):
         raise exists(name)
 
 
 def module_shape(
-    session: DefinitionSession,
-    database: Database,
-    place: tuple[str, tuple[str, ...]],
-    known: Table | None,
-    *,
-    create: bool,
-    alter: bool,
+    session: DefinitionSession, database: Database, schema: str, name: str, known: Table | None, alter: bool
 ) -> Table:
-    """What a view or procedure is in the catalogue: a new object, or the known one from now on.
+    """What a procedure is in the catalogue: a new object, or the known one from now on.
 
     Args:
         session: that defines it.
         database: the copy being edited.
-        place: schema, and the name as it was written.
+        schema: where it goes.
+        name: its own.
         known: the object of that name, if there is one.
-        create: whether it may be new.
         alter: whether it may be there already.
 
     Raises:
-        SqlError: 208 or 2714 if it is not as the statement says.
+        SqlError: 2714 if it may not.
     """
-    schema, parts = place
-    if known is None and not create:
-        raise invalid_object(".".join(parts))
     if known is None or not alter:
-        check_free(database, schema, parts[-1])
+        check_free(database, schema, name)
     now = session.clock.local()
     made, created = (known.object_id, known.created) if known else (session.catalog.new_object_id(), now)
-    return Table(made, database.name, schema, parts[-1], created=created, modified=now)
+    return Table(made, database.name, schema, name, created=created, modified=now)
 
 
 def exists(name: str) -> SqlError:

@@ -1,15 +1,13 @@
-"""Logins, users and roles: CREATE, ALTER and DROP LOGIN, USER and ROLE, ALTER SERVER ROLE, and procedures that do the same."""
+"""Logins, users and roles: CREATE LOGIN, CREATE and DROP USER, DROP ROLE, ALTER ROLE and ALTER SERVER ROLE."""
 
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final
 
 from cdc_assets.standin.catalog import Permission, Principal, Security, fold
 from cdc_assets.standin.certain import certain
-from cdc_assets.standin.contract import Parameter, Procedure, ProcedureContext
 from cdc_assets.standin.definitions.ports import DefinitionInterpreter, DefinitionSession
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.rights import DATABASE_ROLES, SERVER_ROLES, USERS, memberships, role_named
@@ -97,39 +95,6 @@ def _with_options(reader: Reader, login: Principal) -> Principal:
             return login
 
 
-def alter_login(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
-    """ALTER LOGIN name ENABLE | DISABLE | WITH option = value …."""
-    reader.expect("LOGIN")
-    name = reader.take().value
-    if fold(name) == fold(interpreter.session.engine.user):
-        raise unsupported("ALTER LOGIN of the login that the server was started with")
-    security = security_of(interpreter.session, server=True)
-    login = security.principals.get(fold(name))
-    if login is None:
-        raise unknown("alter", "login", name)
-    if reader.accept("WITH"):
-        login = _with_options(reader, login)
-    elif reader.accept("DISABLE"):
-        login = replace(login, disabled=True)
-    else:
-        reader.expect("ENABLE")
-        login = replace(login, disabled=False)
-    security.principals[fold(name)] = login
-
-
-def drop_login(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
-    """DROP LOGIN name."""
-    reader.expect("LOGIN")
-    name = reader.take().value
-    session = interpreter.session
-    security = security_of(session, server=True)
-    if fold(name) not in security.principals:
-        raise unknown("drop", "login", name)
-    if any(fold(other.login.user) == fold(name) for other in session.engine.sessions()):
-        raise SqlError(15434, f"Could not drop login '{name}' as the user is currently logged in.")
-    _forget(security, name)
-
-
 def _forget(security: Security, name: str) -> None:
     """A principal goes, with its memberships and permissions."""
     del security.principals[fold(name)]
@@ -177,16 +142,6 @@ def _free(session: DefinitionSession, name: str) -> Security:
     return security
 
 
-def create_role(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
-    """CREATE ROLE name [AUTHORIZATION owner]."""
-    session = interpreter.session
-    reader.expect("ROLE")
-    name = reader.take().value
-    if reader.accept("AUTHORIZATION"):
-        reader.take()  # an owner means nothing here
-    _free(session, name).add(name, "R", session.clock.local())
-
-
 def drop_principal(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """DROP USER | ROLE [IF EXISTS] name."""
     word = reader.take().upper
@@ -228,31 +183,3 @@ def _change_member(session: DefinitionSession, role: str, member: str, add: bool
         raise SqlError(15413, "Cannot make a role a member of itself.")
     kept = tuple(one for one in found.members if one != fold(member))
     security.principals[fold(role)] = replace(found, members=(*kept, fold(member)) if add else kept)
-
-
-def _member_procedure(add: bool, server: bool) -> Procedure:
-    """sp_addrolemember role, user; sp_addsrvrolemember login, role."""
-    names = ("loginame", "rolename") if server else ("rolename", "membername")
-
-    def run(context: ProcedureContext, given: dict[str, Parameter]) -> int:
-        first, second = (_text(given, name, place) for place, name in enumerate(names, 1))
-        role, member = (second, first) if server else (first, second)
-        _change_member(cast(DefinitionSession, context), role, member, add, server)
-        return 0
-
-    return run
-
-
-def _text(given: Mapping[str, Parameter], name: str, place: int) -> str:
-    found = given.get(name) or given.get(str(place))
-    if found is None or found.value is None:
-        raise SqlError(201, f"Procedure or function expects parameter '@{name}', which was not supplied.")
-    return str(found.value)
-
-
-PROCEDURES: Final[dict[str, Procedure]] = {
-    "sp_addrolemember": _member_procedure(add=True, server=False),
-    "sp_droprolemember": _member_procedure(add=False, server=False),
-    "sp_addsrvrolemember": _member_procedure(add=True, server=True),
-    "sp_dropsrvrolemember": _member_procedure(add=False, server=True),
-}

@@ -1,18 +1,16 @@
-"""New names and places of objects: sp_rename, ALTER SCHEMA … TRANSFER; and procedures that only answer."""
+"""New names of objects: sp_rename."""
 
 from collections.abc import Mapping
 from typing import Final, cast
 
 from cdc_assets.standin.capture import hooks
-from cdc_assets.standin.catalog import Check, Database, ForeignKey, Index, Table, fold
+from cdc_assets.standin.catalog import Database, Table, fold
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.contract import Parameter, Procedure, ProcedureContext
-from cdc_assets.standin.definitions import principals
 from cdc_assets.standin.definitions.objects import require_ownership
-from cdc_assets.standin.definitions.ports import DefinitionInterpreter, DefinitionSession
+from cdc_assets.standin.definitions.ports import DefinitionSession
 from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.text.clauses import name_parts, read_name
-from cdc_assets.standin.text.reader import Reader
+from cdc_assets.standin.text.clauses import name_parts
 
 
 def _argument(arguments: Mapping[str, Parameter], name: str, place: int) -> str | None:
@@ -21,7 +19,7 @@ def _argument(arguments: Mapping[str, Parameter], name: str, place: int) -> str 
 
 
 def sp_rename(context: ProcedureContext, arguments: dict[str, Parameter]) -> int:
-    """sp_rename @objname, @newname, @objtype: tables, columns, indexes, constraints."""
+    """sp_rename @objname, @newname, @objtype: tables and columns."""
     session = cast(DefinitionSession, context)
     name, new = _argument(arguments, "objname", 1), _argument(arguments, "newname", 2)
     kind = (_argument(arguments, "objtype", 3) or "OBJECT").upper()
@@ -32,8 +30,6 @@ def sp_rename(context: ProcedureContext, arguments: dict[str, Parameter]) -> int
     session.edit()
     if kind == "COLUMN":
         _rename_column(session, name, parts, new)
-    elif kind == "INDEX":
-        _rename_index(session, name, parts, new)
     elif kind == "OBJECT":
         _rename_object(session, name, parts, new)
     else:
@@ -85,8 +81,7 @@ def _rename_column(session: DefinitionSession, name: str, parts: tuple[str, ...]
 
 
 def _texts(table: Table) -> list[str]:
-    texts = [check.expression for check in table.checks]
-    texts += [column.computed for column in table.columns if column.computed]
+    texts = [column.computed for column in table.columns if column.computed]
     return texts + [index.filter for index in table.indexes if index.filter]
 
 
@@ -100,24 +95,12 @@ def _rename_in_keys(session: DefinitionSession, table: Table, old: str, new: str
                 key.referenced_columns = tuple(new if fold(c) == fold(old) else c for c in key.referenced_columns)
 
 
-def _rename_index(session: DefinitionSession, name: str, parts: tuple[str, ...], new: str) -> None:
-    table = _table(session, parts[:-1])
-    index = next((i for i in table.indexes if fold(i.name) == fold(parts[-1])), None) if table else None
-    if index is None:
-        raise _missing(name, "INDEX")
-    index.name = new
-
-
 def _rename_object(session: DefinitionSession, name: str, parts: tuple[str, ...], new: str) -> None:
     table = _table(session, parts)
     database = session.catalog.database(session.procedure_database)
     if table is not None:
         database = certain(session.catalog.database(table.database), table.database)
-        if (
-            database.table(table.schema, new)
-            or database.view(table.schema, new)
-            or database.procedure(table.schema, new)
-        ):
+        if database.table(table.schema, new) or database.procedure(table.schema, new):
             raise SqlError(
                 15335,
                 f"Error: The new name '{new}' is already in use as a OBJECT name and would cause a duplicate that is not permitted.",
@@ -128,16 +111,6 @@ def _rename_object(session: DefinitionSession, name: str, parts: tuple[str, ...]
         table.name = new
         database.tables[fold(table.schema), fold(new)] = table
         return
-    for other in database.tables.values() if database else ():
-        things: list[Index | Check | ForeignKey] = [*other.indexes, *other.checks, *other.foreign_keys]
-        for thing in things:
-            if fold(thing.name) == fold(parts[-1]):
-                thing.name = new
-                return
-        for column in other.columns:
-            if column.default_name and fold(column.default_name) == fold(parts[-1]):
-                column.default_name = new
-                return
     raise SqlError(
         15225,
         f"No item by the name of '{name}' could be found in the current database '{session.procedure_database}', given that @itemtype was input as '(null)'.",
@@ -153,53 +126,6 @@ def _repoint(database: Database, table: Table, schema: str, name: str) -> None:
                 key.referenced_schema, key.referenced_table = schema, name
 
 
-def alter_schema(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
-    """ALTER SCHEMA schema TRANSFER [OBJECT ::] table; a capture instance keeps its name and goes on.
-
-    Raises:
-        SqlError: 15151 for an unknown schema or table, 15530 when the schema has one of that name.
-    """
-    session = interpreter.session
-    reader.expect("SCHEMA")
-    wanted = reader.take().value
-    reader.expect("TRANSFER")
-    if reader.accept("OBJECT"):
-        reader.expect("::")
-    parts = read_name(reader)
-    session.edit()
-    database = certain(session.catalog.database(session.database), session.database)
-    schema = next((known for known in database.schemas if fold(known) == fold(wanted)), None)
-    if schema is None:
-        raise SqlError(
-            15151, f"Cannot alter the schema '{wanted}', because it does not exist or you do not have permission."
-        )
-    table = database.table(parts[-2] if len(parts) > 1 else "dbo", parts[-1])
-    if table is None:
-        raise SqlError(
-            15151,
-            f"Cannot find the object '{parts[-1]}', because it does not exist or you do not have permission.",
-        )
-    if database.table(schema, table.name) is not None or database.view(schema, table.name) is not None:
-        raise SqlError(15530, f'The object with name "{table.name}" already exists.')
-    _repoint(database, table, schema, table.name)
-    del database.tables[fold(table.schema), fold(table.name)]
-    table.schema = schema
-    database.tables[fold(schema), fold(table.name)] = table
-
-
-def _quiet(context: ProcedureContext, arguments: dict[str, Parameter]) -> int:
-    """Succeeds and does nothing: settings and grants mean nothing here."""
-    return 0
-
-
-def _refused(context: ProcedureContext, arguments: dict[str, Parameter]) -> int:
-    """Nothing would show what it sets."""
-    raise unsupported("extended properties")
-
-
 OWN: Final[dict[str, Procedure]] = {
     "sp_rename": sp_rename,
-    "sp_updatestats": _quiet,
-    **principals.PROCEDURES,
-    "sp_addextendedproperty": _refused,
 }

@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP PROCEDURE.
+"""CREATE [OR ALTER] and DROP PROCEDURE.
 
 A procedure is kept as text. Its body is parsed when it is defined, so far as statements go; names and expressions are looked at
 when a statement runs (`batches.routines`).
@@ -25,17 +25,8 @@ _AFTER_DEFAULT: Final = frozenset({"OUTPUT", "OUT", "READONLY", "AS", "WITH", "F
 
 def create_procedure(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
     """CREATE [OR ALTER] PROCEDURE name parameters [WITH RECOMPILE] AS body."""
-    either = reader.accept("OR", "ALTER")
-    _define(interpreter, reader, text, create=True, alter=either)
-
-
-def alter_procedure(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> None:
-    """ALTER PROCEDURE: like CREATE; id and creation date stay."""
-    _define(interpreter, reader, text, create=False, alter=True)
-
-
-def _define(interpreter: DefinitionInterpreter, reader: Reader, text: str, create: bool, alter: bool) -> None:
     session = interpreter.session
+    alter = reader.accept("OR", "ALTER")
     reader.take()
     parts = read_name(reader)
     if parts[-1].startswith("#"):
@@ -57,7 +48,7 @@ def _define(interpreter: DefinitionInterpreter, reader: Reader, text: str, creat
     session.edit()
     database, schema = home(session, parts)
     known = database.procedure(schema, parts[-1])
-    shape = module_shape(session, database, (schema, parts), known.shape if known else None, create=create, alter=alter)
+    shape = module_shape(session, database, schema, parts[-1], known.shape if known else None, alter)
     made = UserProcedure(shape, text, parameters, body)
     database.procedures = [other for other in database.procedures if other is not known] + [made]
 

@@ -147,9 +147,6 @@ def _drop_one(interpreter: DefinitionInterpreter, parts: tuple[str, ...], quiet:
     names = SessionNames(session, interpreter.frame)
     table = None if parts[-1].startswith("@") else names.table(parts)
     if table is None:
-        if names.view(parts) is not None:
-            name = ".".join(parts)
-            raise SqlError(3705, f"Cannot use DROP TABLE with '{name}' because '{name}' is a view. Use DROP VIEW.")
         if quiet:
             return
         raise SqlError(

@@ -14,11 +14,11 @@ from typing import Final
 from cdc_assets.standin.capture.agent import Agent
 from cdc_assets.standin.catalog import Database, RecoveryFork, fold
 from cdc_assets.standin.contract import Fault, Login, RowBlocks, Session
-from cdc_assets.standin.definitions import states
 from cdc_assets.standin.definitions.databases import SYSTEM, add_database
 from cdc_assets.standin.definitions.principals import fits
 from cdc_assets.standin.engine.session import EngineSession
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.queries.names import check_online
 from cdc_assets.standin.queries.ports import Plan
 from cdc_assets.standin.rights import Rights
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION
@@ -98,7 +98,7 @@ class Engine:
         """Log in.
 
         Raises:
-            SqlError: 18456 for a bad login, 18470 for a disabled one, 4060 for a database that cannot be opened.
+            SqlError: 18456 for a bad login, 4060 for a database that cannot be opened.
         """
         rights = self._rights(login)
         database = self._database(login, rights)
@@ -116,8 +116,6 @@ class Engine:
         known = self.storage.catalog.security.principals.get(fold(login.user))
         if known is None or known.kind != "S" or not fits(known, login.password):
             raise SqlError(18456, f"Login failed for user '{login.user}'.", 14)
-        if known.disabled:
-            raise SqlError(18470, f"Login failed for user '{login.user}'. Reason: The account is disabled.", 14)
         return Rights.of(self.storage.catalog, known.name)
 
     def _database(self, login: Login, rights: Rights | None) -> Database:
@@ -126,7 +124,7 @@ class Engine:
         found = self.storage.catalog.database(name)
         try:
             if found is not None:
-                states.check_entry(self, found)
+                check_online(found)
                 if rights is not None:
                     rights.require_entry(found)
                 return found

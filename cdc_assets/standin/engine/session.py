@@ -22,13 +22,12 @@ from cdc_assets.standin.contract import (
     ResultColumn,
     ResultSink,
 )
-from cdc_assets.standin.definitions import states
 from cdc_assets.standin.definitions.ports import Server
 from cdc_assets.standin.engine import procedures
 from cdc_assets.standin.engine.functions import register_engine_functions
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.queries.frame import Frame
-from cdc_assets.standin.queries.names import SessionNames
+from cdc_assets.standin.queries.names import SessionNames, check_online
 from cdc_assets.standin.queries.ports import Plan
 from cdc_assets.standin.rights import Rights
 from cdc_assets.standin.sql.registry import register_functions
@@ -79,8 +78,7 @@ class EngineSession:
         self.last_error = 0
         self.command_id = self.change_number = self.rewritten = 0
         self.options = Options()
-        self.caught: list[SqlError] = []
-        self.tries = self.nest_level = 0
+        self.nest_level = 0
         self.temporary: dict[str, Table] = {}
         self.temporary_version = 0
         self._temporary_ids = FIRST_TEMPORARY
@@ -96,7 +94,6 @@ class EngineSession:
         self._closed = False
         self._procedure: ExitStack | None = None
         self._procedure_catalog: Catalog | None = None
-        self.located: SqlError | None = None
         self._limited = "" if fold(login.user) == fold(engine.user) else fold(login.user)
         self.principal = self._limited
         """Whose rights statements are checked for, a part of the key of their plans; empty for nobody's."""
@@ -273,12 +270,12 @@ class EngineSession:
         """Change the database.
 
         Raises:
-            SqlError: 911 when it does not exist, 942 and 924 when its state forbids it, 916 when the login may not use it.
+            SqlError: 911 when it does not exist, 942 when it is offline, 916 when the login may not use it.
         """
         found = self.catalog.database(name)
         if found is None:
             raise SqlError(911, f"Database '{name}' does not exist. Make sure that the name is entered correctly.")
-        states.check_entry(self.engine, found, self)
+        check_online(found)
         if (rights := self.rights) is not None:
             rights.require_entry(found)
         old, self._database = self._database, found.name
@@ -335,7 +332,6 @@ class EngineSession:
         self._database = self.home_database
         self.rowcount = self.last_error = 0
         self.identities.forget()
-        self.caught.clear()
 
     def kill(self) -> None:
         """End the session from another one's thread: its own thread rolls back and closes."""

@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 
 from cdc_assets.standin.capture import functions as capture_functions
-from cdc_assets.standin.catalog import Database, Table, UserView, fold
+from cdc_assets.standin.catalog import Database, Table, fold
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.contract import Relation, RelationColumn, Typed
 from cdc_assets.standin.errors import SqlError, invalid_object, undeclared_variable, unsupported
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.queries.ports import QuerySession
 from cdc_assets.standin.sql.expressions import compile_scalar
-from cdc_assets.standin.sql.parse import parse_expression_tree, parse_select
-from cdc_assets.standin.sql.query import compile_view
+from cdc_assets.standin.sql.parse import parse_expression_tree
 from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.sqltypes import BIGINT, DEFAULT_COLLATION, SqlType
 from cdc_assets.standin.system import views
@@ -89,12 +88,6 @@ class SessionNames:
             check_online(home)
         return home.table(schema, name)
 
-    def view(self, parts: tuple[str, ...]) -> UserView | None:
-        """The user's view of that name, or None."""
-        database, schema = self.place(parts)
-        home = self._session.catalog.database(database)
-        return home.view(schema, parts[-1]) if home else None
-
     def place(self, parts: tuple[str, ...]) -> tuple[str, str]:
         """Database and schema that a name means."""
         if len(parts) > 4 or (len(parts) == 4 and parts[0] and fold(parts[0]) != fold(self._session.server_name)):
@@ -112,10 +105,6 @@ class SessionNames:
         if not parts[-1].startswith(("#", "@")):
             if len(parts) > 2 and parts[-3] and self._session.catalog.database(database) is None:
                 raise invalid_object(".".join(parts))
-            view = self.view(parts)
-            if view is not None:
-                self.permit("SELECT", view.shape)
-                return compiled_view(self._session, view)
             found = views.view_relation(self._session, database, schema, parts[-1])
             if found is not None:
                 return found
@@ -171,24 +160,6 @@ class SessionNames:
         if found is None:
             raise invalid_object(".".join(parts))
         return found
-
-
-def compiled_view(session: QuerySession, view: UserView) -> Relation:
-    """A view as a relation: its query, with the columns that it was defined with, or all while it is being defined.
-
-    Raises:
-        SqlError: 4502 when its query has fewer columns now, and what compiling the query raises.
-    """
-    shape = view.shape
-    block, behind = compile_view(parse_select(view.query), SessionNames(session, Frame(), database=shape.database))
-    if len(block.columns) < len(shape.columns):
-        raise SqlError(4502, f"View or function '{shape.name}' has more column names specified than columns defined.")
-    names = [column.name for column in shape.columns] or [column.name for column in block.columns]
-    columns = tuple(
-        RelationColumn(name, given.sql, given.type, given.nullable)
-        for name, given in zip(names, block.columns, strict=False)
-    )
-    return Relation(f"({block.sql})", columns, behind=tuple(behind))
 
 
 def check_online(database: Database) -> None:

@@ -28,8 +28,7 @@ def is_shared(relations: list[Relation]) -> bool:
 def planned(session: QuerySession, frame: Frame, kind: str, text: str, compile_: Callable[[], P]) -> P:
     """The plan for a text, compiled on first use."""
     key: Hashable = (
-        kind, text, session.database, session.catalog.version, frame.signature, session.options.identity_insert,
-        session.principal,
+        kind, text, session.database, session.catalog.version, frame.signature, session.principal,
     )  # fmt: skip
     found = session.engine.plans.get(key)
     if found is None:

@@ -1,7 +1,7 @@
 """SELECT and scalar expressions: compiled plans and their execution."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -144,22 +144,6 @@ def evaluate(session: QuerySession, frame: Frame, plan: ScalarPlan) -> Value:
         raise sqlite_errors.translate(session, error, "SELECT") from error
     value: Value = row[0]
     return value
-
-
-def execute(session: QuerySession, frame: Frame, plan: SelectPlan) -> Iterator[Row]:
-    """Rows of a SELECT, lazily; closes the cursor whatever happens, so that no snapshot stays pinned."""
-    plan.reads.prepare(session)
-    cursor = session.connection.cursor()
-    try:
-        cursor.execute(plan.query.sql, frame.values(plan.query.variables))
-        if session.options.rowcount:
-            yield from islice(cursor, session.options.rowcount)
-        else:
-            yield from cursor
-    except sqlite3.Error as error:
-        raise sqlite_errors.translate(session, error, "SELECT") from error
-    finally:
-        cursor.close()
 
 
 def send(session: QuerySession, frame: Frame, plan: SelectPlan, sink: ResultSink) -> None:

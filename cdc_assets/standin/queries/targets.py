@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cdc_assets.standin.catalog import Column, Table
-from cdc_assets.standin.errors import SqlError, invalid_column, unsupported
+from cdc_assets.standin.errors import SqlError, invalid_column
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.queries.names import SessionNames
 from cdc_assets.standin.queries.ports import QuerySession
@@ -47,8 +47,6 @@ def resolve(session: QuerySession, frame: Frame, parts: tuple[str, ...], *action
         for action in actions:
             names.permit(action, table)
         return table
-    if names.view(parts) is not None:
-        raise unsupported("a change through a view")
     names.relation(parts)
     raise SqlError(259, "Ad hoc updates to system catalogs are not allowed.")
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from cdc_assets.standin.contract import Names, SessionContext, Typed
+from cdc_assets.standin.contract import SessionContext, Typed
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
 from cdc_assets.standin.sql import convert
 from cdc_assets.standin.sql.coercion import is_null
@@ -115,8 +115,3 @@ def _build_rows(arguments: Sequence[str]) -> Kernel:
         return int(count)
 
     return run
-
-
-def compile_row_count(tree: Any, names: Names, scope: Scope) -> str:
-    """The row count of a change's `TOP (n)` as SQLite text; raises as `Limits.row_count`."""
-    return Limits(names).row_count(tree, scope)

@@ -15,7 +15,6 @@ from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import (
     Names,
     Query,
-    Relation,
     RelationColumn,
     ResultColumn,
     Typed,
@@ -327,12 +326,6 @@ def compile_query(tree: Any, names: Names, scope: Scope | None = None) -> Query:
         ],
         scope.used.relations, scope.used.variables, queries.assignments, queries.accumulates, scope.used.hints, into,
     )  # fmt: skip
-
-
-def compile_view(tree: Any, names: Names) -> tuple[Block, list[Relation]]:
-    """Compile the query of a view; returns it with the relations that it reads."""
-    scope = Scope(used=Used())
-    return Queries(names).query(tree, scope), scope.used.relations
 
 
 def _into(tree: Any) -> tuple[str, ...] | None:

@@ -124,8 +124,7 @@ class Sources:
         if cte is not None:
             return cte
         relation = self.queries.names.relation(parts)
-        for one in (relation, *relation.behind):
-            scope.used.relation(one)
+        scope.used.relation(relation)
         hints = hint_names(node)
         if hints:
             scope.used.hints.append((relation, hints))

@@ -1,4 +1,4 @@
-"""Check and foreign-key constraints as triggers.
+"""Foreign-key constraints as triggers, and filters of indexes.
 
 SQLite cannot add or drop constraints of a table in place, but triggers it can. Each raises ABORT with a
 text that `sqlite_errors` turns into error 547. A foreign key of a table to itself
@@ -16,7 +16,6 @@ from cdc_assets.standin.sql.expressions import compile_condition
 from cdc_assets.standin.sql.parse import parse_expression_tree
 from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.store.ports import StoreSession
-from cdc_assets.standin.store.temporary import is_temporary
 
 _ACTIONS: Final = {"NO_ACTION", "CASCADE", "SET_NULL", "SET_DEFAULT"}
 
@@ -27,21 +26,14 @@ def plain_relation(table: Table) -> Relation:
     return Relation(table.sqlite, tuple(columns), table)
 
 
-def condition_text(session: StoreSession, table: Table, expression: str, row: str) -> str:
-    """SQLite text of a check over a row (`NEW`, or the table itself when empty)."""
-    scope = Scope.of(plain_relation(table), table.name, row)
+def filter_text(session: StoreSession, table: Table, expression: str) -> str:
+    """SQLite text of an index filter."""
+    scope = Scope.of(plain_relation(table), table.name, "")
     return compile_condition(parse_expression_tree(expression), session.names_of_tables(), scope)
 
 
-def filter_text(session: StoreSession, table: Table, expression: str) -> str:
-    """SQLite text of an index filter."""
-    return condition_text(session, table, expression, "")
-
-
 def create(session: StoreSession, table: Table) -> None:
-    """Create the triggers of a table's checks and foreign keys, and of foreign keys that reference it."""
-    for check in table.checks:
-        _create_check(session, table, check.object_id, condition_text(session, table, check.expression, "NEW"))
+    """Create the triggers of a table's foreign keys, and of foreign keys that reference it."""
     database = session.catalog.database(table.database)
     if database is None or not table.schema:
         return
@@ -49,15 +41,6 @@ def create(session: StoreSession, table: Table) -> None:
         parent = database.table(key.referenced_schema, key.referenced_table)
         if parent is not None and parent is not child:
             create_foreign_key(session, child, parent, key)
-
-
-def _create_check(session: StoreSession, table: Table, object_id: int, condition: str) -> None:
-    temporary = "TEMP " if is_temporary(table) else ""
-    for event in ("INSERT", "UPDATE"):
-        session.connection.execute(
-            f"CREATE {temporary}TRIGGER IF NOT EXISTS check_{event.lower()}_{object_id} AFTER {event} ON {table.sqlite} "
-            f"WHEN NOT ({condition}) BEGIN SELECT RAISE(ABORT, 'check:{object_id}:{event}'); END"
-        )
 
 
 def referencing(database: Database, table: Table) -> list[tuple[Table, ForeignKey]]:
@@ -125,12 +108,6 @@ def _trigger(session: StoreSession, name: str, event: str, when: str, body: str)
     session.connection.execute(f"CREATE TRIGGER {name} {event} WHEN {when} BEGIN {body} END")
 
 
-def drop_check(session: StoreSession, object_id: int) -> None:
-    """Drop a check's triggers."""
-    for event in ("insert", "update"):
-        session.connection.execute(f"DROP TRIGGER IF EXISTS check_{event}_{object_id}")
-
-
 def drop_foreign_key(session: StoreSession, key: ForeignKey) -> None:
     """Drop a foreign key's triggers."""
     for event in ("insert", "update", "deleted", "moved"):
@@ -139,8 +116,6 @@ def drop_foreign_key(session: StoreSession, key: ForeignKey) -> None:
 
 def drop(session: StoreSession, table: Table) -> None:
     """Drop all constraint triggers of a table and of the foreign keys that reference it."""
-    for check in table.checks:
-        drop_check(session, check.object_id)
     database = session.catalog.database(table.database)
     for key in [*table.foreign_keys, *(key for _, key in referencing(database, table) if database)] if database else ():
         drop_foreign_key(session, key)

@@ -6,8 +6,7 @@ server. Which counter a table draws from lies in its definition, so that a TRUNC
 
 from typing import Final
 
-from cdc_assets.standin.catalog import Column, Table
-from cdc_assets.standin.certain import certain
+from cdc_assets.standin.catalog import Table
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import SqlType
 from cdc_assets.standin.store.ports import StoreSession
@@ -52,21 +51,6 @@ class Identities:
         self.scope = self.session = value
         return value
 
-    def inserted(self, table: Table, column: Column, value: int) -> None:
-        """An explicit value under IDENTITY_INSERT: the counter never stays behind it."""
-        last = self.current(table)
-        forward = certain(column.identity, "an identity")[1] > 0
-        if last is None or (value > last if forward else value < last):
-            self.reseed(table, value)
-        self.scope = self.session = value
-
-    def reseed(self, table: Table, value: int) -> None:
-        """Set the value drawn last."""
-        if is_temporary(table):
-            self._temporary[counter(table)] = value
-        else:
-            self._session.storage.count(counter(table), value)
-
     def restart(self, table: Table) -> None:
         """TRUNCATE TABLE: the next value is the seed again. A stored table must be the copy that the statement edits."""
         if is_temporary(table):
@@ -83,10 +67,6 @@ class Identities:
         value = storage.counters.get(key, _FIRST_ROW_VERSION) + 1
         storage.count(key, value)
         return value.to_bytes(8, "big")
-
-    def last_row_version(self) -> bytes:
-        """@@DBTS."""
-        return self._session.storage.counters.get(f"v{self._session.database}", _FIRST_ROW_VERSION).to_bytes(8, "big")
 
 
 _FIRST_ROW_VERSION: Final = 2000

@@ -13,7 +13,6 @@ from typing import Any, Final
 from cdc_assets.standin.catalog import (
     AliasType,
     Catalog,
-    Check,
     Column,
     Database,
     ForeignKey,
@@ -25,7 +24,6 @@ from cdc_assets.standin.catalog import (
     Security,
     Table,
     UserProcedure,
-    UserView,
     fold,
 )
 from cdc_assets.standin.sqltypes import SqlType
@@ -104,7 +102,8 @@ def _database(values: dict[str, Any]) -> Database:
         if values.pop(name, False):
             values.setdefault("options", {})[option] = "ON"
     values["alias_types"] = [AliasType(**{**a, "base": SqlType(**a["base"])}) for a in values["alias_types"]]
-    values["views"] = [UserView(**{**view, "shape": _table(view["shape"])}) for view in values.get("views", ())]
+    for gone in ("views", "user_access"):  # of a file from when there were any
+        values.pop(gone, None)
     values["procedures"] = [_procedure(procedure) for procedure in values.get("procedures", ())]
     values["recovery_forks"] = [RecoveryFork(**fork) for fork in values.get("recovery_forks", ())]
     values["security"] = _security(values.get("security", {}))
@@ -113,7 +112,10 @@ def _database(values: dict[str, Any]) -> Database:
 
 def _security(values: dict[str, Any]) -> Security:
     principals = {
-        name: Principal(**{**principal, "members": tuple(principal["members"])})
+        name: Principal(
+            **{key: value for key, value in principal.items() if key != "disabled"}
+            | {"members": tuple(principal["members"])}
+        )
         for name, principal in values.get("principals", {}).items()
     }
     return Security(principals, [Permission(**permission) for permission in values.get("permissions", ())])
@@ -132,7 +134,7 @@ def _table(values: dict[str, Any]) -> Table:
         Index(**{**index, "keys": tuple((k[0], k[1]) for k in index["keys"]), "included": tuple(index["included"])})
         for index in values["indexes"]
     ]
-    values["checks"] = [Check(**check) for check in values["checks"]]
+    values.pop("checks", None)  # of a file from when there were any
     values["foreign_keys"] = [
         ForeignKey(**{**k, "columns": tuple(k["columns"]), "referenced_columns": tuple(k["referenced_columns"])})
         for k in values["foreign_keys"]

@@ -12,7 +12,7 @@ _COLUMNS: Final = re.compile(
     r"(UNIQUE|NOT NULL) constraint failed: (rebuilt|t)(\d+)\.(c\d+)((?:, (?:rebuilt|t)\d+\.c\d+)*)"
 )
 _INDEX: Final = re.compile(r"UNIQUE constraint failed: index 'i(\d+)_(\d+)(?:_nulls)?'")
-_RAISED: Final = re.compile(r"(check|fk):(\d+):(INSERT|UPDATE|DELETE)( REFERENCE)?")
+_RAISED: Final = re.compile(r"fk:(\d+):(INSERT|UPDATE|DELETE)( REFERENCE)?")
 
 _TOO_COMPLEX: Final = (
     "parser stack overflow",
@@ -44,7 +44,7 @@ def translate(session: StoreSession, error: sqlite3.Error, verb: str = "INSERT")
             return _duplicate(table, next((i for i in table.indexes if i.index_id == int(found[2])), None))
     found = _RAISED.search(text)
     if found:
-        return conflict(session, found[1], int(found[2]), found[3], bool(found[4]))
+        return conflict(session, int(found[1]), found[2], bool(found[3]))
     if "integer overflow" in text:
         return SqlError(8115, "Arithmetic overflow error converting expression to data type bigint.")
     if "too big" in text:
@@ -107,22 +107,15 @@ def _duplicate(table: Table, index: Index | None) -> SqlError:
     return SqlError(2601, f"Cannot insert duplicate key row in object '{shown(table)}' with unique index '{name}'.", 14)
 
 
-def conflict(session: StoreSession, kind: str, object_id: int, verb: str, reference: bool = False) -> SqlError:
+def conflict(session: StoreSession, object_id: int, verb: str, reference: bool = False) -> SqlError:
     """547."""
     for database in session.catalog.databases.values():
         for table in database.tables.shared():
-            for check in table.checks if kind == "check" else ():
-                if check.object_id == object_id:
-                    return _conflict(verb, "CHECK", check.name, table)
-            for key in table.foreign_keys if kind == "fk" else ():
+            for key in table.foreign_keys:
                 if key.object_id == object_id:
                     parent = database.table(key.referenced_schema, key.referenced_table) or table
                     what = "REFERENCE" if reference else "FOREIGN KEY SAME TABLE" if parent is table else "FOREIGN KEY"
                     return _conflict(verb, what, key.name, table if reference else parent)
-    for table in [*session.temporary.values(), *session.table_variables()]:
-        for check in table.checks:
-            if check.object_id == object_id:
-                return _conflict(verb, "CHECK", check.name, table)
     return SqlError(547, f"The {verb} statement conflicted with a constraint.")
 
 
@@ -130,6 +123,6 @@ def _conflict(verb: str, kind: str, name: str, table: Table) -> SqlError:
     return SqlError(
         547,
         f'The {verb} statement conflicted with the {kind} constraint "{name}". The conflict occurred in database '
-        f'"{table.database or "tempdb"}", table "{shown(table)}".',
+        f'"{table.database}", table "{shown(table)}".',
         state=0,
     )

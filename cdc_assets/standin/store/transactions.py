@@ -77,7 +77,6 @@ class Transaction:
         self.implicit = False
         self.count = 0
         self.name = ""
-        self.doomed = False
         self.edited: Catalog | None = None
         self.savepoint_lsn: int | None = None
         self.descriptor = 0
@@ -109,12 +108,10 @@ class Transaction:
         """COMMIT TRANSACTION.
 
         Raises:
-            SqlError: 3902 without a transaction, 3930 when it is doomed.
+            SqlError: 3902 without a transaction.
         """
         if self.count == 0:
             raise SqlError(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
-        if self.doomed:
-            raise _doomed()
         if self.count > 1:
             self.count -= 1
             return
@@ -145,12 +142,10 @@ class Transaction:
         """SAVE TRANSACTION.
 
         Raises:
-            SqlError: 628 without a transaction, 3930 when it is doomed.
+            SqlError: 628 without a transaction.
         """
         if self.count == 0:
             raise SqlError(628, "Cannot issue SAVE TRANSACTION when there is no active transaction.")
-        if self.doomed:
-            raise _doomed()
         place = ""
         if self._owner.connection.in_transaction:
             place = f"save{len(self._savepoints)}"
@@ -162,8 +157,6 @@ class Transaction:
         """Undo what came after a savepoint; locks taken since then go, as on a real server."""
         savepoint = self._savepoints[place]
         connection = self._owner.connection
-        if self.doomed:
-            raise _doomed()
         if savepoint.place:
             connection.execute(f"ROLLBACK TO {savepoint.place}")
         elif self.writing:  # all that was written came after it
@@ -208,11 +201,9 @@ class Transaction:
         """A writing statement: all or nothing; commits when there is no T-SQL transaction.
 
         Raises:
-            SqlError: 3930 in a doomed transaction; 1205, 1222 from the writer lock; 3960.
+            SqlError: 1205, 1222 from the writer lock; 3960.
         """
         self.begin_implicit()
-        if self.doomed:
-            raise _doomed()
         nested = self._depth > 0
         if self.count == 0 and not nested:
             self._reset()
@@ -385,7 +376,7 @@ class Transaction:
         self._reset()
 
     def _reset(self) -> None:
-        self.doomed = self.writing = self._pinned = False
+        self.writing = self._pinned = False
         self.edited = self.savepoint_lsn = None
         if self._savepoints:
             self._savepoints.clear()
@@ -395,11 +386,3 @@ class Transaction:
 _PINNED: Final = "pinned"
 """SQLite's savepoint before the first write under SNAPSHOT: undoing all writes must not let go of the snapshot."""
 _ALWAYS_ALLOWED: Final = frozenset({"master", "msdb", "tempdb"})
-
-
-def _doomed() -> SqlError:
-    return SqlError(
-        3930,
-        "The current transaction cannot be committed and cannot support operations that write to the log file. Roll back the "
-        "transaction.",
-    )

@@ -12,7 +12,6 @@ from cdc_assets.standin.catalog import (
     Index,
     Table,
     UserProcedure,
-    UserView,
     fold,
 )
 from cdc_assets.standin.sqltypes import (
@@ -71,19 +70,9 @@ def referenced_index(database: Database, key: ForeignKey) -> Index | None:
     return next((index for index in indexes if index.unique and {fold(name) for name, _ in index.keys} == wanted), None)
 
 
-def views_of(database: Database) -> list[UserView]:
-    """User views in the order of their object ids."""
-    return sorted(database.views, key=lambda view: view.shape.object_id)
-
-
 def procedures_of(database: Database) -> list[UserProcedure]:
     """User procedures in the order of their object ids."""
     return sorted(database.procedures, key=lambda procedure: procedure.shape.object_id)
-
-
-def shapes_of(database: Database) -> list[Table]:
-    """Tables, and views as if they were tables, in the order of their object ids."""
-    return sorted((*database.tables.shared(), *(view.shape for view in database.views)), key=lambda one: one.object_id)
 
 
 def tables_of(database: Database) -> list[Table]:

@@ -13,7 +13,7 @@ from cdc_assets.standin.contract import Parameter, ProcedureContext, ResultColum
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sqltypes import INT, NVARCHAR_MAX, SMALLINT, SYSNAME, TINYINT, SqlType, Value
 from cdc_assets.standin.system import odbc
-from cdc_assets.standin.system.describe import tables_of, views_of
+from cdc_assets.standin.system.describe import tables_of
 from cdc_assets.standin.system.patterns import matches
 
 _REMARKS: Final = SqlType("varchar", length=254)
@@ -43,14 +43,13 @@ def database_of(context: ProcedureContext, qualifier: str | None) -> Database:
 def matching(
     database: Database, owner: str | None, name: str | None, pattern: bool = True, kinds: str | None = None
 ) -> list[Table]:
-    """Tables and views whose schema and name fit, by schema and name.
+    """Tables whose schema and name fit, by schema and name.
 
     Args:
-        kinds: `'TABLE'`, `'VIEW'` or both, in quotation marks; None for both.
+        kinds: `'TABLE'` and other kinds, in quotation marks; None for all.
     """
     tables = tables_of(database) if kinds is None or "'TABLE'" in kinds.upper() else []
-    views = [view.shape for view in views_of(database)] if kinds is None or "'VIEW'" in kinds.upper() else []
-    found = [t for t in (*tables, *views) if matches(t.name, name, pattern) and matches(t.schema, owner, pattern)]
+    found = [t for t in tables if matches(t.name, name, pattern) and matches(t.schema, owner, pattern)]
     return sorted(found, key=lambda table: (fold(table.schema), fold(table.name)))
 
 
@@ -72,10 +71,7 @@ def sp_tables(context: ProcedureContext, given: dict[str, Parameter]) -> int:
         database = database_of(context, qualifier)
         pattern = bool(arguments.number("fusepattern", 1))
         found = matching(database, owner, name, pattern, kinds)
-        listing = [
-            (database.name, one.schema, one.name, "VIEW" if database.view(one.schema, one.name) else "TABLE", None)
-            for one in found
-        ]
+        listing = [(database.name, one.schema, one.name, "TABLE", None) for one in found]
     context.send(_TABLES, listing)
     return 0
 

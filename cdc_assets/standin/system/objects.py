@@ -16,11 +16,9 @@ from cdc_assets.standin.system.describe import (
     collation,
     procedures_of,
     schema_id,
-    shapes_of,
     stored_datetime,
     tables_of,
     user_type_id,
-    views_of,
 )
 from cdc_assets.standin.system.view import Rows, view
 
@@ -72,8 +70,6 @@ def objects(context: SessionContext, database: Database) -> Rows:
         yield from _constraints(database, table)
         if table.schema == "cdc" and table.name.endswith("_CT"):
             yield from _change_functions(context, database, table)
-    for found in views_of(database):
-        yield object_row(database, found.shape, found.shape.name, found.shape.object_id, "V", "VIEW")
     for routine in procedures_of(database):
         yield object_row(
             database, routine.shape, routine.shape.name, routine.shape.object_id, "P", "SQL_STORED_PROCEDURE"
@@ -85,8 +81,6 @@ def _constraints(database: Database, table: Table) -> Iterator[Sequence[Value]]:
         if index.primary_key or index.unique_constraint:
             kind = ("PK", "PRIMARY_KEY_CONSTRAINT") if index.primary_key else ("UQ", "UNIQUE_CONSTRAINT")
             yield object_row(database, table, index.name, index.object_id, *kind, table.object_id)
-    for check in table.checks:
-        yield object_row(database, table, check.name, check.object_id, "C", "CHECK_CONSTRAINT", table.object_id)
     for key in table.foreign_keys:
         yield object_row(database, table, key.name, key.object_id, "F", "FOREIGN_KEY_CONSTRAINT", table.object_id)
     for column in table.columns:
@@ -172,7 +166,7 @@ _PADDED: Final = frozenset({"char", "varchar", "nchar", "nvarchar", "binary", "v
 @view("sys.columns", _COLUMN)
 def columns(_: SessionContext, database: Database) -> Rows:
     """Columns of every table and view."""
-    return [column_row(database, table, column) for table in shapes_of(database) for column in table.columns]
+    return [column_row(database, table, column) for table in tables_of(database) for column in table.columns]
 
 
 _SYSTEM_TYPES: Final = (

@@ -7,7 +7,7 @@ from typing import Final
 
 from cdc_assets.standin.capture import lsn
 from cdc_assets.standin.capture.hooks import agent
-from cdc_assets.standin.catalog import DATABASE_STATES, OPTIONS, USER_ACCESS, Database
+from cdc_assets.standin.catalog import DATABASE_STATES, OPTIONS, Database
 from cdc_assets.standin.contract import SessionContext
 from cdc_assets.standin.sqltypes import DEFAULT_COLLATION, SqlType, Value, decimal_to_stored, guid_to_stored
 from cdc_assets.standin.system.describe import stored_datetime
@@ -52,7 +52,7 @@ def databases(context: SessionContext, _: Database) -> Rows:
         yield (
             database.name, database.database_id, None, _SA, stored_datetime(database.created),
             int(database.option("COMPATIBILITY_LEVEL")), database.collation or DEFAULT_COLLATION,
-            USER_ACCESS[database.user_access], database.user_access, 0, has["AUTO_CLOSE"], has["AUTO_SHRINK"],
+            0, "MULTI_USER", 0, has["AUTO_CLOSE"], has["AUTO_SHRINK"],
             DATABASE_STATES[database.state], database.state, 0, 0, 0, *snapshot, has["READ_COMMITTED_SNAPSHOT"],
             *_told(database, "RECOVERY", 1), *_told(database, "PAGE_VERIFY", 2, -1), has["AUTO_CREATE_STATISTICS"], 0,
             has["AUTO_UPDATE_STATISTICS"], has["AUTO_UPDATE_STATISTICS_ASYNC"], 0, has["ANSI_NULLS"], 0, 0, 0, 0, 0,

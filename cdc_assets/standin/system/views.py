@@ -95,6 +95,6 @@ def _shown(context: SessionContext, rights: Rights, found: View, owner: Database
     if "definition" not in places:
         return rows
     of, text = places.get("parent_object_id", places["object_id"]), places["definition"]
-    shapes = (*owner.tables.shared(), *(module.shape for module in owner.modules))
+    shapes = (*owner.tables.shared(), *(routine.shape for routine in owner.procedures))
     open_ = {s.object_id for s in shapes if rights.on_database("VIEW DEFINITION", owner, s.schema, s.object_id)}
     return [row if row[of] in open_ else (*row[:text], None, *row[text + 1 :]) for row in rows]

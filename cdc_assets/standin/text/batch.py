@@ -13,9 +13,26 @@ from cdc_assets.standin.text.lexer import Kind
 from cdc_assets.standin.text.reader import CHANGES, STARTERS, Reader
 
 _DEFINITIONS: Final = frozenset(
-    {"CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT", "REVOKE", "DENY", "DBCC", "CHECKPOINT", "ENABLE", "DISABLE"}
+    {"CREATE", "ALTER", "DROP", "TRUNCATE", "GRANT", "REVOKE", "DENY", "CHECKPOINT", "ENABLE", "DISABLE"}
 )
-_REFUSED: Final = frozenset({"GOTO", "OPEN", "CLOSE", "DEALLOCATE", "FETCH", "BULK"})
+_REFUSED: Final = frozenset(
+    {
+        "GOTO",
+        "OPEN",
+        "CLOSE",
+        "DEALLOCATE",
+        "FETCH",
+        "BULK",
+        "MERGE",
+        "WHILE",
+        "BREAK",
+        "CONTINUE",
+        "THROW",
+        "KILL",
+        "DBCC",
+        "RETURN",
+    }
+)
 _TRANSACTION: Final = frozenset({"TRAN", "TRANSACTION"})
 
 
@@ -51,12 +68,12 @@ def _statement(reader: Reader, head: bool = False) -> tree.Statement:
     parser = _PARSERS.get(word)
     if word in _REFUSED:
         raise unsupported(f"the statement {word}")
+    if word == "{":
+        raise unsupported("the escape {call …}")
     if parser:
         statement = parser(reader, line)
     elif head and reader.token() and reader.tokens[0].kind in (Kind.WORD, Kind.NAME) and word not in STARTERS:
         statement = _execute(reader, line, implied=True)
-    elif word in ("{", "?"):
-        statement = _call(reader, line)
     else:
         raise reader.fail()
     reader.accept(";")
@@ -70,21 +87,10 @@ def _begin(reader: Reader, line: int) -> tree.Statement:
     reader.expect("BEGIN")
     if reader.word() in _TRANSACTION or (reader.word() == "DISTRIBUTED"):
         return _transaction(reader, line, "BEGIN")
-    if reader.accept("TRY"):
-        body = _closed_block(reader, line, "TRY")
-        while reader.accept(";"):
-            pass
-        catch_line = reader.line()
-        reader.expect("BEGIN", "CATCH")
-        return tree.TryCatch(line, body, _closed_block(reader, catch_line, "CATCH"))
+    if reader.word() in ("TRY", "CATCH"):
+        raise unsupported("TRY … CATCH")
     block = tree.Block(line, _statements(reader))
     reader.expect("END")
-    return block
-
-
-def _closed_block(reader: Reader, line: int, word: str) -> tree.Block:
-    block = tree.Block(line, _statements(reader))
-    reader.expect("END", word)
     return block
 
 
@@ -93,20 +99,6 @@ def _if(reader: Reader, line: int) -> tree.Statement:
     condition = reader.required("IF")
     then = _statement(reader)
     return tree.If(line, condition, then, _statement(reader) if reader.accept("ELSE") else None)
-
-
-def _while(reader: Reader, line: int) -> tree.Statement:
-    reader.expect("WHILE")
-    return tree.While(line, reader.required("WHILE"), _statement(reader))
-
-
-def _jump(reader: Reader, line: int) -> tree.Statement:
-    return tree.Jump(line, reader.take().upper)
-
-
-def _return(reader: Reader, line: int) -> tree.Statement:
-    reader.expect("RETURN")
-    return tree.Return(line, reader.rest("RETURN"))
 
 
 # ---- variables and options -----------------------------------------------------------------------------------
@@ -186,13 +178,6 @@ def _raise_error(reader: Reader, line: int) -> tree.Statement:
     return tree.RaiseError(line, arguments, frozenset(options))
 
 
-def _throw(reader: Reader, line: int) -> tree.Statement:
-    reader.expect("THROW")
-    if reader.token() is None or reader.word() == ";" or reader.word() in STARTERS:
-        return tree.Throw(line, [])
-    return tree.Throw(line, _listed(reader, "THROW"))
-
-
 def _wait_for(reader: Reader, line: int) -> tree.Statement:
     reader.expect("WAITFOR")
     kind = reader.take().upper
@@ -239,10 +224,7 @@ def _execute(reader: Reader, line: int, implied: bool = False) -> tree.Statement
     if not implied:
         reader.take()
     if reader.word() == "(":
-        first, last = reader.parenthesised()
-        if reader.accept("AT"):
-            raise unsupported("EXEC … AT a linked server")
-        return tree.Execute(line, "", "", reader.between(first, last))
+        raise unsupported("EXEC (text); use sp_executesql")
     if reader.word() == "AS":
         raise unsupported("EXECUTE AS")
     status = ""
@@ -255,7 +237,7 @@ def _execute(reader: Reader, line: int, implied: bool = False) -> tree.Statement
         status = reader.take().text
         reader.expect("=")
     name = _procedure_name(reader)
-    return tree.Execute(line, status, name, "", _arguments(reader))
+    return tree.Execute(line, status, name, _arguments(reader))
 
 
 def _procedure_name(reader: Reader) -> str:
@@ -335,33 +317,7 @@ def _check_value(reader: Reader, first: int, last: int) -> None:
         raise reader.fail()
 
 
-def _call(reader: Reader, line: int) -> tree.Statement:
-    """The ODBC escape `{call p(…)}` and `{? = call p(…)}`."""
-    reader.expect("{")
-    if reader.word() == "?" or reader.word(1) == "=":
-        raise unsupported("{? = call …}")
-    if reader.take().upper != "CALL":
-        raise reader.fail()
-    name = _procedure_name(reader)
-    arguments: list[tree.Argument] = []
-    if reader.accept("(") and not reader.accept(")"):
-        arguments = _arguments(reader)
-        reader.expect(")")
-    reader.expect("}")
-    return tree.Execute(line, "", name, "", arguments)
-
-
 # ---- queries, changes, definitions ---------------------------------------------------------------------------
-
-
-def _kill(reader: Reader, line: int) -> tree.Statement:
-    reader.expect("KILL")
-    token = reader.take()
-    if not token.text.isdigit():
-        raise unsupported("KILL of a unit of work")
-    if reader.word() == "WITH":
-        raise unsupported("KILL … WITH STATUSONLY")
-    return tree.Kill(line, int(token.text))
 
 
 def _query(reader: Reader, line: int) -> tree.Statement:
@@ -404,6 +360,8 @@ def _with(reader: Reader, line: int) -> tree.Statement:
         return _change(reader, line, reader.between(first, reader.place))
     if reader.word() == "SELECT":
         reader.take()
+    elif reader.word() in _REFUSED:
+        raise unsupported(f"the statement {reader.word()}")
     elif reader.word() != "(":
         raise reader.fail()
     reader.rest("SELECT")
@@ -425,9 +383,9 @@ def _definition(reader: Reader, line: int) -> tree.Statement:
 
 
 _PARSERS: Final = {
-    "BEGIN": _begin, "IF": _if, "WHILE": _while, "BREAK": _jump, "CONTINUE": _jump, "RETURN": _return,
+    "BEGIN": _begin, "IF": _if,
     "DECLARE": _declare, "SET": _set, "USE": _use,
-    "KILL": _kill, "PRINT": _print, "RAISERROR": _raise_error, "THROW": _throw, "WAITFOR": _wait_for,
+    "PRINT": _print, "RAISERROR": _raise_error, "WAITFOR": _wait_for,
     "COMMIT": _transaction_statement, "ROLLBACK": _transaction_statement, "SAVE": _transaction_statement,
     "EXEC": _execute, "EXECUTE": _execute,
     "SELECT": _query, "(": _query, "WITH": _with,

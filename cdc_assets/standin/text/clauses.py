@@ -1,7 +1,6 @@
 """Clauses that several statements have: names, column lists, hints, TOP, OUTPUT."""
 
 import re
-from dataclasses import dataclass, field
 from typing import Final
 
 from cdc_assets.standin.errors import syntax_error, unsupported
@@ -9,15 +8,6 @@ from cdc_assets.standin.text.lexer import Kind, tokenize
 from cdc_assets.standin.text.reader import Reader
 
 _HINT_WORDS: Final = re.compile(r"\w+")
-
-
-@dataclass(slots=True)
-class Output:
-    """An OUTPUT clause."""
-
-    items: list[str]
-    into: tuple[str, ...] | None = None
-    columns: list[str] = field(default_factory=list)
 
 
 def read_name(reader: Reader) -> tuple[str, ...]:
@@ -44,36 +34,16 @@ def read_hints(reader: Reader) -> frozenset[str]:
     return frozenset()
 
 
-def read_top(reader: Reader) -> str:
-    """`TOP (n)`: the expression text, or an empty text."""
-    if not reader.accept("TOP"):
-        return ""
-    if reader.word() == "(":
-        first, last = reader.parenthesised()
-        text = reader.between(first, last)
-    else:
-        text = reader.take().text
-    if reader.accept("PERCENT"):
-        raise unsupported("TOP … PERCENT in a change")
-    return text
-
-
-def read_output(reader: Reader, ends: frozenset[str]) -> Output | None:
-    """`OUTPUT items [INTO table [(columns)]]` up to one of the words in `ends`."""
+def read_output(reader: Reader, ends: frozenset[str]) -> list[str]:
+    """Items of `OUTPUT …` up to one of the words in `ends`; none without the clause."""
     if not reader.accept("OUTPUT"):
-        return None
+        return []
     items = [read_until(reader, ends | {"INTO"}, ",")]
     while reader.accept(","):
         items.append(read_until(reader, ends | {"INTO"}, ","))
-    if not reader.accept("INTO"):
-        return Output(items)
-    into = read_name(reader)
-    columns: list[str] = []
-    if reader.word() == "(":
-        columns = read_columns(reader)
-    if reader.word() == "OUTPUT":
-        raise unsupported("two OUTPUT clauses")
-    return Output(items, into, columns)
+    if reader.word() == "INTO":
+        raise unsupported("OUTPUT … INTO")
+    return items
 
 
 def read_until(reader: Reader, words: frozenset[str], signs: str = "") -> str:

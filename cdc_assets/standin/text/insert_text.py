@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from cdc_assets.standin.errors import SqlError
-from cdc_assets.standin.text.clauses import Output, read_columns, read_hints, read_name, read_output, read_top
+from cdc_assets.standin.errors import SqlError, unsupported
+from cdc_assets.standin.text.clauses import read_columns, read_hints, read_name, read_output
 from cdc_assets.standin.text.reader import Reader
 
 _SOURCES: Final = frozenset({"VALUES", "SELECT", "EXEC", "EXECUTE", "DEFAULT", "WITH", "("})
@@ -20,24 +20,24 @@ class InsertText:
     target: tuple[str, ...]
     hints: frozenset[str]
     columns: list[str] | None
-    output: Output | None
+    output: list[str]
     rows: list[list[str]] = field(default_factory=list)
     query: str = ""
     execute: str = ""
     defaults: bool = False
-    top: str = ""
 
 
 def read(text: str) -> InsertText:
     """Read an INSERT statement."""
     reader = Reader(text)
     reader.expect("INSERT")
-    top = read_top(reader)
+    if reader.word() == "TOP":
+        raise unsupported("INSERT TOP (n)")
     reader.accept("INTO")
     name = read_name(reader)
     hints = read_hints(reader)
     columns = read_columns(reader) if reader.word() == "(" and reader.word(1) not in ("SELECT", "WITH") else None
-    result = InsertText(name, hints, columns, read_output(reader, _SOURCES), top=top)
+    result = InsertText(name, hints, columns, read_output(reader, _SOURCES))
     if reader.accept("DEFAULT"):
         reader.expect("VALUES")
         result.defaults = True

@@ -39,8 +39,6 @@ class Options:
     text_size: int = 2147483647
     deadlock_priority: int = 0
     isolation: str = "READ COMMITTED"
-    identity_insert: tuple[str, ...] = ()
-    """Database, schema and name of the table; empty for none."""
 
 
 def apply(options: Options, tokens: tuple[Token, ...]) -> None:
@@ -53,7 +51,7 @@ def apply(options: Options, tokens: tuple[Token, ...]) -> None:
     name = words[0]
     if words[:3] == ["TRANSACTION", "ISOLATION", "LEVEL"]:
         _isolation(options, words[3:])
-    elif name in _REFUSED and words[-1] != "OFF":
+    elif name == "IDENTITY_INSERT" or (name in _REFUSED and words[-1] != "OFF"):
         raise unsupported(f"SET {name}")
     elif words[-1] in ("ON", "OFF"):
         _switch(options, [word for word in words[:-1] if word != ","], words[-1] == "ON")

@@ -16,7 +16,7 @@ STARTERS: Final = frozenset(
     OPEN CLOSE DEALLOCATE FETCH ENABLE DISABLE
     """.split()  # noqa: SIM905 - a word list reads better as text
 )
-CHANGES: Final = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
+CHANGES: Final = frozenset({"INSERT", "UPDATE", "DELETE"})
 # what may follow which word inside a statement although it could begin another one
 _AFTER: Final[dict[str, frozenset[str]]] = {
     "SELECT": frozenset({"UNION", "ALL", "EXCEPT", "INTERSECT", "AS", "FOR", "GRANT", "DENY", "REVOKE", ","}),
@@ -154,8 +154,9 @@ class Reader:
         if verb == "INSERT" and word in ("SELECT", "EXEC", "EXECUTE") and "source" not in used:
             used.add("source")
             return True
-        if verb in ("UPDATE", "MERGE") and word == "SET":
-            return verb == "MERGE" or (not used & {"set"} and not used.add("set"))  # type: ignore[func-returns-value]
+        if verb == "UPDATE" and word == "SET" and "set" not in used:
+            used.add("set")
+            return True
         if verb == "ALTER":
             return self._belongs_to_alter(word, previous, place)
         return verb == "CREATE" and word in ("EXECUTE", "EXEC") and previous in ("WITH", "AS")

@@ -29,36 +29,6 @@ class If(Statement):
 
 
 @dataclass(slots=True, eq=False)
-class While(Statement):
-    """WHILE condition body."""
-
-    condition: str
-    body: Statement
-
-
-@dataclass(slots=True, eq=False)
-class TryCatch(Statement):
-    """BEGIN TRY … END TRY BEGIN CATCH … END CATCH."""
-
-    body: Block
-    handler: Block
-
-
-@dataclass(slots=True, eq=False)
-class Jump(Statement):
-    """BREAK or CONTINUE."""
-
-    word: str
-
-
-@dataclass(slots=True, eq=False)
-class Return(Statement):
-    """RETURN [expression]."""
-
-    expression: str
-
-
-@dataclass(slots=True, eq=False)
 class Declaration:
     """One item of DECLARE."""
 
@@ -109,13 +79,6 @@ class RaiseError(Statement):
 
 
 @dataclass(slots=True, eq=False)
-class Throw(Statement):
-    """THROW [number, message, state]."""
-
-    arguments: list[str]
-
-
-@dataclass(slots=True, eq=False)
 class WaitFor(Statement):
     """WAITFOR DELAY or TIME."""
 
@@ -128,13 +91,6 @@ class Use(Statement):
     """USE database."""
 
     database: str
-
-
-@dataclass(slots=True, eq=False)
-class Kill(Statement):
-    """KILL session."""
-
-    session: int
 
 
 @dataclass(slots=True, eq=False)
@@ -157,13 +113,11 @@ class Argument:
 
 @dataclass(slots=True, eq=False)
 class Execute(Statement):
-    """EXEC [@status =] procedure arguments, or EXEC (text)."""
+    """EXEC [@status =] procedure arguments."""
 
     status: str
     procedure: str
-    """As written; a variable may hold the name; empty for EXEC (text)."""
-    text: str
-    """Expression whose value is run."""
+    """As written; a variable may hold the name."""
     arguments: list[Argument] = field(default_factory=list)
 
 
@@ -176,7 +130,7 @@ class Query(Statement):
 
 @dataclass(slots=True, eq=False)
 class Change(Statement):
-    """INSERT, UPDATE, DELETE or MERGE."""
+    """INSERT, UPDATE or DELETE."""
 
     verb: str
     text: str

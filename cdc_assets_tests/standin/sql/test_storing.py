@@ -177,11 +177,10 @@ def test_syntax_errors(text: str, message: str) -> None:
         "INSERT INTO t (a) VALUES (1), (2)",
         "UPDATE t SET a = 1 WHERE b = 2",
         "DELETE FROM t WHERE a = 1",
-        "MERGE t USING u ON t.a = u.a WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (a) VALUES (u.a);",
     ],
 )
 def test_data_changes_parse(text: str) -> None:
-    assert parse_statement(text).key in ("insert", "update", "delete", "merge")
+    assert parse_statement(text).key in ("insert", "update", "delete")
 
 
 def test_trees_are_shared() -> None:

@@ -12,7 +12,7 @@ CREATE TABLE dbo.customers (
     id int IDENTITY(1, 1) NOT NULL CONSTRAINT PK_customers PRIMARY KEY,
     code varchar(10) NOT NULL CONSTRAINT UQ_code UNIQUE,
     name nvarchar(50) NULL CONSTRAINT DF_name DEFAULT (N'new'),
-    credit decimal(12, 2) NULL CONSTRAINT CK_credit CHECK (credit >= 0),
+    credit decimal(12, 2) NULL,
     twice AS (credit * 2),
     notes nvarchar(max) NULL,
     seen datetime2(7) NULL,

@@ -36,8 +36,6 @@ def _constraints(table: Table) -> Iterator[tuple[str, int, str]]:
     for index in table.indexes:
         if index.primary_key or index.unique_constraint:
             yield index.name, index.object_id, "PK" if index.primary_key else "UQ"
-    for check in table.checks:
-        yield check.name, check.object_id, "C"
     for key in table.foreign_keys:
         yield key.name, key.object_id, "F"
 
@@ -57,9 +55,7 @@ def _object_id(context: SessionContext, _: Call, name: str, kind: str | None = N
     table = database.table(schema, parts[-1])
     if table is not None and kind in (None, "U"):
         return table.object_id
-    view, procedure = database.view(schema, parts[-1]), database.procedure(schema, parts[-1])
-    if view is not None and kind in (None, "V"):
-        return view.shape.object_id
+    procedure = database.procedure(schema, parts[-1])
     if procedure is not None and kind in (None, "P"):
         return procedure.shape.object_id
     for other in database.tables.shared():
@@ -80,7 +76,7 @@ def _named_object(context: SessionContext, object_id: int, database_id: int | No
         for name, constraint_id, _ in _constraints(table):
             if constraint_id == object_id:
                 return table.schema, name
-    for made in database.modules:
+    for made in database.procedures:
         if made.shape.object_id == object_id:
             return made.shape.schema, made.shape.name
     return None
@@ -88,7 +84,7 @@ def _named_object(context: SessionContext, object_id: int, database_id: int | No
 
 def _object_definition(context: SessionContext, _: Call, object_id: int) -> Value:
     database = _database(context, None)
-    made = database.modules if database is not None else []
+    made = database.procedures if database is not None else []
     return next((one.text for one in made if one.shape.object_id == object_id), None)
 
 
@@ -173,7 +169,7 @@ def _database_property(context: SessionContext, _: Call, name: str, wanted: str)
         return None
     values = {
         "collation": database.collation, "status": database.state, "updateability": "READ_WRITE",
-        "useraccess": database.user_access, "recovery": database.option("RECOVERY"), "version": "957",
+        "useraccess": "MULTI_USER", "recovery": database.option("RECOVERY"), "version": "957",
         "isautoclose": _set(database, "AUTO_CLOSE"), "isautoshrink": _set(database, "AUTO_SHRINK"), "isfulltextenabled": "0",
         "isautocreatestatistics": _set(database, "AUTO_CREATE_STATISTICS"),
         "isautoupdatestatistics": _set(database, "AUTO_UPDATE_STATISTICS"),
