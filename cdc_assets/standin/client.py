@@ -36,7 +36,6 @@ from cdc_assets.standin.sqltypes import (
 
 _EPOCH: Final = datetime(1, 1, 1)
 _1900: Final = datetime(1900, 1, 1)
-_DAY_TICKS: Final = 864_000_000_000
 
 _MARKERS: Final = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|\?", re.DOTALL)
 

@@ -12,5 +12,5 @@
 | runtime, registry, functions/ | how SQLite reaches Python; the function library |
 
 Known differences from SQL Server, never compared with a real one: the order of punctuation in collations, CHECKSUM of anything but
-integers, CONVERT styles 130 and 131 (refused), SERVERPROPERTY returns nvarchar.
+integers, SERVERPROPERTY returns nvarchar.
 """

@@ -67,7 +67,7 @@ SQL_VARIANT_PROPERTY JSON_VALUE JSON_QUERY JSON_MODIFY ISJSON GROUPING GROUPING_
 CHECKSUM_AGG APPROX_COUNT_DISTINCT PERCENT_RANK CUME_DIST FIRST_VALUE LAST_VALUE LAG LEAD NTILE CHOOSE GREATEST LEAST CONCAT_WS
 TRY_PARSE FORMAT FORMATMESSAGE DATEDIFF_BIG DATENAME DATETRUNC EOMONTH DATEFROMPARTS DATETIMEFROMPARTS SMALLDATETIMEFROMPARTS
 DATETIME2FROMPARTS TIMEFROMPARTS DATETIMEOFFSETFROMPARTS ISDATE SWITCHOFFSET YEAR MONTH DAY HASHBYTES BINARY_CHECKSUM
-CHARINDEX PATINDEX REPLACE STUFF QUOTENAME ASCII UNICODE STR SPACE REVERSE TRANSLATE PARSENAME ISNUMERIC STRING_ESCAPE FLOOR
+NULLIF IIF RIGHT SUBSTRING TRIM LTRIM RTRIM UPPER LOWER CHAR CHARINDEX PATINDEX REPLACE STUFF QUOTENAME ASCII UNICODE STR SPACE REVERSE TRANSLATE PARSENAME ISNUMERIC STRING_ESCAPE FLOOR
 CEILING SIGN ROUND SQRT EXP LOG LOG10 SIN COS TAN COT ASIN ACOS ATAN ATN2 SQUARE PI POWER DEGREES RADIANS RAND BIT_COUNT LEFT_SHIFT
 RIGHT_SHIFT TYPE_ID TYPE_NAME COL_NAME COLUMNPROPERTY OBJECTPROPERTY OBJECTPROPERTYEX INDEX_COL COLLATIONPROPERTY ORIGINAL_DB_NAME
 USER_NAME USER_ID DATABASE_PRINCIPAL_ID SUSER_ID IS_MEMBER IS_ROLEMEMBER IS_SRVROLEMEMBER APP_NAME PROGRAM_NAME HOST_NAME HOST_ID
@@ -247,19 +247,6 @@ class _Parser(TSQLParser):
             arguments.append(self._required(self._parse_disjunction()))
         return exp.Anonymous(this="PARSE", expressions=arguments)
 
-    def _parse_trim_call(self) -> exp.Expression:
-        side = "BOTH"
-        if self._curr.text.upper() in ("LEADING", "TRAILING", "BOTH"):
-            side = self._curr.text.upper()
-            self._advance()
-        value = self._required(self._parse_disjunction())
-        if not self._match(TokenType.FROM):
-            return exp.Anonymous(this="TRIM", expressions=[value])
-        return exp.Anonymous(
-            this={"BOTH": "TRIM", "LEADING": "LTRIM", "TRAILING": "RTRIM"}[side],
-            expressions=[self._required(self._parse_disjunction()), value],
-        )
-
 
 _SPECIAL: Final[dict[str, Callable[[_Parser], exp.Expression]]] = {
     "CAST": lambda parser: parser._parse_cast_call(safe=False),
@@ -267,7 +254,6 @@ _SPECIAL: Final[dict[str, Callable[[_Parser], exp.Expression]]] = {
     "CONVERT": lambda parser: parser._parse_convert_call(safe=False),
     "TRY_CONVERT": lambda parser: parser._parse_convert_call(safe=True),
     "PARSE": lambda parser: parser._parse_parse_call(),
-    "TRIM": lambda parser: parser._parse_trim_call(),
 }
 
 

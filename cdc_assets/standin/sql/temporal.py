@@ -6,11 +6,10 @@ places it when a date is needed.
 """
 
 import re
-from collections.abc import Callable
 from datetime import date
 from typing import Any, Final
 
-from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.sqltypes import SqlType, Value, offset_from_stored, offset_to_stored
 
 SECOND: Final = 10_000_000
@@ -245,33 +244,11 @@ def _month_text(day: date) -> str:
     return MONTHS[day.month - 1]
 
 
-_DATE_FORMS: Final[dict[int, Callable[[date], str]]] = {
-    0: lambda d: f"{_month_text(d)} {d.day:2} {d.year:04}",
-    1: lambda d: f"{d.month:02}/{d.day:02}/{d.year:04}",
-    2: lambda d: f"{d.year:04}.{d.month:02}.{d.day:02}",
-    3: lambda d: f"{d.day:02}/{d.month:02}/{d.year:04}",
-    4: lambda d: f"{d.day:02}.{d.month:02}.{d.year:04}",
-    5: lambda d: f"{d.day:02}-{d.month:02}-{d.year:04}",
-    6: lambda d: f"{d.day:02} {_month_text(d)} {d.year:04}",
-    7: lambda d: f"{_month_text(d)} {d.day:02}, {d.year:04}",
-    10: lambda d: f"{d.month:02}-{d.day:02}-{d.year:04}",
-    11: lambda d: f"{d.year:04}/{d.month:02}/{d.day:02}",
-    12: lambda d: f"{d.year:04}{d.month:02}{d.day:02}",
-    20: lambda d: f"{d.year:04}-{d.month:02}-{d.day:02}",
-}
-_SHORT_YEAR: Final = {
-    1: "{m:02}/{d:02}/{y:02}", 2: "{y:02}.{m:02}.{d:02}", 3: "{d:02}/{m:02}/{y:02}", 4: "{d:02}.{m:02}.{y:02}",
-    5: "{d:02}-{m:02}-{y:02}", 6: "{d:02} {M} {y:02}", 7: "{M} {d:02}, {y:02}", 10: "{m:02}-{d:02}-{y:02}",
-    11: "{y:02}/{m:02}/{d:02}", 12: "{y:02}{m:02}{d:02}", 22: "{m:02}/{d:02}/{y:02}",
-}  # fmt: skip
-
 # style: (date form or None, separator, time form or None)
-_STYLES: Final[dict[int, tuple[int | None, str, str | None]]] = {
-    0: (0, " ", "ap"), 100: (0, " ", "ap"), 9: (0, " ", "ap.f"), 109: (0, " ", "ap.f"),
-    8: (None, "", "hms"), 24: (None, "", "hms"), 108: (None, "", "hms"), 14: (None, "", "hms:f"), 114: (None, "", "hms:f"),
-    13: (6, " ", "hms:f"), 113: (6, " ", "hms:f"), 20: (20, " ", "hms"), 120: (20, " ", "hms"), 21: (20, " ", "hms.f"),
-    25: (20, " ", "hms.f"), 121: (20, " ", "hms.f"), 22: (22, " ", "aps"), 23: (20, "", None), 126: (20, "T", "iso"), 127: (20, "T", "iso"),
-    **{style + century: (style, "", None) for style in (1, 2, 3, 4, 5, 6, 7, 10, 11, 12) for century in (0, 100)},
+_ODBC, _ISO, _DEFAULT = ("-", " ", "hms"), ("-", "T", "iso"), (" ", " ", "ap")
+_STYLES: Final[dict[int, tuple[str | None, str, str | None]]] = {
+    0: _DEFAULT, 100: _DEFAULT, 8: (None, "", "hms"), 108: (None, "", "hms"), 20: _ODBC, 120: _ODBC, 23: ("-", "", None),
+    112: ("", "", None), **dict.fromkeys((21, 25, 121), ("-", " ", "hms.f")), 126: _ISO, 127: _ISO,
 }  # fmt: skip
 
 
@@ -279,13 +256,13 @@ def format_moment(moment: Moment, source: SqlType, style: int | None) -> str:
     """Write a moment in a CONVERT style; without style as CAST writes that type.
 
     Raises:
-        SqlError: 281 for a style that does not fit the type.
+        SqlError: 40510 for a style that is not done, 281 for one that does not fit the type.
     """
     if style is None:
         style = 0 if source.name in ("datetime", "smalldatetime") else 121
     form = _STYLES.get(style)
     if form is None:
-        raise _bad_style(style, source)
+        raise unsupported(f"style {style} of CONVERT from {source.name}")
     date_form, separator, time_form = form
     if source.name == "date":
         time_form = None
@@ -296,7 +273,7 @@ def format_moment(moment: Moment, source: SqlType, style: int | None) -> str:
     local, offset = moment
     if style == 127 and offset:
         local, offset = local - offset * MINUTE, 0
-    day = _date_text(calendar(local), style, date_form) if date_form is not None else ""
+    day = _date_text(calendar(local), date_form) if date_form is not None else ""
     clock = _time_text(local % DAY, source, time_form) if time_form else ""
     text = f"{day}{separator}{clock}" if day and clock else day or clock
     if source.name == "datetimeoffset" and time_form and offset is not None:
@@ -310,10 +287,10 @@ def _bad_style(style: int, source: SqlType) -> SqlError:
     )
 
 
-def _date_text(day: date, style: int, form: int) -> str:
-    if style in _SHORT_YEAR:
-        return _SHORT_YEAR[style].format(y=day.year % 100, m=day.month, d=day.day, M=_month_text(day))
-    return _DATE_FORMS[form](day)
+def _date_text(day: date, form: str) -> str:
+    if form == " ":
+        return f"{_month_text(day)} {day.day:2} {day.year:04}"
+    return f"{day.year:04}{form}{day.month:02}{form}{day.day:02}"
 
 
 def _time_text(ticks: int, source: SqlType, form: str) -> str:
@@ -328,10 +305,6 @@ def _time_text(ticks: int, source: SqlType, form: str) -> str:
     full = f"{hour:02}:{minute:02}:{second:02}"
     if form == "ap":
         return f"{short}{half}"
-    if form == "aps":
-        return f"{short}:{second:02} {half}"
-    if form == "ap.f":
-        return f"{short}:{second:02}{(':' if legacy else '.') + digits if digits else ''}{half}"
     if form == "hms" or not digits or (form == "iso" and not fraction):
         return full
-    return full + (":" if form == "hms:f" and legacy else ".") + digits
+    return f"{full}.{digits}"

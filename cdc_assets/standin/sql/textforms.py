@@ -73,13 +73,6 @@ def unit_text(text: str) -> str:
     return "".join(map(chr, array("H", text.encode("utf-16-le", "surrogatepass"))))
 
 
-def from_units(text: str) -> str:
-    """The text whose code units are the characters of `unit_text`; half a surrogate pair becomes U+FFFD."""
-    if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def to_page(text: str, target: SqlType) -> str:
     """What is left of a text in the character set of the target type."""
     if target.name in UNICODE or text.isascii():

@@ -31,7 +31,7 @@ def test_a_mistake_has_its_number(client: Client, text: str, number: int) -> Non
     ("text", "value"),
     [
         ("SELECT 1e", 1.0),
-        ("SELECT LTRIM(1001, 1)", "001"),
+        ("SELECT LEFT(1001, 2)", "10"),
     ],
 )
 def test_unusual_arguments(client: Client, text: str, value: object) -> None:

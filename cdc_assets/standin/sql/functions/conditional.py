@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from cdc_assets.standin.contract import Typed
 from cdc_assets.standin.errors import SqlError, unsupported
-from cdc_assets.standin.sql import comparison, convert
+from cdc_assets.standin.sql import convert
 from cdc_assets.standin.sql.coercion import collation_of, is_null
 from cdc_assets.standin.sql.forms import form
 from cdc_assets.standin.sql.literals import Constant, constant
@@ -45,24 +45,6 @@ def _coalesce(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") ->
         return values[0]
     text = ", ".join(value.sql for value in values)
     return Typed(f"coalesce({text})", target, all(value.nullable for value in values))
-
-
-@form("NULLIF", 2)
-def _nullif(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    left, right = compiler.scalars(arguments, scope)
-    if is_null(left):
-        raise SqlError(
-            4151,
-            "The type of the first argument to NULLIF cannot be the NULL constant because the type of the first argument has to be known.",
-        )
-    test = comparison.compare("=", left, right, compiler.names.collation)
-    return Typed(f"(CASE WHEN {test} THEN NULL ELSE {left.sql} END)", left.type)
-
-
-@form("IIF", 3)
-def _iif(compiler: "Compiler", arguments: Sequence[Any], scope: "Scope") -> Typed:
-    condition = compiler.condition(arguments[0], scope)
-    return compiler.choose([condition], compiler.scalars(arguments[1:], scope))
 
 
 @form("PARSE", 2, 3)

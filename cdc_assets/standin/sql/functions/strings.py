@@ -85,31 +85,9 @@ def _left(text: str, count: Any) -> str:
     return textforms.slice_units(text, 0, int(count))
 
 
-def _right(text: str, count: Any) -> str:
-    _not_negative(count, "right")
-    total = textforms.units(text)
-    return textforms.slice_units(text, max(total - int(count), 0), int(count))
-
-
 def _not_negative(count: Any, function: str) -> None:
     if count < 0:
         raise SqlError(536, f"Invalid length parameter passed to the {function} function.")
-
-
-def _substring(call: Call, value: Any, start: int, length: int) -> Value:
-    if length < 0:
-        raise SqlError(537, "Invalid length parameter passed to the LEFT or SUBSTRING function.")
-    first = max(start - 1, 0)
-    count = max(start - 1 + length - first, 0)
-    if isinstance(value, bytes) and family(call.types[0]) == "binary":
-        return value[first : first + count]
-    return textforms.slice_units(as_text(value, call.types[0]), first, count)
-
-
-def _substring_type(types: Sequence[SqlType]) -> SqlType:
-    if family(types[0]) == "binary":
-        return SqlType("varbinary", types[0].length or 8000)
-    return _varying(types[0])
 
 
 def fitting(text: str, sql_type: SqlType) -> str:
@@ -129,31 +107,6 @@ def _replicate(call: Call, value: Any, count: int) -> Value:
     if limit == MAX and len(text) * count > _LARGEST:
         raise SqlError(701, "There is insufficient system memory in resource pool 'default' to run this query.", 17)
     return fitting(text * (count if limit == MAX else min(count, limit // max(len(text), 1) + 1)), call.returns)
-
-
-def _trim(side: str) -> Callable[..., str]:
-    def run(text: str, characters: str = " ") -> str:
-        if side == "left":
-            return text.lstrip(characters)
-        return text.rstrip(characters) if side == "right" else text.strip(characters)
-
-    return run
-
-
-def _by_character(change: Callable[[str], str]) -> Callable[[str], str]:
-    """Upper or lower case that never changes the length: ß stays."""
-
-    def run(text: str) -> str:
-        changed = change(text)
-        if len(changed) == len(text):
-            return changed
-        return "".join(new if len(new := change(char)) == 1 else char for char in text)
-
-    return run
-
-
-def _char(_: Call, code: int) -> Value:
-    return textforms.decode_1252(bytes((code,))) if 0 <= code <= 255 else None
 
 
 def _nchar(_: Call, code: int) -> Value:
@@ -177,39 +130,8 @@ def split_name(name: str) -> list[str]:
     return parts if len(parts) <= 4 else []
 
 
-_WIDEST: Final = 2047
-"""Characters of a message."""
-_DIRECTIVE: Final = re.compile(r"%(?P<flags>[-+0 #]*)(?P<width>\d+)?(?:\.(?P<precision>\d+))?(?P<kind>[sdiuxXo%])")
-
-
-def format_message(text: str, arguments: Sequence[Any]) -> str:
-    """RAISERROR's and FORMATMESSAGE's `%s %d %i %u %x %X %o %%`; missing arguments show as (null)."""
-    rest = list(arguments)
-
-    def one(found: re.Match[str]) -> str:
-        if found["kind"] == "%":
-            return "%"
-        value = rest.pop(0) if rest else None
-        if value is None:
-            return "(null)"
-        kind = "d" if found["kind"] in "iu" else found["kind"]
-        value = str(value) if kind == "s" else int(value)
-        precision = f".{min(int(found['precision']), _WIDEST)}" if found["precision"] and kind == "s" else ""
-        return f"%{found['flags']}{min(int(found['width'] or 0), _WIDEST) or ''}{precision}{kind}" % value
-
-    return _DIRECTIVE.sub(one, text)
-
-
 _define("LEN", length_type, 1, _len)
 define("DATALENGTH", length_type, 1, 1, _datalength)
-for _name, _method in (("UPPER", str.upper), ("LOWER", str.lower)):
-    _define(_name, _same, 1, _by_character(_method))
-_define("LTRIM", _same, 1, _trim("left"), 2, TEXT)
-_define("RTRIM", _same, 1, _trim("right"), 2, TEXT)
-_define("TRIM", _same, 1, _trim("both"), 2, TEXT)
 _define("LEFT", _same, 2, _left, second=INT)
-_define("RIGHT", _same, 2, _right, second=INT)
-define("SUBSTRING", _substring_type, 3, 3, _substring, arguments=(None, INT, INT))
 define("REPLICATE", widest, 2, 2, _replicate, arguments=(None, INT))
-define("CHAR", SqlType("char", 1), 1, 1, _char, arguments=(INT,))
 define("NCHAR", SqlType("nchar", 1), 1, 1, _nchar, arguments=(INT,))
