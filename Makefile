@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run dev test test-daemon test-install conformance conformance-short laws lint bench lock clean
+.PHONY: help setup setup-dev run dev test test-daemon test-install test-cluster conformance conformance-short laws lint bench lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -35,6 +35,9 @@ test-daemon: setup-dev ## The real Dagster daemon, killed runs, web pages in a h
 test-install: setup-dev ## The wheel, installed by pip from the package index into an empty environment; three minutes
 	CDC_TEST_INSTALL=1 $(PYTEST) -q cdc_assets_tests/dagster/test_library.py --timeout 1800
 
+test-cluster: setup-dev ## A Spark cluster whose workers are hosts of their own (network namespaces, needs root), and Spark Connect; minutes (CDC_CLUSTER_PATIENCE)
+	$(PYTEST) -q -m cluster
+
 conformance: setup-dev ## The real Debezium connector against the stand-in, and against us (CDC_CONFORMANCE_SEED, _TRANSACTIONS)
 	$(PYTEST) -q -m conformance
 
@@ -51,7 +54,7 @@ bench: setup-dev ## Snapshot and backlog drain: rows/s, raw rate, memory
 
 lock: ## Write requirements*.txt anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra demo -o requirements.txt
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra demo --extra dev --extra conformance -o requirements-dev.txt
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra demo --extra dev --extra connect --extra conformance -o requirements-dev.txt
 
 clean: ## Remove the lake, Dagster's state and the stand-in's data (var/)
 	rm -rf var

@@ -20,6 +20,7 @@
         ├── QueryError              the server refused a statement
         ├── InvariantError          the log or the lake contradicts itself
         ├── FencedError             another writer has taken this capture over
+        ├── EngineError             Spark cannot run the tasks as it is set up
         └── LakeError               the lake cannot be read or written
 
 Each class says by `retryable` whether the same call may be repeated, and each
@@ -150,6 +151,10 @@ class InvariantError(TerminalError):
 
 class FencedError(TerminalError):
     """Another writer has taken this capture over; this one must stop."""
+
+
+class EngineError(TerminalError):
+    """Spark cannot run the tasks as it is set up: no executor, no code there, another Python."""
 
 
 class LakeError(TerminalError):

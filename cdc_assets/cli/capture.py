@@ -163,9 +163,11 @@ def _runner(local: bool) -> Iterator[TaskRunner]:
         yield LocalRunner()
         return
     from cdc_assets.adapters.spark.session import LazySession, stop_spark  # --local needs neither pyspark nor Java
+    from cdc_assets.adapters.spark.settings import DEFAULT_FILE, spark_settings
 
+    session = LazySession(spark_settings(file=DEFAULT_FILE))
     try:
-        yield LazySession().runner()
+        yield session.runner()
     finally:
         stop_spark()
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 import typer
 
 from cdc_assets import __version__
-from cdc_assets.cli import capture, demo, doctor, properties, signal, status, tail
+from cdc_assets.cli import capture, demo, doctor, properties, signal, spark, status, tail
 from cdc_assets.cli.console import clear_errors, needs_demo, out
 from cdc_assets.standin import __main__ as standin
 
@@ -44,6 +44,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "summary": status.summary,
     "tail": tail.tail,
     "signal": signal.signal,
+    "spark": spark.spark,
     "properties": properties.properties,
     "standin": needs_demo(standin.main),
 }

@@ -182,8 +182,9 @@ class ReadTransaction(Protocol):
 class TaskRunner(Protocol):
     """Runs one function over tasks, in parallel where it can (a Spark job; a loop in tests)."""
 
-    parallelism: int
-    """About how many tasks run at once."""
+    @property
+    def parallelism(self) -> int:
+        """About how many tasks run at once; to ask may start what runs them, so ask when there is something to run."""
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
         """Results in task order. The first error is raised after the others have stopped."""

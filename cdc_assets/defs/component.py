@@ -69,12 +69,13 @@ class TranslatedByComponent(CdcTranslator):
 
 
 class SparkOptions(dg.Model, dg.Resolvable):
-    """Which Spark runs the tasks of a capture; a local session if nothing is said."""
+    """Which Spark runs the tasks of a capture; a local session if neither this nor the environment says anything."""
 
-    master: str = Field(default="local[*]", description="Spark master; ignored when `remote` is set.")
+    master: str = Field(default="", description="Spark master; empty takes spark.master, or else local[*].")
     remote: str = Field(default="", description="Spark Connect address such as sc://host:15002.")
     driver_memory: str = Field(default="1g", description="Heap of the local JVM; rows do not pass through it.")
     config: dict[str, str] = Field(default={}, description="Further Spark properties; they win.")
+    conf_file: str = Field(default="", description="A file like spark-defaults.conf, relative to this folder.")
 
 
 class ScaffoldOptions(BaseModel):
@@ -143,8 +144,8 @@ class SqlServerCdcComponent(dg.Component, dg.Model, dg.Resolvable):
         source = self.properties or {}
         state_dir = os.environ.get(STATE_VARIABLE) or context.project_root / "var"
         return build_definitions(
-            str(self._file(context)) if self.config_file else source,
-            spark=self.spark_resource(),
+            str(self._file(context, self.config_file)) if self.config_file else source,
+            spark=self.spark_resource(self._file(context, self.spark.conf_file) if self.spark.conf_file else ""),
             translator=self.translator(),
             state_dir=state_dir,
         )
@@ -153,13 +154,17 @@ class SqlServerCdcComponent(dg.Component, dg.Model, dg.Resolvable):
         """How tables look in Dagster; override it to give one of your own."""
         return TranslatedByComponent(self.translation) if self.translation else CdcTranslator()
 
-    def spark_resource(self) -> SparkResource:
+    def spark_resource(self, conf_file: str | Path = "") -> SparkResource:
         """The Spark session; override it to share one among several components."""
         spark = self.spark
         return SparkResource(
-            master=spark.master, remote=spark.remote, driver_memory=spark.driver_memory, spark_config=spark.config
+            master=spark.master,
+            remote=spark.remote,
+            driver_memory=spark.driver_memory,
+            spark_config=spark.config,
+            conf_file=str(conf_file),
         )
 
-    def _file(self, context: dg.ComponentLoadContext) -> Path:
+    def _file(self, context: dg.ComponentLoadContext, name: str) -> Path:
         folder = context.path if context.path.is_dir() else context.path.parent
-        return folder / (self.config_file or "")
+        return folder / name

@@ -7,30 +7,38 @@ from pydantic import Field, PrivateAttr
 
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.adapters.spark.session import LazySession, default_class_archive
+from cdc_assets.adapters.spark.settings import spark_settings
 
 
 class SparkResource(LazyPySparkResource):
     """A Spark session on first use: local by default, a cluster or Spark Connect by configuration.
 
-    Sensors, checks and idle runs never touch `spark_session` and so never pay for a JVM.
+    The environment (`CDC_SPARK_MASTER`, `CDC_SPARK_REMOTE`, `CDC_SPARK_CONF`) comes before these fields, and they before
+    `conf_file`. Sensors, checks and idle runs never touch `spark_session` and so never pay for a JVM.
     """
 
-    master: str = Field(default="local[*]", description="Spark master; ignored when `remote` is set.")
+    master: str = Field(default="", description="Spark master; empty takes spark.master, or else local[*].")
     remote: str = Field(default="", description="Spark Connect address such as sc://host:15002.")
-    driver_memory: str = Field(default="1g", description="Heap of the local JVM; rows do not pass through it.")
-    tasks: int = Field(default=0, description="Tasks that run at once; 0 asks: local cores, or Spark's default.")
+    driver_memory: str = Field(default="1g", description="Heap of the driver's JVM; rows do not pass through it.")
+    tasks: int = Field(
+        default=0, description="Tasks that run at once; 0 asks: local cores, or the executors there are."
+    )
     class_archive: str = Field(
-        default_factory=default_class_archive, description="AppCDS archive of the local JVM; used if the file is there."
+        default_factory=default_class_archive, description="AppCDS archive of that JVM; used if the file is there."
     )
     spark_config: dict[str, Any] = Field(default={}, description="Further Spark properties; they win.")
+    conf_file: str = Field(default="", description="A file like spark-defaults.conf; used if it is there.")
     _lazy: LazySession | None = PrivateAttr(default=None)
 
     def lazy(self) -> LazySession:
-        """The session of this resource, started or not."""
+        """The session of this resource, started or not.
+
+        Raises:
+            ConfigurationError: something in the configuration is wrong.
+        """
         if self._lazy is None:
-            self._lazy = LazySession(
-                self.master, self.remote, self.driver_memory, self.tasks, self.class_archive, self.spark_config
-            )
+            settings = spark_settings(self.master, self.remote, self.tasks, self.spark_config, self.conf_file)
+            self._lazy = LazySession(settings, self.driver_memory, self.class_archive)
         return self._lazy
 
     def _init_session(self) -> None:
@@ -41,7 +49,7 @@ class SparkResource(LazyPySparkResource):
         return self.lazy().properties(*java)
 
     def parallelism(self) -> int:
-        """Tasks that run at once, without starting a session where the master's name tells it."""
+        """Tasks that run at once, without starting a session where the settings tell it."""
         return self.lazy().parallelism()
 
     def runner(self) -> SparkTaskRunner:

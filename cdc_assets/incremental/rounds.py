@@ -121,10 +121,13 @@ class RoundReader:
         self._server, self._lake, self._ledger, self._runner = server, lake, ledger, runner
         self._settings = settings
         self.staging = Staging(lake.tables.location, f"{lake.events.topic_prefix}.__staging")
-        slots = runner.parallelism
-        self._tasks = slots - 1 if slots > 2 else slots
         self._thread: ThreadPoolExecutor | None = None
         self._running: set[Future[RoundRows]] = set()
+
+    def _tasks(self) -> int:
+        """How many may read a round: all but one, which is left for the stream where there are more than two."""
+        slots = self._runner.parallelism
+        return slots - 1 if slots > 2 else slots
 
     def clean(self) -> None:
         """Remove what earlier runs staged; the capture must be claimed.
@@ -176,7 +179,7 @@ class RoundReader:
     def _read(self, entry: Collection, walk: Walk, low: Key | None, wanted: int) -> RoundRows:
         """In the thread: bounds, then the rows between them."""
         settings, begun = self._settings, time.perf_counter()
-        parts = max(1, min(self._tasks, wanted // settings.chunk_rows))
+        parts = max(1, min(self._tasks(), wanted // settings.chunk_rows))
         spans = next_spans(
             self._server.bulk, walk, entry, low, [-(-wanted // parts)] * parts, recompile=settings.recompile
         )
@@ -255,7 +258,7 @@ class RoundReader:
     def make_way(self, seconds: float) -> None:
         """Wait up to `seconds` for a free task slot, if the current round uses all of them."""
         running = tuple(self._running)
-        if running and self._tasks == self._runner.parallelism:
+        if running and self._tasks() == self._runner.parallelism:
             wait(running, seconds, FIRST_COMPLETED)
 
     def rest(self, seconds: float) -> None:

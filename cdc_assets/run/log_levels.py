@@ -11,6 +11,7 @@ INFO_LOGGERS = (
     "cdc_assets.ledger.transitions",
     "cdc_assets.snapshot",
     "cdc_assets.streaming",
+    "cdc_assets.adapters.spark",
 )
 
 

@@ -12,7 +12,8 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets.adapters.spark.runner import SparkTaskError, SparkTaskRunner
+from cdc_assets.adapters.spark.failures import SparkTaskError
+from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.core.interruption import Interrupted, listening
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
@@ -41,7 +42,7 @@ class WithoutContext:
 
 
 def test_tasks_need_no_context(spark_resource: SparkResource) -> None:
-    runner = SparkTaskRunner(lambda: cast(SparkSession, WithoutContext(spark_resource.spark_session)), 2)
+    runner = SparkTaskRunner(lambda: cast(SparkSession, WithoutContext(spark_resource.spark_session)), lambda: 2)
     assert runner.run(lambda task: task * task, range(7)) == [0, 1, 4, 9, 16, 25, 36]
 
     def fail(task: int) -> None:
@@ -55,7 +56,7 @@ def test_no_tasks_start_no_session() -> None:
     def session() -> None:
         raise AssertionError("a session was asked for")
 
-    assert SparkTaskRunner(session, 2).run(lambda task: task, []) == []
+    assert SparkTaskRunner(session, lambda: 2).run(lambda task: task, []) == []
 
 
 def test_tasks_run_in_parallel_in_worker_processes(runner: SparkTaskRunner) -> None:
@@ -145,7 +146,7 @@ def test_own_properties_win_and_connect_gets_only_session_properties() -> None:
     local = SparkResource(spark_config={"spark.sql.shuffle.partitions": 9}).properties()
     assert local["spark.sql.shuffle.partitions"] == "9"
     assert local["spark.sql.session.timeZone"] == "UTC"
-    connect = SparkResource(remote="sc://somewhere:15002").properties()
+    connect = SparkResource(remote="sc://somewhere:15002", spark_config={"spark.executor.memory": "2g"}).properties()
     assert connect
     assert all(name.startswith("spark.sql.") for name in connect)
 

@@ -8,13 +8,14 @@ slowly as without. `python -m cdc_assets.adapters.spark.archive` makes it if it 
 from pathlib import Path
 
 from cdc_assets.adapters.spark.session import LazySession, default_class_archive, stop_spark
+from cdc_assets.adapters.spark.settings import SparkSettings
 
 
 def build_class_archive(path: str) -> None:
     """Start a session, do what every run does, and let the JVM write the archive as it ends (half a minute)."""
     draft = f"{path}.draft"
     options = {"spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Xlog:disable -XX:ArchiveClassesAtExit={draft}"}
-    session = LazySession(master="local[2]", class_archive="", config=options)
+    session = LazySession(SparkSettings("local[2]", config=options), class_archive="")
     session.runner().run(str, [1, 2])
     stop_spark(wait_s=120)
     if Path(draft).is_file():

@@ -10,6 +10,7 @@ Set by `spark.python.daemon.module`.
 """
 
 import socket
+from contextlib import suppress
 from importlib import import_module
 
 from pyspark import daemon
@@ -36,6 +37,7 @@ def worker(connection: socket.socket, authenticated: bool) -> int:
 
 if __name__ == "__main__":
     for name in _OF_TASKS:
-        import_module(name)
+        with suppress(ImportError):  # told by whoever needs it, with what else is missing
+            import_module(name)
     daemon.worker = worker
     daemon.manager()

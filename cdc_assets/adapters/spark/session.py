@@ -1,21 +1,33 @@
 """Spark sessions: a local one by default, a cluster or Spark Connect by configuration, on first use."""
 
+import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext, __version__
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from cdc_assets.adapters.spark import preflight
+from cdc_assets.adapters.spark.address import driver_address
+from cdc_assets.adapters.spark.executors import ExecutorWatch, context_of, settle, slots
+from cdc_assets.adapters.spark.failures import JOB_ERRORS, job_error, session_gone
+from cdc_assets.adapters.spark.jobs import cancelled_with_run, map_indexes
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
+from cdc_assets.adapters.spark.settings import SparkSettings
+from cdc_assets.adapters.spark.shipping import code_archive, python_path
 from cdc_assets.core.interruption import in_thread
 from cdc_assets.errors import ConfigurationError
 
-_LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
-"""For local sessions: without it Spark greets with a dozen lines."""
+log = logging.getLogger(__name__)
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+"""For sessions of ours: without it Spark greets with a dozen lines."""
 
 BASE_CONF: dict[str, str] = {
     "spark.ui.enabled": "false",
@@ -26,10 +38,20 @@ BASE_CONF: dict[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",  # 30 ms less per task than loopback TCP
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default INT96 reads back as nanoseconds
     "spark.sql.shuffle.partitions": "4",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
 }
 """Reasons in spec spark §7 no. 7; a configuration value of the same name wins."""
+
+LOCAL_CONF: dict[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""Nobody else needs to reach the driver of a local session."""
+
+CLUSTER_CONF: dict[str, str] = {
+    # an executor that is cut off is given up within a minute, and its tasks run elsewhere; Spark's own values are 120 and 60
+    "spark.network.timeout": "30s",
+    "spark.network.timeoutInterval": "5s",
+    "spark.executor.heartbeatInterval": "5s",
+    "spark.python.worker.faulthandler.enabled": "true",  # a worker that native code kills leaves its stack in the error
+}
+"""For clusters alone."""
 
 
 _QUICK = ("-XX:TieredStopAtLevel=1",)
@@ -65,69 +87,151 @@ class LazySession:
     """A Spark session that is started when somebody needs it; of a capture that has nothing to read, never.
 
     Args:
-        master: Spark master; ignored if `remote` is given.
-        remote: Spark Connect address such as `sc://host:15002`.
-        driver_memory: heap of the local JVM.
-        tasks: how many run at once; 0 asks Spark.
-        class_archive: AppCDS archive of the local JVM; used if the file is there.
-        config: further Spark properties; they win.
+        settings: which Spark.
+        driver_memory: heap of the driver's JVM.
+        class_archive: AppCDS archive of that JVM; used if the file is there.
     """
 
-    master: str = "local[*]"
-    remote: str = ""
+    settings: SparkSettings = field(default_factory=SparkSettings)
     driver_memory: str = "1g"
-    tasks: int = 0
     class_archive: str = field(default_factory=default_class_archive)
-    config: Mapping[str, object] = field(default_factory=dict)
     _session: SparkSession | None = None
+    _watch: ExecutorWatch | None = None
 
     def session(self, *java: str) -> SparkSession:
-        """The session, started with these options of Java unless it runs already.
+        """The session, started with these options of Java unless it runs already; another one if it has ended.
 
         Raises:
             ConfigurationError: Spark cannot be started, or not be reached.
+            EngineError: no executor comes, or executors cannot run the tasks.
+            SparkTaskError: it broke while it was started.
         """
-        if self._session is not None:
+        if self._session is not None and not _ended(self._session):
             return self._session
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.appName("cdc-assets")
-        builder = builder.remote(self.remote) if self.remote else builder.master(self.master)
-        for name, value in self.properties(*java).items():
-            builder = builder.config(name, value)
+        self._forget()
+        session = self._started(*java)
+        if not self.settings.local:
+            self._prepare(session)
+        self._session = session
+        return session
+
+    def _started(self, *java: str) -> SparkSession:
+        settings = self.settings
+        python = settings.config.get("spark.pyspark.python")
+        os.environ["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or sys.executable
+        own = driver_address(settings.address)
+        address = {"spark.driver.host": own} if own else {}
         try:  # in the main thread pyspark would put its own handler of SIGINT in the place of ours, or of Dagster's
-            self._session = in_thread(builder.getOrCreate)
-        except PySparkException as error:
+            builder = SparkSession.builder.appName("cdc-assets")
+            builder = builder.remote(settings.remote) if settings.remote else builder.master(settings.master)
+            for name, value in (address | self.properties(*java)).items():
+                builder = builder.config(name, value)
+            return in_thread(builder.getOrCreate)
+        except ImportError as error:
             raise ConfigurationError(
-                "Spark session",
-                self.remote or self.master,
-                "a reachable Spark",
-                "check Java (17 or newer) and the address",
+                "Spark Connect",
+                settings.address,
+                "the packages of its client",
+                f'pip install "cdc-assets[connect]" ({error})',
             ) from error
-        return self._session
+        except (PySparkException, Py4JError) as error:
+            raise ConfigurationError(
+                "Spark session", settings.address, "a reachable Spark",
+                f"check {'the server' if settings.remote else 'Java (17 or newer)'} and the address ({_first_line(error)})",
+            ) from error  # fmt: skip
+
+    def _prepare(self, session: SparkSession) -> None:
+        """Send our code to the executors, wait until they are there, and ask them what they have."""
+        context, archive = context_of(session), str(code_archive())
+        self._watch = ExecutorWatch(session, self.settings.executor_timeout_s, self.settings.address)
+        with cancelled_with_run(session), self.watched():
+            if context is None:
+                session.addArtifact(archive, pyfile=True)
+            else:
+                context.addPyFile(archive)
+            preflight.judge(map_indexes(session, preflight.probe(), 1), self.settings.address)
+            if context is not None:
+                settle(context)
+        preflight.tell(self._ask(session), self.settings.address)
+
+    def _ask(self, session: SparkSession) -> list[preflight.Facts]:
+        with cancelled_with_run(session), self.watched():
+            found = map_indexes(session, preflight.probe(), self._slots(session))
+        preflight.judge(found, self.settings.address)
+        return found
+
+    def inspect(self) -> list[preflight.Facts]:
+        """What each slot of the executors has.
+
+        Raises:
+            CdcError: Spark cannot be started, or it cannot run the tasks.
+        """
+        return self._ask(self.session())
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """A block that waits for a job.
+
+        Raises:
+            EngineError: Spark cannot run the tasks as it is set up.
+            SparkTaskError: the job broke for a reason that may pass.
+        """
+        try:
+            if self._watch is None:
+                yield
+            else:
+                with self._watch.watching():
+                    yield
+        except JOB_ERRORS as error:
+            if session_gone(error):
+                self._forget()
+            raise job_error(error, self.settings.address) from error
+
+    def _forget(self) -> None:
+        """Let go of a session that has ended, so that the next one can be made."""
+        session, self._session, self._watch = self._session, None, None
+        if session is not None:
+            with suppress(Exception):  # it has ended
+                session.stop()
 
     def properties(self, *java: str) -> dict[str, str]:
         """Spark properties in force, with further options of Java; for Connect only those that a session may set."""
-        own = {name: str(value) for name, value in self.config.items()}
-        if self.remote:
-            return {name: value for name, value in BASE_CONF.items() if name.startswith("spark.sql.")} | own
-        local = self.master.startswith("local")
+        own = dict(self.settings.config)
+        if self.settings.remote:
+            sql = {name: value for name, value in BASE_CONF.items() if name.startswith("spark.sql.")}
+            return sql | {name: value for name, value in own.items() if name.startswith("spark.sql.")}
+        local = self.settings.local
         options = ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr", *java]
         if self.class_archive and Path(self.class_archive).is_file():
             options.append(f"-XX:SharedArchiveFile={self.class_archive}")
+        options.append(f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}")
         if local:
-            options += ["-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LOGGING}"]
+            options.append("-XX:+UseSerialGC")
         driver = {"spark.driver.memory": self.driver_memory, "spark.driver.extraJavaOptions": " ".join(options)}
-        return BASE_CONF | driver | ({} if local else {"spark.log.level": "ERROR"}) | own
+        if local:
+            return BASE_CONF | driver | LOCAL_CONF | own
+        path = "spark.executorEnv.PYTHONPATH"
+        executors = {"spark.executor.extraJavaOptions": " ".join(java)} if java else {}
+        return BASE_CONF | driver | CLUSTER_CONF | executors | own | {path: python_path(own.get(path, ""))}
 
-    def parallelism(self) -> int:
-        """Tasks that run at once, without starting a session where the master's name tells it."""
-        if self.tasks:
-            return self.tasks
-        if not self.remote and self.master.startswith("local"):
-            inside = self.master.partition("[")[2].rstrip("]").split(",")[0] or "1"
-            return os.cpu_count() or 1 if inside == "*" else int(inside)
-        return int(self.session().range(1).sparkSession.conf.get("spark.default.parallelism", "4"))
+    def parallelism(self, *java: str) -> int:
+        """Tasks that run at once, without starting a session where the settings tell it; asked anew for each window."""
+        return self.settings.slots() or self._slots(self.session(*java))
+
+    def _slots(self, session: SparkSession) -> int:
+        return self.settings.slots() or slots(session)
 
     def runner(self) -> SparkTaskRunner:
         """The task runner of this session; started by it, the JVM compiles quickly rather than well (`_QUICK`)."""
-        return SparkTaskRunner(lambda: self.session(*_QUICK), self.parallelism())
+        return SparkTaskRunner(lambda: self.session(*_QUICK), lambda: self.parallelism(*_QUICK), self.watched)
+
+
+def _ended(session: SparkSession) -> bool:
+    context = context_of(session)
+    if context is None:
+        return False
+    return context._jsc is None or bool(context._jsc.sc().isStopped())
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,53 @@
+"""Where the driver is, as its executors see it.
+
+Executors connect to the driver, not the other way round. A driver that told them `127.0.0.1` would wait for ever: each
+executor looks for it on its own host. The right address is the one by which this machine reaches the cluster's master, and
+a connection to the master tells it, together with whether there is a master at all.
+"""
+
+import os
+import re
+import socket
+
+from cdc_assets.errors import ConfigurationError
+
+_REACH_S = 10.0
+_DEFAULT_PORTS = {"spark": 7077, "k8s": 443, "sc": 15002}
+_MASTER = re.compile(r"(spark|k8s|sc)://(?:https?://)?([^/;]+).*")
+_PORT = re.compile(r":(\d+)$")
+
+
+def endpoints(master: str) -> list[tuple[str, int]]:
+    """Hosts and ports that the name of a master or a Connect server holds; none for `yarn` and what runs on this machine."""
+    match = _MASTER.fullmatch(master)
+    if not match:
+        return []
+    kind, places = match.groups()
+    found = []
+    for place in places.split(","):
+        port = _PORT.search(place)
+        host = _PORT.sub("", place).strip("[]")
+        found.append((host, int(port[1]) if port else _DEFAULT_PORTS[kind]))
+    return found
+
+
+def driver_address(master: str) -> str:
+    """The address of this machine by which a cluster's master is reached; empty if Spark's own choice should stand.
+
+    Raises:
+        ConfigurationError: a standalone cluster's master, or a Connect server, does not answer.
+    """
+    problem = ""
+    for place in endpoints(master):
+        try:
+            with socket.create_connection(place, _REACH_S) as connection:
+                own = str(connection.getsockname()[0])
+        except OSError as error:
+            problem = str(error)
+        else:
+            return "" if "SPARK_LOCAL_IP" in os.environ else f"[{own}]" if ":" in own else own
+    if problem and not master.startswith("k8s:"):  # which may be behind a proxy
+        raise ConfigurationError(
+            "address of Spark", master, "one that answers", f"start the cluster or correct the address ({problem})"
+        )
+    return ""

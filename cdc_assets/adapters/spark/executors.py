@@ -1,0 +1,142 @@
+"""The executors of a session: how many tasks they run at once, and what if there is none.
+
+A cluster without executors is silent: a job waits for the first one, for ever. It may be full, or its executors may look for
+the driver where it is not and end again, out of the driver's sight. So whoever waits for a job is accompanied by a watch,
+which cancels it when no executor was there for as long as `spark.cdc.executor.timeout` says.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import max as greatest
+from pyspark.sql.functions import spark_partition_id
+
+from cdc_assets.adapters.spark.failures import SparkTaskError
+from cdc_assets.errors import CdcError, EngineError
+
+_LOOK_S = 0.5
+_SETTLE_S, _SETTLES_S = 1.0, 10.0
+"""Executors are taken to be all there when no other has come for the first, but waited for no longer than the second."""
+_ROWS = 100_000
+"""More than any cluster has cores."""
+
+
+def context_of(session: SparkSession) -> SparkContext | None:
+    """The session's context; None on Spark Connect."""
+    return getattr(session, "sparkContext", None)
+
+
+def count(context: SparkContext) -> int:
+    """Executors that are registered now, without the driver."""
+    return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+
+
+def settle(context: SparkContext) -> int:
+    """How many executors there are once no more of them come; for a session that has just started."""
+    quiet, waiting = threading.Event(), 0.0
+    known, since = count(context), 0.0
+    while since < _SETTLE_S and waiting < _SETTLES_S:
+        quiet.wait(_LOOK_S)
+        waiting, now = waiting + _LOOK_S, count(context)
+        known, since = now, since + _LOOK_S if now == known else 0.0
+    return known
+
+
+def slots(session: SparkSession) -> int:
+    """Tasks that run at once: those of the executors that there are, or that dynamic allocation may start.
+
+    On Connect it is asked for by a job of the JVM alone, for a client cannot see executors.
+    """
+    context = context_of(session)
+    if context is None:
+        row = session.range(_ROWS).select(greatest(spark_partition_id()).alias("last")).collect()[0]
+        return int(row["last"]) + 1
+    conf, now = context.getConf(), int(context.defaultParallelism)
+    each = int(conf.get("spark.task.cpus", "1") or 1)
+    most = conf.get("spark.dynamicAllocation.maxExecutors", "")
+    if str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true" and most:
+        cores = conf.get("spark.executor.cores", "") or now // max(1, count(context))
+        now = max(now, int(most) * int(cores))
+    return max(1, now // each)
+
+
+class ExecutorWatch:
+    """Ends jobs that wait for executors that are not there.
+
+    Args:
+        session: whose jobs.
+        timeout_s: how long they may wait.
+        where: the master or the Connect server, for messages.
+    """
+
+    def __init__(self, session: SparkSession, timeout_s: float, where: str) -> None:
+        self._session, self._context = session, context_of(session)
+        self._timeout_s, self._where = timeout_s, where
+        self._seen = False
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """A block that waits for a job.
+
+        Raises:
+            EngineError: there was no executor for too long, and never has been one.
+            SparkTaskError: all executors have gone, and none came back for too long.
+        """
+        done, expired = threading.Event(), threading.Event()
+        threading.Thread(target=self._watch, args=(done, expired), name="executor-watch", daemon=True).start()
+        try:
+            yield
+            self._seen = True
+        except Exception as error:
+            if expired.is_set():
+                raise self._reason() from error
+            raise
+        finally:
+            done.set()
+
+    def _watch(self, done: threading.Event, expired: threading.Event) -> None:
+        waited = 0.0
+        while not done.wait(_LOOK_S):
+            with suppress(Py4JError, OSError):
+                waited = 0.0 if self._served() else waited + _LOOK_S
+                if waited >= self._timeout_s:
+                    expired.set()
+                    self._cancel()
+
+    def _served(self) -> bool:
+        """Whether there is an executor. A Connect client cannot see them, but its first job must end."""
+        if self._context is None:
+            return self._seen
+        there = count(self._context) > 0
+        self._seen = self._seen or there
+        return there
+
+    def _cancel(self) -> None:
+        if self._context is None:
+            self._session.interruptAll()
+        else:
+            self._context.cancelAllJobs()
+
+    def _reason(self) -> CdcError:
+        if self._context is None:
+            return EngineError(
+                f"Spark Connect at {self._where} ended no task within {self._timeout_s:g} s: its cluster is full or has no "
+                "executors. Next: look at the server's page of executors; spark.cdc.executor.timeout says how long is waited."
+            )
+        conf = self._context.getConf()
+        driver = f"{conf.get('spark.driver.host')}:{conf.get('spark.driver.port')}"
+        if self._seen:
+            return SparkTaskError(
+                f"Spark at {self._where} has lost its executors, and none came back within {self._timeout_s:g} s. "
+                "Next: look at the cluster's workers; what was read is read again."
+            )
+        return EngineError(
+            f"No executor of {self._where} registered with the driver at {driver} within {self._timeout_s:g} s. Either the "
+            "cluster has no cores or memory free (spark.executor.cores, spark.executor.memory, spark.cores.max), or its "
+            "executors cannot reach that address and end again (spark.driver.host, spark.driver.port, a firewall). Next: look "
+            "at the master's page and at an executor's stderr; spark.cdc.executor.timeout says how long is waited."
+        )

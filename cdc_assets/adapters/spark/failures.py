@@ -1,0 +1,74 @@
+"""What it means that a job of Spark broke: what Spark prints for it is a page of Java, and its last cause one line of it.
+
+A job that breaks because of how the cluster is set up breaks again, however often it is repeated: code or a library that is
+not there, another Python, a driver that cannot be reached. That is an `EngineError`, which ends the run and says what to do.
+All else, such as a killed worker or a lost executor, may pass: a `SparkTaskError`, and what was read is read again.
+"""
+
+import re
+from collections.abc import Callable
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from cdc_assets.errors import CdcError, EngineError, RetryableError
+
+JOB_ERRORS = (PySparkException, Py4JError)
+"""What a broken job raises."""
+
+_MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (.+)")
+_VERSIONS = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (.+)|(Python in worker has different version.+)")
+_PROGRAM = re.compile(r'Cannot run program "([^"]*)"')
+_FETCH = re.compile(
+    r"(?:Failed to (?:fetch|download|open|connect to)|Error(?: while)? (?:fetching|downloading))[^\n]*(?:/files/|/jars/|spark://)[^\n]*"
+)
+_GONE = re.compile(
+    r"SparkContext was shut down|stopped SparkContext|INVALID_HANDLE|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED|Master removed our application|All masters are unresponsive"
+)
+_LIBRARIES = (
+    "install cdc-assets[tasks] for the Python of the executors, or ship the libraries: `cdc-assets spark --archive` makes the "
+    "archive that spark.archives names (docs/clusters.md)"
+)
+
+
+class SparkTaskError(RetryableError):
+    """A Spark job broke outside our code: a worker died, an executor was lost."""
+
+
+def job_error(error: Exception, where: str) -> CdcError:
+    """A broken job's error as one of ours.
+
+    Args:
+        error: one of `JOB_ERRORS`.
+        where: the master, or the address of the Connect server.
+    """
+    text = str(error)
+    for pattern, told in _SETUP:
+        if match := pattern.search(text):
+            fact, step = told(next(group for group in (*match.groups(), match.group(0)) if group).strip().rstrip("."))
+            return EngineError(f"Spark at {where} cannot run the tasks: {fact}. Next: {step}.")
+    return SparkTaskError(
+        f"A Spark job at {where} broke: {_cause(text) or type(error).__name__}. "
+        "Next: look for a killed Python worker or lost executor in Spark's log; what was read is read again."
+    )
+
+
+def session_gone(error: Exception) -> bool:
+    """Whether the session itself has ended, so that another one is needed."""
+    return _GONE.search(str(error)) is not None
+
+
+def _cause(text: str) -> str:
+    """The telling line of a JVM error: the deepest cause that it names first, else its own first line."""
+    lines = text.splitlines()
+    causes = [line.partition("Exception: ")[2] for line in lines if "SparkException: " in line]
+    return (causes[-1] if causes else lines[0] if lines else "").rstrip(".")
+
+
+_Told = Callable[[str], tuple[str, str]]
+_SETUP: tuple[tuple[re.Pattern[str], _Told], ...] = (
+    (_VERSIONS, lambda fact: (fact, "let spark.pyspark.python name a Python of the driver's version on the executors, or run the driver with theirs")),
+    (_PROGRAM, lambda fact: (f"executors have no {fact}", "let spark.pyspark.python name their Python, of the driver's version")),
+    (_MISSING, lambda fact: (f"an executor says {fact}", _LIBRARIES)),
+    (_FETCH, lambda fact: (fact, "let executors reach the driver: spark.driver.host, spark.driver.port and spark.blockManager.port must pass the firewall")),
+)  # fmt: skip

@@ -1,0 +1,52 @@
+"""One job of Spark: a function for each index below a number, each in a task of its own.
+
+On a classic session a task is an element of an RDD, in a partition of its own: no query is analysed, planned and compiled,
+which halves the JVM's work for a job of small tasks. Spark Connect has no RDDs: there `spark.range(0, n, 1, n)` gives n
+partitions of one row, and a user-defined function runs the task; it needs no pandas, as `mapInArrow` does in Spark 4.3.
+"""
+
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+from pyspark.sql.types import BinaryType
+
+from cdc_assets.adapters.spark.executors import context_of
+from cdc_assets.core.interruption import cancelled_by
+
+
+def outcomes(session: SparkSession, execute: Callable[[int], bytes], count: int) -> list[bytes]:
+    """What a function returns for each index below `count`."""
+    context = context_of(session)
+    if context is not None:
+        return list(context.parallelize(range(count), count).map(execute).collect())
+    function = udf(execute, BinaryType(), useArrow=False).asNondeterministic()
+    rows = session.range(0, count, 1, count).select("id", function("id").alias("outcome")).collect()
+    return [bytes(row["outcome"]) for row in sorted(rows, key=lambda row: row["id"])]
+
+
+def map_indexes(session: SparkSession, function: Callable[[int], Any], count: int) -> list[Any]:
+    """The same, of plain values; a nested function travels as a whole, so that workers need no code of ours."""
+    packed = outcomes(session, lambda index: pickle.dumps(function(index)), count)
+    return [pickle.loads(outcome) for outcome in packed]  # noqa: S301 - our own probe wrote it
+
+
+@contextmanager
+def cancelled_with_run(session: SparkSession) -> Iterator[None]:
+    """A block that waits for jobs. On Connect others may share the session, so there they are told by a tag."""
+    context = context_of(session)
+    if context is not None:
+        with cancelled_by(context.cancelAllJobs):
+            yield
+        return
+    tag = f"cdc-assets-{uuid4().hex}"
+    session.addTag(tag)
+    try:
+        with cancelled_by(lambda: session.interruptTag(tag)):
+            yield
+    finally:
+        session.removeTag(tag)

@@ -1,0 +1,80 @@
+"""What executors have, asked before the first task: which Python, which libraries, whose code.
+
+The probe travels as a whole: it imports nothing of ours by being unpickled, so it can tell that our code is not there.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cdc_assets.adapters.spark.shipping import UNPACKED
+from cdc_assets.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+_NEEDED = ("numpy", "pyarrow", "pyarrow.parquet", "deltalake", "mssql_python", "regex")
+_CODE = ("cdc_assets.snapshot.tasks", "cdc_assets.streaming.tasks", "cdc_assets.incremental.staging")
+Facts = dict[str, Any]
+
+
+def probe() -> Callable[[int], Facts]:
+    """A function that a task runs: what is there, and what is missing."""
+    needed = (*_NEEDED, *_CODE)
+
+    def look(_: int) -> Facts:
+        import importlib
+        import platform
+        import socket
+        import sys
+        import time
+
+        missing = {}
+        for name in needed:
+            try:
+                importlib.import_module(name)
+            except Exception as error:  # noqa: BLE001 - whatever it is, tasks could not run
+                missing[name] = f"{type(error).__name__}: {error}"
+        code = sys.modules.get("cdc_assets")
+        library = sys.modules.get("pyarrow")
+        time.sleep(0.2)  # so that each slot gets one of these tasks
+        return {
+            "host": socket.gethostname(),
+            "python": platform.python_version(),
+            "executable": sys.executable,
+            "code": str(getattr(code, "__file__", "")),
+            "libraries": str(getattr(library, "__file__", "")),
+            "missing": missing,
+        }
+
+    return look
+
+
+def judge(found: Sequence[Facts], where: str) -> None:
+    """Refuse executors that lack something.
+
+    Raises:
+        EngineError: they cannot run the tasks.
+    """
+    lacking = [facts for facts in found if facts["missing"]]
+    if lacking:
+        first = lacking[0]
+        told = "; ".join(f"{name} ({reason})" for name, reason in first["missing"].items())
+        raise EngineError(
+            f"Executors of {where} cannot run the tasks: {first['executable']} (Python {first['python']}) on {first['host']} "
+            f"cannot import {told}. Next: install cdc-assets[tasks] for that Python, let spark.pyspark.python name another, "
+            "or ship the libraries: `cdc-assets spark --archive FILE` makes the archive that spark.archives names."
+        )
+
+
+def tell(found: Sequence[Facts], where: str) -> None:
+    """Say in the log what executors have, and whether it was shipped or is installed."""
+    first = found[0]
+    log.info(
+        "Spark at %s: %d tasks at once, Python %s (%s), code %s, libraries %s.",
+        where,
+        len(found),
+        first["python"],
+        first["executable"],
+        "shipped by this process" if ".zip" in first["code"] else f"installed ({first['code']})",
+        "shipped by spark.archives" if f"/{UNPACKED}/" in first["libraries"] else "installed",
+    )

@@ -1,0 +1,147 @@
+"""Which Spark runs the tasks: the environment, then what was given, then a file in the form of `spark-defaults.conf`.
+
+| | environment | file |
+|---|---|---|
+| a cluster, or local | `CDC_SPARK_MASTER` | `spark.master` |
+| a Spark Connect server | `CDC_SPARK_REMOTE` | `spark.remote` |
+| the file | `CDC_SPARK_CONF` | |
+| any other property | | `spark.…` |
+
+Without any of them Spark is local. Two properties are ours: `spark.cdc.tasks` and `spark.cdc.executor.timeout`.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cdc_assets.config.formats import parse_java_properties
+from cdc_assets.errors import ConfigurationError
+
+MASTER_VARIABLE, REMOTE_VARIABLE, CONF_VARIABLE = "CDC_SPARK_MASTER", "CDC_SPARK_REMOTE", "CDC_SPARK_CONF"
+DEFAULT_FILE = Path("resources/spark.conf")
+"""Looked for in the working directory by the command line, as its captures are."""
+LOCAL = "local[*]"
+_TASKS, _TIMEOUT = "spark.cdc.tasks", "spark.cdc.executor.timeout"
+_OURS = frozenset({"spark.master", "spark.remote", _TASKS, _TIMEOUT})
+_LOCAL = re.compile(r"local(\[\s*(\*|\d+)\s*(,\s*\d+\s*)?\])?")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
+_SECONDS = re.compile(r"(\d+)\s*(s|m|min|h)?")
+_UNITS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """Where tasks run.
+
+    Args:
+        master: Spark's master; unused if `remote` is given.
+        remote: Spark Connect address such as `sc://host:15002`.
+        tasks: how many run at once; 0 asks Spark.
+        executor_timeout_s: how long a cluster may be without a single executor while tasks wait for one.
+        config: further Spark properties.
+    """
+
+    master: str = LOCAL
+    remote: str = field(default="", repr=False)
+    tasks: int = 0
+    executor_timeout_s: float = 60.0
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def local(self) -> bool:
+        """Whether tasks run on this machine, in workers of this session's own JVM."""
+        return not self.remote and _LOCAL.fullmatch(self.master) is not None
+
+    @property
+    def address(self) -> str:
+        """What people call it by; without the parameters of a Connect address, which may hold a token."""
+        return self.remote.partition(";")[0] or self.master
+
+    def slots(self) -> int:
+        """Tasks that run at once, as far as it is known without a session; else 0."""
+        if self.tasks or self.remote:
+            return self.tasks
+        if self.local:
+            inside = self.master.partition("[")[2].rstrip("]").split(",")[0].strip() or "1"
+            return os.cpu_count() or 1 if inside == "*" else int(inside)
+        workers = _LOCAL_CLUSTER.fullmatch(self.master)
+        return int(workers[1]) * int(workers[2]) if workers else 0
+
+
+def spark_settings(
+    master: str = "",
+    remote: str = "",
+    tasks: int = 0,
+    config: Mapping[str, object] | None = None,
+    file: str | Path = "",
+    environment: Mapping[str, str] | None = None,
+) -> SparkSettings:
+    """What holds: the environment before what is given here, and that before the file.
+
+    Args:
+        master: Spark's master; empty says nothing.
+        remote: Spark Connect address; empty says nothing.
+        tasks: how many run at once; 0 says nothing.
+        config: Spark properties.
+        file: in the form of `spark-defaults.conf`; used if it is there. `CDC_SPARK_CONF` names another, which must be
+            there; without either, `spark-defaults.conf` in the folder `SPARK_CONF_DIR` is used, as Spark itself does.
+        environment: the process's own if None.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a value makes no sense.
+    """
+    variables = os.environ if environment is None else environment
+    found = _properties(file, variables) | {name: str(value) for name, value in (config or {}).items()}
+    wanted = (
+        (variables.get(MASTER_VARIABLE, ""), variables.get(REMOTE_VARIABLE, "")),
+        (master, remote),
+        (found.get("spark.master", ""), found.get("spark.remote", "")),
+    )
+    chosen = next((pair for pair in wanted if any(pair)), (LOCAL, ""))
+    if chosen[1] and not chosen[1].startswith("sc://"):
+        raise ConfigurationError(
+            "Spark remote", chosen[1].partition(";")[0], "an address such as sc://host:15002", "correct it"
+        )
+    return SparkSettings(
+        chosen[0] or LOCAL,
+        chosen[1],
+        tasks or _number(found.get(_TASKS, "0")),
+        _seconds(found.get(_TIMEOUT, "60s")),
+        {name: value for name, value in found.items() if name not in _OURS},
+    )
+
+
+def _properties(file: str | Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Of the first file that there is."""
+    named, folder = environment.get(CONF_VARIABLE), environment.get("SPARK_CONF_DIR")
+    if not named:
+        places = [Path(file)] if str(file) else []
+        places += [Path(folder) / "spark-defaults.conf"] if folder else []
+        named = next((str(place) for place in places if place.is_file()), "")
+    if not named:
+        return {}
+    try:
+        texts = parse_java_properties(Path(named).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            "Spark configuration", named, "a readable file like spark-defaults.conf", f"check {CONF_VARIABLE}: {error}"
+        ) from error
+    for name in texts:
+        if not name.startswith("spark."):
+            raise ConfigurationError(f"property in {named}", name, "a name that begins with spark.", "correct it")
+    return {name: text.strip() for name, text in texts.items()}
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise ConfigurationError(_TASKS, text, "a whole number; 0 asks Spark", "correct it")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    match = _SECONDS.fullmatch(text.strip())
+    if not match:
+        raise ConfigurationError(_TIMEOUT, text, "a time such as 90s or 5m", "correct it")
+    return float(int(match[1]) * _UNITS[match[2]])

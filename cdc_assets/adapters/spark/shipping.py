@@ -1,0 +1,100 @@
+"""What executors need beside Spark and Python: our code, which is shipped with each session, and a few libraries.
+
+*Code.* A zip of the package is added to the session. Executors put it into their working directory before their first task
+begins, and `PYTHONPATH` names it there, so that the process that forks workers finds it as well; `spark.submit.pyFiles`
+alone would be too late for that one. So executors always run the driver's code, whatever is installed there.
+
+*Libraries* hold native code and are large: they are installed on the executors, or shipped as an archive that
+`cdc-assets spark --archive FILE` makes of what is installed here, so that versions agree. `spark.archives` unpacks it beside the zip.
+"""
+
+import atexit
+import hashlib
+import re
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+import cdc_assets
+from cdc_assets.errors import ConfigurationError
+
+LIBRARIES = ("deltalake", "mssql-python", "numpy", "pyarrow", "regex")
+"""What tasks import, as the extra `tasks` lists it."""
+UNPACKED = "cdc_tasks"
+"""Folder of the unpacked libraries in an executor's working directory."""
+_NOT_FOR_TASKS = frozenset({"standin", "cli", "__pycache__"})
+_REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
+
+
+@cache
+def code_archive() -> Path:
+    """A zip of the package, made once in this process; its name tells its content."""
+    root = Path(cdc_assets.__file__).parent
+    files = sorted(path for path in root.rglob("*") if path.is_file() and _travels(path.relative_to(root)))
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    folder = Path(tempfile.mkdtemp(prefix="cdc-assets-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = folder / f"cdc_assets-{digest.hexdigest()[:12]}.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as content:
+        for path in files:
+            content.write(path, Path(root.name) / path.relative_to(root))
+    return archive
+
+
+def python_path(configured: str = "") -> str:
+    """`PYTHONPATH` of executors: the code and the libraries in their working directory, behind what is configured."""
+    return ":".join([*filter(None, [configured]), code_archive().name, UNPACKED])
+
+
+def build_library_archive(archive: Path) -> list[str]:
+    """Pack the installed libraries and what they need; returns names and versions.
+
+    Raises:
+        ConfigurationError: one of them is not installed here.
+    """
+    packed = sorted(_needed(), key=lambda found: found.name.lower())
+    draft = archive.with_name(f"{archive.name}.part")
+    try:
+        with tarfile.open(draft, "w:gz", compresslevel=6) as content:
+            for found in packed:
+                for file in found.files or []:
+                    if ".." not in file.parts and "__pycache__" not in file.parts:
+                        content.add(str(found.locate_file(file)), str(file), recursive=False)
+        draft.replace(archive)
+    finally:
+        draft.unlink(missing_ok=True)
+    return [f"{found.name} {found.version}" for found in packed]
+
+
+def _travels(path: Path) -> bool:
+    return not _NOT_FOR_TASKS & set(path.parts)
+
+
+def _needed() -> Iterator[Distribution]:
+    """The libraries and, transitively, what they need without extras and on this system."""
+    waiting, seen = list(LIBRARIES), set[str]()
+    while waiting:
+        name = waiting.pop()
+        key = re.sub(r"[-_.]+", "-", name).lower()
+        if key in seen:
+            continue
+        seen.add(key)
+        try:
+            found = distribution(name)
+        except PackageNotFoundError as error:
+            if name not in LIBRARIES:
+                continue  # a marker of another system or of an extra, which is not installed for that reason
+            raise ConfigurationError(
+                "library of tasks", name, "an installed package", 'run pip install "cdc-assets[tasks]"'
+            ) from error
+        yield found
+        for text in found.requires or []:
+            if (match := _REQUIREMENT.match(text)) and "extra ==" not in text:
+                waiting.append(match.group(0))

@@ -1,0 +1,97 @@
+"""A standalone cluster whose workers are on hosts of their own: exact, or a clear error within a minute."""
+
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from cdc_assets_tests.cluster.site import CAPTURE, SLOW, Site, bare_python
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+
+def test_snapshot_stream_and_incremental_snapshot_are_exact(site: Site) -> None:
+    site.shop.add_customers(3)
+    first = site.capture()
+    assert first.returncode == 0, first.stderr
+    assert "2 tasks at once" in first.stderr
+    assert "code shipped by this process" in first.stderr
+    site.exact()
+    reads = site.order_reads()
+    site.ask_for_orders()
+    again = site.capture()
+    assert again.returncode == 0, again.stderr
+    assert site.order_reads() == 2 * reads
+    site.exact()
+
+
+@pytest.mark.parametrize("loss", ["killed", "cut off"])
+def test_worker_that_is_lost_in_a_stream_costs_nothing(site: Site, loss: str) -> None:
+    following = subprocess.Popen([*CAPTURE, "--follow"], env=site.environment(), stderr=subprocess.PIPE, text=True)
+    try:
+        for number in range(60):
+            site.shop.add_customers(2)
+            if number == 5:
+                site.wait_for_customers()  # tasks run on both workers now
+            if number == 8 and loss == "killed":
+                site.cluster.kill("worker2")
+            elif number == 8:
+                site.network.connect(2, False)
+        site.wait_for_customers()
+    finally:
+        following.send_signal(signal.SIGINT)
+        told = following.communicate(timeout=300)[1]
+        site.network.connect(2, True)
+        if loss == "killed":
+            site.add_worker(2)
+    assert following.returncode == 130, told
+    site.exact()
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"spark.pyspark.python": "{bare}"}, r"cannot import numpy .* cdc-assets\[tasks\]"),
+        ({"spark.pyspark.python": "/no/such/python"}, "executors have no /no/such/python.*spark.pyspark.python"),
+        ({"spark.driver.host": "127.0.0.1", "spark.cdc.executor.timeout": "40s"}, "No executor .* at 127.0.0.1:"),
+        ({"spark.executor.memory": "900g", "spark.cdc.executor.timeout": "20s"}, "no cores or memory free"),
+    ],
+    ids=["no-libraries", "no-python", "unreachable-driver", "full"],
+)
+def test_cluster_that_cannot_run_tasks_is_told_within_a_minute(
+    site: Site, properties: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    bare = bare_python(tmp_path / "bare")
+    site.shop.add_customers(1)
+    started = time.monotonic()
+    done = site.capture(**{name: text.format(bare=bare) for name, text in properties.items()})
+    assert done.returncode == 1
+    assert re.search(told, done.stderr, re.DOTALL), done.stderr
+    assert time.monotonic() - started < 60 * SLOW
+    assert site.capture().returncode == 0
+    site.exact()
+
+
+def test_master_that_is_not_there_is_told_at_once(site: Site) -> None:
+    site.shop.add_customers(1)
+    environment = site.environment() | {"CDC_SPARK_MASTER": f"spark://{site.network.head}:1"}
+    done = subprocess.run(CAPTURE, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, "answers" in done.stderr) == (2, True), done.stderr
+
+
+def test_lake_that_a_worker_does_not_share_is_told(site: Site) -> None:
+    site.cluster.kill("worker2")
+    site.add_worker(2, own_lake=True)
+    try:
+        site.shop.add_customers(40)
+        done = site.capture("--table", "dbo.orders")
+        assert done.returncode == 1, done.stderr
+        assert str(site.folder / "lake") in done.stderr
+    finally:
+        site.cluster.kill("worker2")
+        site.add_worker(2)
+    assert site.capture().returncode == 0
+    site.exact()

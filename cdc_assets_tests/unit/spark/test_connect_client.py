@@ -1,0 +1,41 @@
+"""Spark Connect's client without its packages, or without a server."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.adapters.spark.session import LazySession
+from cdc_assets.adapters.spark.settings import SparkSettings
+from cdc_assets.errors import ConfigurationError
+
+_WITHOUT = """
+import sys
+sys.modules["grpc_status"] = None
+from cdc_assets.adapters.spark.session import LazySession
+from cdc_assets.adapters.spark.settings import SparkSettings
+from cdc_assets.errors import ConfigurationError
+try:
+    LazySession(SparkSettings(remote={!r})).session()
+except ConfigurationError as error:
+    print(error)
+"""
+
+
+def test_missing_packages_are_told_by_the_name_of_the_extra(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"  # pyspark takes a program without a file for its own tests
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        remote = f"sc://127.0.0.1:{server.getsockname()[1]}/;token=secret"
+        script.write_text(_WITHOUT.format(remote))
+        done = subprocess.run([sys.executable, "-W", "ignore", str(script)], capture_output=True, text=True)
+    assert 'pip install "cdc-assets[connect]"' in done.stdout, done.stderr
+    assert "secret" not in done.stdout + done.stderr
+
+
+def test_server_that_is_not_there_is_told_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        remote = f"sc://127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(ConfigurationError, match="answers"):
+        LazySession(SparkSettings(remote=remote)).session()
