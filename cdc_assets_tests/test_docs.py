@@ -67,7 +67,7 @@ NO_PROPERTIES = re.compile(
     r"(sys|cdc|dbo|msdb)\.\w.*|(database\.)?schema\.table"  # of the server
     r"|source\.(sequence|snapshot|ts_ns|version)|lake\.form|connect\.parameters|(io|org)\.\w+\..*"  # of an event
     r"|resources\.\w+|server\.(agent|bulk|clock|faults)"  # of Python
-    r"|(spark|concurrency|storage)\..*|\w+\.(json|yaml)"  # of Spark and Dagster, and files
+    r"|(spark|concurrency|storage)\..*|[\w-]+\.(json|yaml|conf)"  # of Spark and Dagster, and files
 )
 """Names with dots in the documents that are none of ours."""
 

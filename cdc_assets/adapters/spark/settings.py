@@ -19,7 +19,9 @@ from pathlib import Path
 from cdc_assets.config.formats import parse_java_properties
 from cdc_assets.errors import ConfigurationError
 
-MASTER_VARIABLE, REMOTE_VARIABLE, CONF_VARIABLE = "CDC_SPARK_MASTER", "CDC_SPARK_REMOTE", "CDC_SPARK_CONF"
+MASTER_VARIABLE = "CDC_SPARK_MASTER"
+REMOTE_VARIABLE = "CDC_SPARK_REMOTE"
+CONF_VARIABLE = "CDC_SPARK_CONF"
 DEFAULT_FILE = Path("resources/spark.conf")
 """Looked for in the working directory by the command line, as its captures are."""
 LOCAL = "local[*]"

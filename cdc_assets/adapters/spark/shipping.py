@@ -20,7 +20,6 @@ from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-import cdc_assets
 from cdc_assets.errors import ConfigurationError
 
 LIBRARIES = ("deltalake", "mssql-python", "numpy", "pyarrow", "regex")
@@ -34,7 +33,7 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 @cache
 def code_archive() -> Path:
     """A zip of the package, made once in this process; its name tells its content."""
-    root = Path(cdc_assets.__file__).parent
+    root = Path(__file__).parents[2]
     files = sorted(path for path in root.rglob("*") if path.is_file() and _travels(path.relative_to(root)))
     digest = hashlib.sha256()
     for path in files:
