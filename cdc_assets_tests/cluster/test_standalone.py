@@ -42,7 +42,7 @@ def test_worker_that_is_lost_in_a_stream_costs_nothing(site: Site, loss: str) ->
                 site.network.connect(2, False)
         site.wait_for_customers()
     finally:
-        following.send_signal(signal.SIGINT)
+        following.send_signal(signal.SIGTERM)
         told = following.communicate(timeout=300)[1]
         site.network.connect(2, True)
         if loss == "killed":
