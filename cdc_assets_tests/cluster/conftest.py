@@ -20,12 +20,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     with Network(2) as network, network.entered(), open_shop(folder) as shop:
         forwarder = Forwarder(network.head, shop.server.port)
-        shop.write({"database.hostname": network.head})
         cluster = StandaloneCluster(folder / "cluster", network.head)
         try:
             python = bare_python(folder / "python", Path(pyarrow.__file__).parents[1])
             conf = {"spark.pyspark.python": python, "spark.cdc.executor.timeout": f"{round(60 * SLOW)}s"}
             site = Site(network, cluster, shop, folder, conf)
+            site.write({})
             for number in (1, 2):
                 site.add_worker(number)
             yield site

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import venv
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +39,10 @@ class Site:
         if own_lake:  # `ip netns exec` gives each command a mount namespace of its own
             prefix += ["sh", "-c", f'mount -t tmpfs own {self.folder / "lake"} && exec "$@"', "worker"]
         self.cluster.add_worker(f"worker{number}", self.network.address(number), *prefix)
+
+    def write(self, properties: Mapping[str, str]) -> None:
+        """(Re)write the capture's configuration: each window is read by as many tasks as there are workers."""
+        self.shop.write({"database.hostname": self.network.head, "slices.per.window": "2", **properties})
 
     def environment(self, **properties: str) -> dict[str, str]:
         """Of a capture on the cluster."""

@@ -35,7 +35,7 @@ def test_worker_that_is_lost_in_a_stream_costs_nothing(site: Site, loss: str) ->
         for number in range(60):
             site.shop.add_customers(2)
             if number == 5:
-                site.wait_for_customers()  # tasks run on both workers now
+                site.wait_for_customers()  # both workers are at work now
             if number == 8 and loss == "killed":
                 site.cluster.kill("worker2")
             elif number == 8:
