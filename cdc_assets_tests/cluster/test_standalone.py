@@ -56,10 +56,11 @@ def test_worker_that_is_lost_in_a_stream_costs_nothing(site: Site, loss: str) ->
     [
         ({"spark.pyspark.python": "{bare}"}, r"cannot import numpy .* cdc-assets\[tasks\]"),
         ({"spark.pyspark.python": "/no/such/python"}, "executors have no /no/such/python.*spark.pyspark.python"),
-        ({"spark.driver.host": "127.0.0.1", "spark.cdc.executor.timeout": "40s"}, "No executor .* at 127.0.0.1:"),
+        ({"spark.driver.host": "127.0.0.1", "spark.cdc.executor.timeout": "40s"}, "No executor .* at 127.0.0.1:\\d+"),
+        ({"spark.executor.extraJavaOptions": "-XX:NoSuchOption", "spark.cdc.executor.timeout": "30s"}, "No executor"),
         ({"spark.executor.memory": "900g", "spark.cdc.executor.timeout": "20s"}, "no cores or memory free"),
     ],
-    ids=["no-libraries", "no-python", "unreachable-driver", "full"],
+    ids=["no-libraries", "no-python", "unreachable-driver", "executors-end", "full"],
 )
 def test_cluster_that_cannot_run_tasks_is_told_within_a_minute(
     site: Site, properties: dict[str, str], told: str, tmp_path: Path

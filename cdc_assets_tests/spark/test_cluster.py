@@ -1,4 +1,4 @@
-"""A capture on a cluster of two executors in processes of their own, by the command line and its configuration."""
+"""A capture on a cluster whose executor is a process of its own, by the command line and its configuration."""
 
 import os
 import subprocess
@@ -7,20 +7,28 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets_tests.cluster.standalone import StandaloneCluster
 from cdc_assets_tests.shop import open_shop
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 CAPTURE = [sys.executable, "-m", "cdc_assets.cli.main", "capture"]
-MASTER = {"CDC_SPARK_MASTER": "local-cluster[2,1,1024]"}
 
 
-def test_capture_on_executors_of_their_own_is_exact(tmp_path: Path) -> None:
-    with open_shop(tmp_path) as shop:
-        shop.add_customers(3)
-        environment = os.environ | shop.environment | MASTER
-        done = subprocess.run(CAPTURE, env=environment, capture_output=True, text=True, timeout=280)
-        assert done.returncode == 0, done.stderr
-        assert "code shipped by this process" in done.stderr
-        assert shop.differences() == {}
-        assert shop.doubled() == []
+def test_capture_on_an_executor_of_its_own_is_exact(tmp_path: Path) -> None:
+    cluster = StandaloneCluster(tmp_path / "cluster", "127.0.0.1")
+    try:
+        cluster.add_worker("worker", "127.0.0.1", cores=2)
+        with open_shop(tmp_path) as shop:
+            shop.add_customers(3)
+            conf = tmp_path / "spark.conf"
+            conf.write_text(f"spark.master {cluster.address}\nspark.cdc.executor.timeout 5m\n")
+            environment = os.environ | shop.environment | {"CDC_SPARK_CONF": str(conf)}
+            done = subprocess.run(CAPTURE, env=environment, capture_output=True, text=True, timeout=600)
+            assert done.returncode == 0, done.stderr
+            assert "2 tasks at once" in done.stderr
+            assert "code shipped by this process" in done.stderr
+            assert shop.differences() == {}
+            assert shop.doubled() == []
+    finally:
+        cluster.stop()

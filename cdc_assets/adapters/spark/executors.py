@@ -1,11 +1,13 @@
 """The executors of a session: how many tasks they run at once, and what if there is none.
 
 A cluster without executors is silent: a job waits for the first one, for ever. It may be full, or its executors may look for
-the driver where it is not and end again, out of the driver's sight. So whoever waits for a job is accompanied by a watch,
-which cancels it when no executor was there for as long as `spark.cdc.executor.timeout` says.
+the driver where it is not and end again, out of the driver's sight; or they come and end again at once, as long as somebody
+waits. So whoever waits for a job is accompanied by a watch, which cancels it when no executor has stayed for as long as
+`spark.cdc.executor.timeout` says (twice as long while a young one is there, which may be the first to stay).
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -16,9 +18,12 @@ from pyspark.sql.functions import max as greatest
 from pyspark.sql.functions import spark_partition_id
 
 from cdc_assets.adapters.spark.failures import SparkTaskError
+from cdc_assets.core.interruption import sleep
 from cdc_assets.errors import CdcError, EngineError
 
 _LOOK_S = 0.5
+_STAYS_S = 10.0
+"""An executor that has been there for so long works."""
 _SETTLE_S, _SETTLES_S = 1.0, 10.0
 """Executors are taken to be all there when no other has come for the first, but waited for no longer than the second."""
 _ROWS = 100_000
@@ -32,17 +37,21 @@ def context_of(session: SparkSession) -> SparkContext | None:
 
 def count(context: SparkContext) -> int:
     """Executors that are registered now, without the driver."""
-    return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+    return len(_members(context)) - 1
+
+
+def _members(context: SparkContext) -> frozenset[str]:
+    """Addresses of the executors that are registered now, and of the driver."""
+    return frozenset(context._jsc.sc().getExecutorMemoryStatus().keySet().mkString(" ").split())
 
 
 def settle(context: SparkContext) -> int:
     """How many executors there are once no more of them come; for a session that has just started."""
-    quiet, waiting = threading.Event(), 0.0
-    known, since = count(context), 0.0
-    while since < _SETTLE_S and waiting < _SETTLES_S:
-        quiet.wait(_LOOK_S)
-        waiting, now = waiting + _LOOK_S, count(context)
-        known, since = now, since + _LOOK_S if now == known else 0.0
+    known, since, until = count(context), time.monotonic(), time.monotonic() + _SETTLES_S
+    while time.monotonic() < min(until, since + _SETTLE_S):
+        sleep(_LOOK_S)
+        if (now := count(context)) != known:
+            known, since = now, time.monotonic()
     return known
 
 
@@ -99,21 +108,21 @@ class ExecutorWatch:
             done.set()
 
     def _watch(self, done: threading.Event, expired: threading.Event) -> None:
-        waited = 0.0
+        begun = served = time.monotonic()
+        since: dict[str, float] = {}
         while not done.wait(_LOOK_S):
             with suppress(Py4JError, OSError):
-                waited = 0.0 if self._served() else waited + _LOOK_S
-                if waited >= self._timeout_s:
+                now = time.monotonic()
+                if self._context is None:
+                    patience, served = self._timeout_s, now if self._seen else begun
+                else:
+                    since = {member: since.get(member, now) for member in _members(self._context)}
+                    stay = sum(now - first >= _STAYS_S for first in since.values()) > 1  # the driver is one of them
+                    served, self._seen = now if stay else served, self._seen or stay
+                    patience = self._timeout_s * (2 if len(since) > 1 else 1)
+                if now - served >= patience:
                     expired.set()
                     self._cancel()
-
-    def _served(self) -> bool:
-        """Whether there is an executor. A Connect client cannot see them, but its first job must end."""
-        if self._context is None:
-            return self._seen
-        there = count(self._context) > 0
-        self._seen = self._seen or there
-        return there
 
     def _cancel(self) -> None:
         if self._context is None:
@@ -129,14 +138,25 @@ class ExecutorWatch:
             )
         conf = self._context.getConf()
         driver = f"{conf.get('spark.driver.host')}:{conf.get('spark.driver.port')}"
+        if left := _left(self._context):
+            driver += f" and stayed; the last one left with: {left}"
         if self._seen:
             return SparkTaskError(
                 f"Spark at {self._where} has lost its executors, and none came back within {self._timeout_s:g} s. "
                 "Next: look at the cluster's workers; what was read is read again."
             )
         return EngineError(
-            f"No executor of {self._where} registered with the driver at {driver} within {self._timeout_s:g} s. Either the "
+            f"No executor of {self._where} registered within {self._timeout_s:g} s with the driver at {driver}. Either the "
             "cluster has no cores or memory free (spark.executor.cores, spark.executor.memory, spark.cores.max), or its "
             "executors cannot reach that address and end again (spark.driver.host, spark.driver.port, a firewall). Next: look "
             "at the master's page and at an executor's stderr; spark.cdc.executor.timeout says how long is waited."
         )
+
+
+def _left(context: SparkContext) -> str:
+    """Why the last executor that left did so, as the cluster tells it."""
+    with suppress(Py4JError):
+        known = context._jsc.sc().statusStore().executorList(False)
+        reasons = [known.apply(number).removeReason() for number in range(known.size())]
+        return next((str(reason.get()) for reason in reversed(reasons) if reason.isDefined()), "")
+    return ""

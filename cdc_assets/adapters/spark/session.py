@@ -119,6 +119,8 @@ class LazySession:
         settings = self.settings
         python = settings.config.get("spark.pyspark.python")
         os.environ["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or sys.executable
+        if settings.master.startswith("local-cluster") and not settings.remote:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # its master and workers are of this machine alone
         own = driver_address(settings.address)
         address = {"spark.driver.host": own} if own else {}
         try:  # in the main thread pyspark would put its own handler of SIGINT in the place of ours, or of Dagster's
