@@ -21,7 +21,7 @@ the clean-up job must not have removed anything behind the open marker: that is 
 |---|---|
 | open marker, reading, close marker | removes what is staged, and reads behind the last committed key between new markers |
 | events written to the topic's folder | the same; the files are named nowhere |
-| their files recorded | commits them before any window is planned, since newer events must come after them |
+| their files recorded | commits them before any window is planned, since newer events must come after them; if they are lost by then, reads again |
 | their commit | finds the topic table's application transaction, and moves the queue on |
 | the queue moved on | goes on with the next round, or the next table |
 
@@ -55,6 +55,7 @@ from cdc_assets.errors import (
 from cdc_assets.incremental.changed import StaleError, changed_rows
 from cdc_assets.incremental.rounds import Round, RoundReader
 from cdc_assets.incremental.walk import UnreadableError, Walk, find_maximum, walk_of
+from cdc_assets.lake.presence import unseen
 from cdc_assets.ledger.signal_state import Collection, RoundReads, SignalState
 from cdc_assets.ledger.state import TableState
 from cdc_assets.signals.notices import ends, in_progress, scanned
@@ -117,10 +118,20 @@ class IncrementalSnapshot:
         state = self._watch.state(database)
         if state.reads is None:
             return
-        if self._ledger.state.tables[state.queue[0].table].streams:
+        if self._ledger.state.tables[state.queue[0].table].streams and not self._is_lost(state.reads):
             self._commit(database, state, state.reads)
-        else:  # its topic has lost data since, and may not take any more
+        else:  # its topic has lost data since, and may not take any more; or the files are lost, and are read again
             self._watch.record(database, dataclasses.replace(state, reads=None))
+
+    def _is_lost(self, reads: RoundReads) -> bool:
+        """Whether recorded files that are not committed are not there any more."""
+        tables = self._lake.tables
+        if not reads.files or tables.reached(reads.directory) >= reads.window_id:
+            return False
+        lost = unseen(tables.location, {reads.directory: reads.files})
+        for path, what in lost.get(reads.directory, {}).items():
+            log.warning("%s of an incremental snapshot is %s in %s; it is read again.", path, what, reads.directory)
+        return bool(lost)
 
     def discard_rounds(self, database: str) -> None:
         """Let go of rounds in flight; they are read again between new markers."""
@@ -269,6 +280,7 @@ class IncrementalSnapshot:
             return True
         reads = self._reader.build(current, changed, own.position)
         check_recovery_fork(self._ledger, self._server.source, database)
+        self._lake.tables.see({reads.directory: reads.files})
         signals = self._watch.state(database)
         signals = dataclasses.replace(signals, reads=dataclasses.replace(reads, entry=signals.queue[0]))
         self._watch.record(database, signals)

@@ -31,6 +31,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.errors import InvalidValueError, LakeError
 from cdc_assets.lake.location import plain
 from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.presence import damaged
 from cdc_assets.lake.topics import TopicTables, deleted_from
 
 _THREADS = 8
@@ -126,7 +127,7 @@ def is_as_marked(tables: TopicTables, directory: str, mark: Mark) -> bool:
             "remove" in action or "metaData" in action for action in actions
         )  # made, or compacted
         whole = windows == [mark.window] or plain
-        return whole and not _damaged(files, added)
+        return whole and not damaged(files, added)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, DeltaError):
         return False
 
@@ -150,17 +151,17 @@ def examine(tables: TopicTables, directory: str, mark: Mark | None) -> Examined:
 def _compared(tables: TopicTables, directory: str, mark: Mark | None, handle: DeltaTable) -> Examined:
     actions = pa.table(handle.get_add_actions(flatten=True))
     sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
-    damaged = _damaged(tables.location.existing(directory), sizes)
+    broken = damaged(tables.location.existing(directory), sizes)
     window = handle.transaction_version(tables.capture)
     counts = actions["num_records"].to_pylist()
     rows = sum(count or 0 for count in counts)
     now = Mark(-1 if window is None else window, handle.version(), rows, mark.examined if mark else 0)
     losses = []
-    if damaged:
-        losses.append(_of_files(directory, damaged, actions))
+    if broken:
+        losses.append(_of_files(directory, broken, actions))
     if mark is not None and now.window < mark.window:
         what = f"holds windows up to {now.window}, but {mark.window} was committed: the newest of its log is lost, or it was replaced"
-        losses.append(Loss(directory, what, _shown_until(actions, damaged)))
+        losses.append(Loss(directory, what, _shown_until(actions, broken)))
     elif mark is not None and rows < mark.rows and None not in counts and not deleted_from(handle):
         losses.append(
             Loss(directory, f"has {rows} events, but {mark.rows} were committed: a commit of its log is lost")
@@ -168,43 +169,21 @@ def _compared(tables: TopicTables, directory: str, mark: Mark | None, handle: De
     return Examined(now, _joined(losses))
 
 
-def _damaged(files: fs.FileSystem, sizes: Mapping[str, int]) -> dict[str, str]:
-    """Files that are missing or not as large as the log says, with what is wrong; elsewhere than below is not looked."""
-    own = {path: size for path, size in sizes.items() if "://" not in path}
-    infos = (
-        files.get_file_info(list(own)) if len(own) < _FEW else _listed(files, own)
-    )  # a listing brings a thousand names at once
-    return {
-        path: "missing" if info is None or info.type != fs.FileType.File else f"{info.size} of {own[path]} bytes long"
-        for path, info in zip(own, infos, strict=True)
-        if info is None or info.type != fs.FileType.File or info.size != own[path]
-    }
-
-
-_FEW = 4
-"""Files that are asked for one by one."""
-
-
-def _listed(files: fs.FileSystem, sizes: Mapping[str, int]) -> list[fs.FileInfo | None]:
-    found = {info.base_name: info for info in files.get_file_info(fs.FileSelector("", allow_not_found=True))}
-    return [files.get_file_info(path) if "/" in path else found.get(path) for path in sizes]
-
-
-def _of_files(directory: str, damaged: Mapping[str, str], actions: pa.Table) -> Loss:
-    bounds = [(low, high) for path, low, high in _bounds(actions) if path in damaged]
+def _of_files(directory: str, broken: Mapping[str, str], actions: pa.Table) -> Loss:
+    bounds = [(low, high) for path, low, high in _bounds(actions) if path in broken]
     known = [(low, high) for low, high in bounds if low and high]
     told = len(known) == len(bounds)
     after = min(_before(low) for low, _ in known) if told else ZERO_LSN
     until = max(_lsn(high) for _, high in known) if told else None
-    path, what = next(iter(damaged.items()))
-    others = f" and {len(damaged) - 1} more files" if len(damaged) > 1 else ""
-    return Loss(directory, f"lacks data: {path} is {what}{others}", after, until, damaged=tuple(damaged))
+    path, what = next(iter(broken.items()))
+    others = f" and {len(broken) - 1} more files" if len(broken) > 1 else ""
+    return Loss(directory, f"lacks data: {path} is {what}{others}", after, until, damaged=tuple(broken))
 
 
-def _shown_until(actions: pa.Table, damaged: Collection[str]) -> Lsn:
+def _shown_until(actions: pa.Table, broken: Collection[str]) -> Lsn:
     """Up to where the events that are left are complete: windows hold whole transactions, but READs of one LSN may come
     in several commits."""
-    last = max((high for path, _, high in _bounds(actions) if high and path not in damaged), default="")
+    last = max((high for path, _, high in _bounds(actions) if high and path not in broken), default="")
     if not last:
         return ZERO_LSN
     return _before(last) if _operation(last) == _READ else _lsn(last)

@@ -34,6 +34,7 @@ from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
 from cdc_assets.lake.files import STATISTICS, DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.presence import see
 
 _ATTEMPTS = 5
 """Repetitions of a commit that lost against another writer of the same table, such as a compaction."""
@@ -62,6 +63,8 @@ class TopicTables:
         self._held: dict[str, Mark] = {}
         """What tables hold that were committed to."""
         self._marks: dict[str, Mark] = {}
+        self._seen: set[tuple[str, str]] = set()
+        """Files that were looked for, and are not committed yet."""
         self._lock = Lock()
 
     @classmethod
@@ -194,6 +197,18 @@ class TopicTables:
             _row_count(handle) for directory in self.generations(topic) if (handle := self.open(directory)) is not None
         )
 
+    def see(self, files: Mapping[str, Sequence[DataFile]]) -> None:
+        """See that what tasks wrote is there, before any of it is recorded or committed.
+
+        Args:
+            files: by directory of the topic table's generation.
+
+        Raises:
+            LakeError: a file is missing or cut off, so nothing of them may be committed.
+        """
+        see(self.location, files)
+        self._seen.update((directory, file.path) for directory, written in files.items() for file in written)
+
     def commit(
         self,
         directory: str,
@@ -216,7 +231,7 @@ class TopicTables:
 
         Raises:
             LakeConflictError: other writers won `_ATTEMPTS` times.
-            LakeError: the store refuses.
+            LakeError: the store refuses, or a file is not there (`presence`).
         """
         for attempt in range(_ATTEMPTS):
             handle = self.open(directory) if schema is None else self.ensure(directory, schema)
@@ -229,6 +244,8 @@ class TopicTables:
                 return False
             if not files:
                 return False
+            if new := [file for file in files if (directory, file.path) not in self._seen]:
+                self.see({directory: new})
             try:
                 mark = self._behind(handle, directory, files, window_id)
                 self._append(handle, files, window_id, metadata, "append")
@@ -240,6 +257,7 @@ class TopicTables:
                 raise _unreadable(self.location.uri(directory), error) from error
             with self._lock:
                 self._held[directory] = self._marks[directory] = mark
+                self._seen.difference_update((directory, file.path) for file in files)
             self._trim(directory, mark.version)
             return True
         if self.reached(directory) >= window_id:

@@ -6,7 +6,7 @@ recorded in the manifest before any of it is committed:
 | crash after | next run |
 |---|---|
 | plan of a round | reads its slices again; nothing of them was committed |
-| record of its files | commits those files to the tables that lack them |
+| record of its files | commits those files to the tables that lack them; a table whose files are lost by then fails |
 | completion of a round | goes on with the next slices |
 
 *A table that fails* (its statement is refused, it is locked for too long, a
@@ -16,6 +16,7 @@ rounds committed stay: its next snapshot reads the same rows again, at a later
 watermark. An error of the server or the lake as a whole ends the run.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from uuid import uuid4
@@ -34,6 +35,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError, LakeFullError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.files import DataFile, TopicWriter, remove_attempt
+from cdc_assets.lake.presence import unseen
 from cdc_assets.ledger.state import CaptureState, RoundFiles, SnapshotRun, SnapshotSlice, Window
 from cdc_assets.snapshot.locks import by_meeting
 from cdc_assets.snapshot.markers import MarkedRow, Markers
@@ -128,7 +130,11 @@ class Rounds:
             written = self._read(window, run, slices, entries)
             check_locks()
             check_recovery_fork(self._ledger, self._server.source, window.database)
+            self._lake.tables.see(dict(written.files))
             self._ledger.manifest.record_files(self._ledger.clock.now(), written)
+        elif lost := self._lost(window, self._state.written):
+            without = _without(lost, self._state.written, run, self._directories(run, entries))
+            self._ledger.manifest.record_files(self._ledger.clock.now(), without)
         recorded = self._state.written
         assert recorded is not None  # noqa: S101 - recorded just now
         for directory, files in recorded.files:
@@ -162,6 +168,16 @@ class Rounds:
         return RoundFiles(
             tuple(files.items()), done, markers.held, tuple(sorted(scanned.items())), tuple(failed.items())
         )
+
+    def _lost(self, window: Window, recorded: RoundFiles) -> dict[str, str]:
+        """What tables lack of files that an earlier run recorded and did not commit, by directory."""
+        tables = self._lake.tables
+        waiting = {name: files for name, files in recorded.files if tables.reached(name) < window.window_id}
+        lacking = unseen(tables.location, waiting)
+        return {name: ", ".join(f"{path} is {what}" for path, what in own.items()) for name, own in lacking.items()}
+
+    def _directories(self, run: SnapshotRun, entries: Entries) -> dict[TableId, str]:
+        return {table.table: self._lake.destination(entries[table.table])[1] for table in run.tables}
 
     def _run(
         self, window: Window, slices: Sequence[SnapshotSlice], readings: dict[TableId, TableReading]
@@ -234,11 +250,10 @@ class Rounds:
     def _progress(self, window: Window, run: SnapshotRun, written: RoundFiles, entries: Entries) -> Progress:
         tables = {}
         by_directory = dict(written.files)
-        for table in run.tables:
-            _, directory = self._lake.destination(entries[table.table])
+        for table, directory in self._directories(run, entries).items():
             if files := by_directory.get(directory):
-                size = sum(file.size for file in files)
-                tables[table.table] = TableProgress(rows_of(files), size, table.low, table.low)
+                size, low = sum(file.size for file in files), run.of(table).low
+                tables[table] = TableProgress(rows_of(files), size, low, low)
         return Progress(
             "snapshot",
             window.database,
@@ -249,6 +264,20 @@ class Rounds:
             slices_done=written.done,
             slices=len(run.slices),
         )
+
+
+def _without(
+    lost: Mapping[str, str], recorded: RoundFiles, run: SnapshotRun, directories: Mapping[TableId, str]
+) -> RoundFiles:
+    """A round as if the tables whose files were lost had failed in it."""
+    reasons = {
+        table: f"What was read of it is lost: {lost[name]}." for table, name in directories.items() if name in lost
+    }
+    failed = {**reasons, **dict(recorded.failed)}
+    files = tuple((name, own) for name, own in recorded.files if name not in lost)
+    return dataclasses.replace(
+        recorded, files=files, done=_next_place(run, recorded.done, failed), failed=tuple(failed.items())
+    )
 
 
 def _next_place(run: SnapshotRun, start: int, failed: Mapping[TableId, str]) -> int:

@@ -127,10 +127,18 @@ class WindowExecutor:
             log.info("%s or its instances changed while it was read; the next window takes it along.", table)
         behind = {state.table for state in changed} | moved
         files = _files(results, without=behind)
+        self._see(files, results)
         self._commit(window, files)
         self._commit_transactions(window, results)
         changed += self._handed_over(window, behind)
         return self._complete(window, files, changed, behind)
+
+    def _see(self, files: Files, results: Sequence[SliceResult]) -> None:
+        """See that all that is to be committed is there, before any of it is."""
+        written = {directory: list(own) for (_, directory), own in files.items()}
+        if transactions := [file for result in results for file in result.transactions]:
+            written[transaction_topic(self._lake.events)] = transactions
+        self._lake.tables.see(written)
 
     def _make_room(self, window: Window, planned: Sequence[PlannedRead], attempt: str) -> None:
         """Remove what this attempt wrote where nothing of the window is committed; it is written again."""

@@ -12,20 +12,26 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import dagster as dg
+import pyarrow as pa
 import pytest
+from pyarrow import fs
 from pyspark.sql import DataFrame
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import FencedError, LakeError
+from cdc_assets.lake import delta_log, presence
+from cdc_assets.lake.delta_log import CHECKPOINT_EVERY
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets_tests.shop import Shop, key, open_shop
+from cdc_assets_tests.unit.lake.writing import schema_of, write
 
 pytestmark = [
     pytest.mark.contract,
@@ -162,6 +168,35 @@ def test_frame_is_appended_to_the_store(shop: Shop, store: str, spark_resource: 
     for appended in (rows, 2 * rows):
         assert dg.materialize([copy], resources={"envelope_io": manager(store, spark_resource)}).success
         assert len(shop.rows("copy.customers")) == appended
+
+
+def test_log_in_the_store_stays_short_and_only_files_that_are_there_are_committed(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_log, "_GRACE_S", -1.0)
+    monkeypatch.setattr(delta_log, "LEAST_COMMITS", 1)
+    monkeypatch.setattr(presence, "_LATE_S", 0.0)
+    settings = LakeSettings(f"s3://{BUCKET}/short", tuple(options(store).items()), log_commits=1)
+    tables, schema = TopicTables(Location.of(settings), "shop", settings), schema_of(id=pa.int32())
+    last = 3 * CHECKPOINT_EVERY
+    for window in range(1, last + 1):
+        assert tables.commit("topic", schema, write(tables, schema, window, {"id": window}), window, {})
+    log = tables.location.existing("topic").get_file_info(fs.FileSelector("_delta_log"))
+    commits = sorted(info.base_name for info in log if info.base_name.endswith(".json"))
+    assert 0 < len(commits) <= 2 * CHECKPOINT_EVERY
+    again = TopicTables(tables.location, "shop")
+    assert (again.reached("topic"), again.row_count("topic")) == (last, last)
+
+    newest = max(info.path for info in log if info.base_name.endswith(".checkpoint.parquet"))
+    tables.location.existing("topic").delete_file(newest)
+    assert TopicTables(tables.location, "shop").row_count("topic") == last, "it is done without"
+
+    [file] = write(tables, schema, last + 1, {"id": 0})
+    for wrong in (replace(file, path="elsewhere.parquet"), replace(file, size=file.size + 1)):
+        with pytest.raises(LakeError, match="is not shared between driver and executors"):
+            again.commit("topic", schema, [file, wrong], last + 1, {})
+    assert TopicTables(tables.location, "shop").reached("topic") == last
+    assert again.commit("topic", schema, [file], last + 1, {})
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.signal import Signal
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import LakeFullError
+from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.incremental import rounds as incremental_round
+from cdc_assets.lake import presence, topics
 from cdc_assets.lake.location import Location
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.table import Row
@@ -97,6 +98,50 @@ def test_surrogate_key_with_the_same_value_often_and_null(server: StandIn, tmp_p
         world.run()
     notes = [row["note"] for row in world.reads(table)]
     assert sorted(note for note in notes if note != "changed") == sorted(f"n{n}" for n in range(200) if n != 7)
+    assert scans(world) == ["SUCCEEDED"]
+
+
+@pytest.mark.parametrize("when", ["before they are recorded", "when they are recorded"])
+def test_rows_whose_files_are_lost_are_not_committed_but_read_again(
+    server: StandIn, tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "_LATE_S", 0.0)
+    world = World(server, str(tmp_path))
+    table = world.make("orders", "id int PRIMARY KEY, note varchar(10)")
+    world.sql(f"INSERT INTO dbo.orders VALUES {values(*(f'{n}, {X}' for n in range(50)))}")
+    world.run("snapshot")
+    ask(world, table)
+    topic = tmp_path / f"shop.{table}"
+    kept = set(topic.glob("*.parquet"))
+
+    def lose() -> None:
+        for path in set(topic.glob("*.parquet")) - kept:
+            path.unlink()
+
+    if when == "before they are recorded":
+        found = presence.see
+
+        def lose_and_look(*places: Any) -> None:
+            lose()
+            found(*places)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(topics, "see", lose_and_look)
+            with pytest.raises(LakeError, match="not shared"):
+                world.run()
+    else:
+
+        def crash(_: str) -> None:
+            states = world.state().signals.values()
+            if any(state.reads is not None and state.reads.files for state in states):
+                raise KeyboardInterrupt
+
+        with listening(crash), pytest.raises(KeyboardInterrupt):
+            world.run()
+        assert set(topic.glob("*.parquet")) > kept
+        lose()
+    world.run()
+    assert ids(world, table) == list(range(50))
     assert scans(world) == ["SUCCEEDED"]
 
 

@@ -1,0 +1,102 @@
+"""Looks whether data files are where the Delta log says, or shall say, with all their bytes.
+
+*Before a commit.* A task may run on a machine that mounts another disk at the lake's path: it writes, and tells of files
+that nobody else sees. So a commit names only files that the process that commits has found itself, through its own client
+of the store, as long as the task said; else nothing is committed. All files of a window, or of a round, are looked for
+before the first of its tables is committed, and before the manifest records them. A network file system may show a new file
+a moment late, so what is missing is looked for a second time.
+
+A file on a disk costs microseconds, one in an object store a question, of which many are asked at once. A listing would
+bring all files of the topic, of which there are thousands beside the few of a window.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from pyarrow import fs
+
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+
+_THREADS = 16
+"""Questions to a store at a time."""
+_FEW = 4
+"""Files that an audit asks for one by one."""
+_LATE_S = 1.0
+
+
+def see(location: Location, files: Mapping[str, Collection[DataFile]]) -> None:
+    """See that files are there, by topic directory, as tasks said.
+
+    Raises:
+        LakeError: one is not, or the store cannot be asked.
+    """
+    missing = unseen(location, files)
+    for directory, found in missing.items():
+        path, what = next(iter(found.items()))
+        count = sum(map(len, missing.values()))
+        others = f" (and {count - 1} more files)" if count > 1 else ""
+        raise LakeError(
+            f"A task wrote {path}{others}, which this process cannot see: it is {what} in {location.uri(directory)}. The lake at "
+            f"{location.root} is not shared between driver and executors, or somebody removes its files. Nothing was committed "
+            "and no position has moved. Next: set lake.path to a place that is the same for all of them, such as an object store "
+            "or a file system that each machine has mounted, or run the tasks on this machine alone."
+        )
+
+
+def unseen(location: Location, files: Mapping[str, Collection[DataFile]]) -> dict[str, dict[str, str]]:
+    """Files that are not there, by topic directory, with what is wrong.
+
+    Raises:
+        LakeError: the store cannot be asked.
+    """
+    found = _unseen(location, files)
+    if found:
+        time.sleep(_LATE_S)
+        found = _unseen(location, files)
+    return found
+
+
+def _unseen(location: Location, files: Mapping[str, Collection[DataFile]]) -> dict[str, dict[str, str]]:
+    found = {}
+    for directory, written in files.items():
+        sizes = {file.path: file.size for file in written}
+        try:
+            store = location.existing(directory)
+            infos = store.get_file_info(list(sizes)) if location.on_disk else _asked(store, sizes)
+        except STORE_ERRORS as error:
+            raise trouble(
+                f"{location.uri(directory)} cannot be read", error, "check the path and its rights"
+            ) from error
+        if lacking := _compared(sizes, infos):
+            found[directory] = lacking
+    return found
+
+
+def _asked(store: fs.FileSystem, paths: Collection[str]) -> list[fs.FileInfo]:
+    if len(paths) == 1:
+        return list(store.get_file_info(list(paths)))
+    with ThreadPoolExecutor(min(_THREADS, len(paths) or 1)) as pool:
+        return list(pool.map(store.get_file_info, paths))
+
+
+def damaged(files: fs.FileSystem, sizes: Mapping[str, int]) -> dict[str, str]:
+    """Files of a table that are missing or not as large as its log says; elsewhere than below it is not looked."""
+    own = {path: size for path, size in sizes.items() if "://" not in path}
+    return _compared(own, files.get_file_info(list(own)) if len(own) < _FEW else _listed(files, own))
+
+
+def _listed(files: fs.FileSystem, sizes: Mapping[str, int]) -> list[fs.FileInfo | None]:
+    """A listing brings a thousand names at once."""
+    found = {info.base_name: info for info in files.get_file_info(fs.FileSelector("", allow_not_found=True))}
+    return [files.get_file_info(path) if "/" in path else found.get(path) for path in sizes]
+
+
+def _compared(sizes: Mapping[str, int], infos: Iterable[fs.FileInfo | None]) -> dict[str, str]:
+    return {
+        path: "missing" if info is None or info.type != fs.FileType.File else f"{info.size} of {size} bytes long"
+        for (path, size), info in zip(sizes.items(), infos, strict=True)
+        if info is None or info.type != fs.FileType.File or info.size != size
+    }
