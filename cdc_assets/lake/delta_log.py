@@ -5,13 +5,17 @@ matter of days, a loop that commits twice a second lists hundreds of thousands o
 `CHECKPOINT_EVERY` commits, and behind each of them `trim` removes what is older than the newest so many commits.
 
 *What is never removed.* The last checkpoint but one and all commits from there on: if the newest checkpoint is lost or cut
-off, they are the table. And what is younger than `_GRACE_S`, for somebody may be opening the table at this moment with the
-names of files that he listed a moment ago. What stays begins with a checkpoint, if there is one that early, so each version
-that is left can be opened.
+off, they are the table. And of the newest `_YOUNG_COMMITS` those younger than `_GRACE_S`, for somebody may be opening the table
+at this moment with the names of files that he listed a moment ago. What stays begins with a checkpoint, if there is one that
+early, so each version that is left can be opened.
 
 *A damaged checkpoint* can be done without, since all that it says is still there: `repair` removes it, and the hint that
 names it, if the checkpoint before it and all commits from there on are left. Both may be missing at any time, so a crash
 between them does no harm.
+
+*A newest commit that was cut off*, as a power cut leaves it, makes a table unreadable as a whole. `repair` renames it, and the
+table is then as if that commit had been lost, which `audit` finds and tells. Commits appear in one piece in all stores, so one
+that lies there in part for `_TORN_S` is nobody's who is still writing it. A crash behind the renaming leaves nothing to do.
 
 *Who could miss what is removed.* Nobody who has opened a table: he holds its files, which `upkeep.vacuum` leaves alone, and
 if he looks for news later, he goes on from a checkpoint. Readers that need each commit, such as a stream over the table or a
@@ -25,6 +29,7 @@ removes the rest. Positions, transactions and files are in every checkpoint, so 
 import json
 import logging
 import re
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -41,23 +46,26 @@ CHECKPOINT_EVERY = 25
 LEAST_COMMITS = 4 * CHECKPOINT_EVERY
 """That are kept in any case."""
 _GRACE_S = 60.0
+_YOUNG_COMMITS = 200
+_TORN_S = 10.0
 _THREADS = 8
 """A store on the net removes several files at once."""
 _ENTRY = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet|checkpoint\.\d{10}\.\d{10}\.parquet)")
 """What is known here; other files of other writers are left to them."""
 
 
-def log_properties(replaced_hours: int) -> dict[str, str]:
+def log_properties(replaced_minutes: int) -> dict[str, str]:
     """Delta's table properties by which other writers keep the log as it is kept here.
 
     Args:
-        replaced_hours: how long the log remembers files that were replaced; their number is part of each checkpoint.
+        replaced_minutes: how long the log remembers files that were replaced. A checkpoint lists them all, and takes four
+            microseconds for each.
     """
     return {
         "delta.checkpointInterval": str(CHECKPOINT_EVERY),
         "delta.enableExpiredLogCleanup": "true",
         "delta.logRetentionDuration": "interval 1 hours",
-        "delta.deletedFileRetentionDuration": f"interval {max(replaced_hours, 1)} hours",
+        "delta.deletedFileRetentionDuration": f"interval {max(replaced_minutes, 1)} minutes",
     }
 
 
@@ -116,38 +124,57 @@ def _expired(entries: Sequence[_Entry], commits: int) -> list[_Entry]:
         return []
     now = max(entry.written for entry in entries)
     young = [entry.version for entry in entries if entry.written > now - _GRACE_S]
-    first = min(checkpoints[-2], entries[-1].version - commits + 1, *young)
+    newest = entries[-1].version
+    first = min(checkpoints[-2], newest - commits + 1, max(min(young, default=newest), newest - _YOUNG_COMMITS + 1))
     first = max((version for version in checkpoints if version <= first), default=0)
     return [entry for entry in entries if entry.version < first]
 
 
 def repair(location: Location, directory: str) -> bool:
-    """Remove what a table's log can do without and cannot be read with: damaged checkpoints.
+    """Take away what a table's log can do without and cannot be read with: damaged checkpoints, a newest commit cut off.
 
     Returns:
-        Whether anything was removed, so that the table may be readable now.
+        Whether anything was taken away, so that the table may be readable now.
     """
     try:
-        entries = _entries(location, directory)
-        files = location.existing(directory)
-        named = [entry for entry in entries if entry.path.endswith(".checkpoint.parquet")]
-        damaged: list[_Entry] = []
-        while named and not (named[-1].is_checkpoint and _is_parquet(files, named[-1].path)):
-            damaged.append(named.pop())
-        begin = named[-1].version if named else -1
-        commits = [entry.version for entry in entries if entry.path.endswith(".json") and entry.version > begin]
-        if not (named or commits) or commits != list(range(begin + 1, begin + 1 + len(commits))):
-            return False
-        hint = files.get_file_info(_HINT).type == fs.FileType.File
-        if not damaged and not (hint and _hinted(files) not in {entry.version for entry in named}):
-            return False
-        for path in [*([_HINT] if hint else []), *(entry.path for entry in damaged)]:
+        entries, files = _entries(location, directory), location.existing(directory)
+        damaged = _damaged_checkpoints(entries, files)
+        torn = _torn(entries, files)
+        for path in damaged:
             files.delete_file(path)
+        if torn:
+            files.move(torn, f"{torn}.damaged")
     except (*STORE_ERRORS, ValueError) as error:
         log.debug("The log of %s cannot be repaired: %s", location.uri(directory), error)
         return False
-    log.warning("A checkpoint of the log of %s was damaged; its commits are all there.", location.uri(directory))
-    return True
+    if damaged:
+        log.warning("A checkpoint of the log of %s was damaged; its commits are all there.", location.uri(directory))
+    if torn:
+        log.error("The newest commit of %s is cut off; it is called %s.damaged now.", location.uri(directory), torn)
+    return bool(damaged or torn)
+
+
+def _damaged_checkpoints(entries: Sequence[_Entry], files: fs.FileSystem) -> list[str]:
+    """Those newer than the newest whole one, and the hint that names one of them; none if commits are missing behind that."""
+    named = [entry for entry in entries if entry.path.endswith(".checkpoint.parquet")]
+    found: list[str] = []
+    while named and not (named[-1].is_checkpoint and _is_parquet(files, named[-1].path)):
+        found.append(named.pop().path)
+    begin = named[-1].version if named else -1
+    commits = [entry.version for entry in entries if entry.path.endswith(".json") and entry.version > begin]
+    if not (named or commits) or commits != list(range(begin + 1, begin + 1 + len(commits))):
+        return []
+    if files.get_file_info(_HINT).type == fs.FileType.File and _hinted(files) not in {entry.version for entry in named}:
+        return [_HINT, *found]
+    return found
+
+
+def _torn(entries: Sequence[_Entry], files: fs.FileSystem) -> str:
+    """The newest commit, if it is not whole."""
+    commits = [entry for entry in entries if entry.path.endswith(".json")]
+    if not commits or abs(time.time() - commits[-1].written) < _TORN_S or _is_commit(files, commits[-1].path):
+        return ""
+    return commits[-1].path
 
 
 _HINT = "_delta_log/_last_checkpoint"
@@ -164,3 +191,12 @@ def _is_parquet(files: fs.FileSystem, path: str) -> bool:
     except STORE_ERRORS:
         return False
     return True
+
+
+def _is_commit(files: fs.FileSystem, path: str) -> bool:
+    with files.open_input_stream(path) as stream:
+        lines = stream.read().splitlines()
+    try:
+        return all(isinstance(json.loads(line), dict) for line in lines)
+    except ValueError:
+        return False

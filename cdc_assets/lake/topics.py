@@ -39,8 +39,8 @@ from cdc_assets.lake.presence import see
 _ATTEMPTS = 5
 """Repetitions of a commit that lost against another writer of the same table, such as a compaction."""
 
-REPLACED_HOURS = 1
-"""How long files stay that a fold of such a table has replaced: who reads it lists its files and reads them at once."""
+_REPLACED_MINUTES = 10
+"""How long a table that is often folded remembers the files that were: who reads it lists them and reads them at once."""
 
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 """Delta-rs would list the whole log behind each commit to find what is old enough to be removed; `delta_log` does it."""
@@ -58,7 +58,8 @@ class TopicTables:
 
     def __init__(self, location: Location, capture: str, settings: LakeSettings | None = None) -> None:
         self.location, self.capture = location, capture
-        self._settings = settings or LakeSettings(location.root)
+        settings = settings or LakeSettings(location.root)
+        self._log_commits, self._replaced_minutes = settings.log_commits, 60 * settings.retention_hours
         self._handles: dict[str, DeltaTable] = {}
         self._held: dict[str, Mark] = {}
         """What tables hold that were committed to."""
@@ -77,8 +78,9 @@ class TopicTables:
 
     def apart(self) -> "TopicTables":
         """Handles of their own, which nobody refreshes but their owner, for a small table whose files are replaced often."""
-        settings = LakeSettings(self.location.root, log_commits=LEAST_COMMITS, retention_hours=REPLACED_HOURS)
-        return TopicTables(self.location, self.capture, settings)
+        found = TopicTables(self.location, self.capture)
+        found._log_commits, found._replaced_minutes = LEAST_COMMITS, _REPLACED_MINUTES
+        return found
 
     def open(self, directory: str) -> DeltaTable | None:
         """The table at its newest version, or None if there is none.
@@ -175,7 +177,7 @@ class TopicTables:
 
     def _properties(self, schema: pa.Schema) -> dict[str, str]:
         narrow = {STATISTICS_PROPERTY: STATISTICS} if STATISTICS in schema.names else {}
-        return log_properties(self._settings.retention_hours) | narrow
+        return log_properties(self._replaced_minutes) | narrow
 
     def reached(self, directory: str) -> int:
         """Number of the last window committed to this table, or -1."""
@@ -282,7 +284,7 @@ class TopicTables:
     def _trim(self, directory: str, version: int) -> None:
         """Shorten the log behind a checkpoint."""
         if (version + 1) % CHECKPOINT_EVERY == 0:
-            trim(self.location, directory, self._settings.log_commits)
+            trim(self.location, directory, self._log_commits)
 
     def modernize(self, directory: str) -> None:
         """Give a table that an earlier release made the properties and statistics that it would have now.

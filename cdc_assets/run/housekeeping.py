@@ -11,10 +11,13 @@ from cdc_assets.capture.system_topics import GROWING, system_topics
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.lake.topics import REPLACED_HOURS, TopicTables
+from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.run.account import Account
+
+_REPLACED_HOURS = 1
+"""Age at which files of the manifest are removed that a fold has replaced."""
 
 
 class Housekeeper:
@@ -58,6 +61,6 @@ def tidy(tables: TopicTables, manifest: Manifest, config: CaptureConfig, written
     upkeep = Upkeep(tables, config.lake)
     upkeep.tidy(directory for topic in topics for directory in tables.generations(topic))
     if manifest.folded:
-        short = replace(config.lake, retention_hours=min(config.lake.retention_hours, REPLACED_HOURS))
+        short = replace(config.lake, retention_hours=min(config.lake.retention_hours, _REPLACED_HOURS))
         Upkeep(tables, short).try_vacuum(manifest.directory)
     return True

@@ -132,5 +132,5 @@ class LakeSettings:
     storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     compact_after_files: int = 200
     target_file_bytes: int = 128 * 1024 * 1024
-    retention_hours: int = 4
-    log_commits: int = 500
+    retention_hours: int = 2
+    log_commits: int = 200

@@ -269,7 +269,7 @@ LAKE = (
     Property(
         "lake.retention.hours",
         kinds.integer(1, 1_000_000),
-        "4",
+        "2",
         "Age at which files that no version uses may be removed; readers of older versions, and writers that take longer, "
         "would miss them. Each checkpoint of a log lists those that wait for it, so commits cost more with more hours.",
         "lake.retention_hours",
@@ -278,7 +278,7 @@ LAKE = (
     Property(
         "lake.log.commits",
         kinds.integer(100, 100_000_000),
-        "500",
+        "200",
         "How many of a table's newest commits stay in its Delta log; readers that follow the log commit by commit, such as a "
         "stream over the table, must keep up with them.",
         "lake.log_commits",

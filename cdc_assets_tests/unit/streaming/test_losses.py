@@ -15,6 +15,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
+from cdc_assets.lake import delta_log
 from cdc_assets.ledger import manifest
 from cdc_assets.ledger.state import TableState
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
@@ -86,6 +87,11 @@ def make_world(path: Path, **changes: object) -> World:
     return found
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_log, "_TORN_S", 0.0)
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return make_world(tmp_path / "lake")
@@ -111,6 +117,10 @@ def empty_newest_commit(table: Path) -> None:
     commits(table)[-1].write_bytes(b"")
 
 
+def cut_newest_commit(table: Path) -> None:
+    commits(table)[-1].write_bytes(commits(table)[-1].read_bytes()[:-20])
+
+
 def lose_newest_file(table: Path) -> None:
     newest_file(table).unlink()
 
@@ -128,6 +138,7 @@ LOSSES: dict[str, tuple[Callable[[Path], None], str]] = {
     "folder removed": (remove, "all"),
     "newest commit deleted": (lose_newest_commit, "last window"),
     "newest commit empty": (empty_newest_commit, "last window"),
+    "newest commit cut off": (cut_newest_commit, "last window"),
     "older commit empty": (empty_older_commit, "all"),
     "data file missing": (lose_newest_file, "last file"),
     "data file cut off": (cut_newest_file, "last file"),
@@ -170,12 +181,13 @@ def test_older_copy_of_a_topic(world: World, tmp_path: Path) -> None:
 
 
 def test_commit_that_is_cut_off_must_be_moved_away(world: World) -> None:
-    """Delta cannot read such a table, so nothing can be written behind what it holds."""
-    newest = commits(world.topic(world.orders))[-1]
-    newest.write_bytes(newest.read_bytes()[:-20])
+    """Delta cannot read such a table, so nothing can be written behind what it holds; but see `cut_newest_commit`."""
+    torn = commits(world.topic(world.orders))[-2]
+    torn.write_bytes(torn.read_bytes()[:-20])
     world.insert(60)
     [trouble] = world.stream().troubled
     assert (trouble.table, trouble.status) == (world.orders, "failed")
+    assert (trouble.gap_after, trouble.gap_until) == (ZERO_LSN, world.last)
     assert "move that folder away" in trouble.reason
     assert 60 in world.keys(world.lines)
 
@@ -183,6 +195,13 @@ def test_commit_that_is_cut_off_must_be_moved_away(world: World) -> None:
     assert (failed.table, "move that folder away" in failed.reason) == (world.orders, True)
     world.topic(world.orders).rename(world.lake / "elsewhere")
     world.check_promise()
+
+
+def test_newest_commit_that_is_being_written_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_log, "_TORN_S", 60.0)
+    cut_newest_commit(world.topic(world.orders))
+    assert [trouble.status for trouble in world.stream().troubled] == ["failed"]
+    assert not list(world.lake.rglob("*.damaged"))
 
 
 @pytest.mark.parametrize("table", ["folder", "log"])
@@ -217,11 +236,14 @@ def test_restored_manifest_goes_on(world: World) -> None:
 
 
 @pytest.mark.parametrize("lost", range(1, 7))
-@pytest.mark.parametrize("how", ["deleted", "emptied"])
+@pytest.mark.parametrize("how", ["deleted", "emptied", "cut off"])
 def test_newest_commits_of_the_manifest_are_lost(world: World, lost: int, how: str) -> None:
     """No window is left out, and none is told twice."""
-    for commit in commits(world.lake / "shop.__windows")[-lost:]:
-        commit.unlink() if how == "deleted" else commit.write_bytes(b"")
+    newest = commits(world.lake / "shop.__windows")[-lost:]
+    for commit in newest:
+        commit.unlink() if how != "emptied" else commit.write_bytes(b"")
+    if how == "cut off":
+        newest[0].write_bytes(b'{"add":{"path":"m00')
     world.insert(60)
     summary = world.stream()
     assert summary.troubled == (), "two lost windows can be read from the tables' own commits"
@@ -232,6 +254,27 @@ def test_newest_commits_of_the_manifest_are_lost(world: World, lost: int, how: s
         assert world.keys(table) == set(world.server.rows[table])
         found = [(event.op, event.key) for event in events_of(world.config, table) if event.op != "r"]
         assert sorted(found) == [("c", key) for key in (50, 51, 60, 61)]
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied", "cut off"])
+def test_checkpoint_of_a_log_that_was_shortened_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The newest one can be done without, since the commits from the one before it on are kept."""
+    for name in ("_YOUNG_COMMITS", "LEAST_COMMITS"):
+        monkeypatch.setattr(delta_log, name, 1)
+    world = make_world(tmp_path / "lake", log_commits=1, max_iteration_transactions=1)
+    for key in range(100, 155):
+        world.insert(key)
+    world.stream()
+    for place in (world.topic(world.orders), world.lake / "shop.__windows"):
+        assert commits(place)[0].name > f"{20:020}", "the log begins with a checkpoint"
+        newest = max((place / "_delta_log").glob("*.checkpoint.parquet"))
+        whole = newest.read_bytes()
+        newest.unlink() if how == "deleted" else newest.write_bytes(whole[:100] if how == "cut off" else b"")
+    world.insert(160)
+    assert world.stream().troubled == ()
+    world.check_rows()
 
 
 def test_commit_lost_in_the_middle_of_the_manifest(world: World) -> None:
