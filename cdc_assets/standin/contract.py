@@ -259,10 +259,6 @@ class Query:
     columns: list[ResultColumn]
     relations: list[Relation] = field(default_factory=list)
     variables: list[str] = field(default_factory=list)
-    assignments: list[tuple[str, int]] = field(default_factory=list)
-    """SELECT @v = …: (variable, column place); then no result set is sent."""
-    accumulates: bool = False
-    """An assigned value is computed from an assigned variable, so that each row builds on the one before."""
     hints: list[tuple[Relation, frozenset[str]]] = field(default_factory=list)
     """Table hints in upper case, such as TABLOCKX, HOLDLOCK, NOLOCK."""
     into: tuple[str, ...] | None = None

@@ -27,7 +27,7 @@ from cdc_assets.standin.changes.ports import Result
 from cdc_assets.standin.contract import Parameter, ResultSink
 from cdc_assets.standin.definitions import dispatch
 from cdc_assets.standin.definitions.tables import table_variable
-from cdc_assets.standin.errors import BUGS, SqlError, internal, unknown_type, unsupported
+from cdc_assets.standin.errors import BUGS, SqlError, internal, unknown_type
 from cdc_assets.standin.queries import selects
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.queries.names import SessionNames
@@ -295,8 +295,6 @@ class Interpreter:
         plan = selects.select_plan(session, self.frame, statement.text)
         if plan.query.into is not None:
             select_into(self, plan)
-        elif plan.query.assignments:
-            raise unsupported("SELECT @variable = …; use SET @variable = (SELECT …)")
         elif session.options.fmtonly:
             self.sink.columns(plan.query.columns)
             self.sink.done(0)

@@ -102,10 +102,8 @@ class _Parser(TSQLParser):
         this = super()._parse_unary()
         if isinstance(this, exp.Parameter) and self._next and self._next.token_type == TokenType.EQ:
             operation = self.TERM.get(self._curr.token_type) or self.FACTOR.get(self._curr.token_type)
-            if operation:  # @v += expression
-                self._advance(2)
-                value = exp.Paren(this=self._required(self._parse_disjunction()))
-                return exp.EQ(this=this, expression=operation(this=this.copy(), expression=value))
+            if operation:
+                raise unsupported(f"SELECT @variable {self._curr.text}= …")
         while this is not None:
             if self._match(TokenType.COLLATE):
                 this = exp.Collate(this=this, expression=exp.Var(this=self._advance_any() and self._prev.text))

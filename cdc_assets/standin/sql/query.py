@@ -4,14 +4,12 @@ Every output column is called k1, k2, … inside SQLite, every source s1, s2, �
 collide with a word of SQLite or with another scope, and references to scopes around stay unambiguous.
 """
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlglot import exp
 
-from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import (
     Names,
     Query,
@@ -20,7 +18,6 @@ from cdc_assets.standin.contract import (
     Typed,
 )
 from cdc_assets.standin.errors import SqlError, syntax_error, unsupported
-from cdc_assets.standin.sql import convert
 from cdc_assets.standin.sql.block import Block
 from cdc_assets.standin.sql.coercion import is_null
 from cdc_assets.standin.sql.columns import check_varies, origin, position
@@ -46,12 +43,6 @@ class _Item:
 @dataclass(slots=True)
 class _Selected:
     items: list[_Item]
-    assignments: list[tuple[str, int]] = field(default_factory=list)
-
-    def accumulates(self) -> bool:
-        """Whether an assigned value uses an assigned variable."""
-        names = [rf":{re.escape(name)}\b" for name, _ in self.assignments]
-        return any(re.search(name, self.items[place].typed.sql) for name in names for _, place in self.assignments)
 
     def columns(self) -> tuple[RelationColumn, ...]:
         return tuple(
@@ -78,8 +69,6 @@ class Queries(CommonTables):
     def __init__(self, names: Names) -> None:
         super().__init__(names)
         self.sources = Sources(self)
-        self.assignments: list[tuple[str, int]] = []
-        self.accumulates = False
 
     def query(self, node: Any, scope: Scope, top: bool = False) -> Block:
         """Compile any query; `scope` is the scope around it."""
@@ -117,7 +106,7 @@ class Queries(CommonTables):
             text += f" WHERE {self.condition(where.this, scope)}"
         grouping = self._group(node, scope)
         scope.aggregates_allowed = scope.windows_allowed = True
-        selected = self._list(node, scope, top)
+        selected = self._list(node, scope)
         having = self._having(node, scope)
         text += grouping + having
         distinct = node.args.get("distinct")
@@ -138,8 +127,6 @@ class Queries(CommonTables):
                 "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common table "
                 "expressions, unless TOP, OFFSET or FOR XML is also specified.",
             )
-        self.assignments = selected.assignments or self.assignments
-        self.accumulates |= selected.accumulates()
         nulls = frozenset(place for place, item in enumerate(selected.items) if is_null(item.typed))
         single = (not node.args.get("group") and bool(scope.groups == [])) or _is_one(node.args.get("limit"))
         limited = self.limited(node, head + text, order, scope)
@@ -193,35 +180,21 @@ class Queries(CommonTables):
         condition = self.condition(having.this, scope)
         return f" HAVING {condition}"
 
-    def _list(self, node: Any, scope: Scope, top: bool) -> _Selected:
+    def _list(self, node: Any, scope: Scope) -> _Selected:
         scope.clause = "select list"
         selected = _Selected([])
         for entry in node.expressions:
             if isinstance(entry, exp.EQ) and isinstance(entry.this, exp.Parameter):
-                self._assignment(entry, scope, selected, top)
-            elif isinstance(entry, exp.Star):
+                raise unsupported("SELECT @variable = …; use SET @variable = (SELECT …)")
+            if isinstance(entry, exp.Star):
                 self._star((), scope, selected)
             elif isinstance(entry, exp.Column) and isinstance(entry.this, exp.Star):
                 self._star(column_name(entry)[1], scope, selected)
             else:
                 selected.items.append(self._item(entry, scope))
-        if selected.assignments and len(selected.assignments) != len(selected.items):
-            raise SqlError(
-                141,
-                "A SELECT statement that assigns a value to a variable must not be combined with data-retrieval operations.",
-                15,
-            )
         if not selected.items:
             raise syntax_error("FROM")
         return selected
-
-    def _assignment(self, entry: Any, scope: Scope, selected: _Selected, top: bool) -> None:
-        if not top:
-            raise syntax_error("=")
-        target = self.names.variable(f"@{entry.this.name}")
-        value = convert.implicit(self.scalar(entry.expression, scope), target)
-        selected.assignments.append((fold(entry.this.name), len(selected.items)))
-        selected.items.append(_Item(value, ""))
 
     def _star(self, qualifier: Sequence[str], scope: Scope, selected: _Selected) -> None:
         sources = list(scope.matching(qualifier))
@@ -324,7 +297,7 @@ def compile_query(tree: Any, names: Names, scope: Scope | None = None) -> Query:
             ResultColumn(column.name, column.type, column.nullable, column.identity, column.computed)
             for column in block.columns
         ],
-        scope.used.relations, scope.used.variables, queries.assignments, queries.accumulates, scope.used.hints, into,
+        scope.used.relations, scope.used.variables, scope.used.hints, into,
     )  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def recognise(query: Query) -> Scan | None:
     """The plain scan that a query is, or None."""
     tables = [relation.table for relation in query.relations]
     stored = [table for table in tables if table is not None]
-    if not 1 <= len(stored) <= 2 or len(stored) != len(tables) or query.assignments or query.into:
+    if not 1 <= len(stored) <= 2 or len(stored) != len(tables) or query.into:
         return None
     parts = _clauses(query.sql)
     if parts is None:
