@@ -21,7 +21,6 @@ from cdc_assets.standin.batches import execute, messages
 from cdc_assets.standin.batches.ports import BatchSession
 from cdc_assets.standin.batches.select_into import select_into
 from cdc_assets.standin.batches.sinks import CollectingSink
-from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.changes import runner
 from cdc_assets.standin.changes.ports import Result
 from cdc_assets.standin.contract import Parameter, ResultSink
@@ -186,12 +185,8 @@ class Interpreter:
                 self.frame.declare_table(item.name, table)
                 continue
             kind = self.type_named(item.type, number)
-            if fold(item.name.removeprefix("@")) in self.frame.variables and statement in self.frame.declared:
-                self.frame.variable(item.name).value = self.value(item.value, kind) if item.value else None
-                continue
             value = self.value(item.value, kind) if item.value else None
             self.frame.declare(item.name, kind, value)
-        self.frame.declared.add(statement)
 
     def _assign(self, statement: tree.Assign) -> None:
         variable = self.frame.variable(statement.name)

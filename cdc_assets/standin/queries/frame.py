@@ -35,8 +35,6 @@ class Frame:
     depth: int = 0
     procedure: str = ""
     """The user procedure whose body runs in it."""
-    declared: set[object] = field(default_factory=set)
-    """DECLARE statements that ran: in a loop they only assign."""
 
     @classmethod
     def of(cls, parameters: Sequence[Parameter], depth: int, text: str) -> "Frame":

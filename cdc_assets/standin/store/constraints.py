@@ -6,8 +6,6 @@ cannot be judged row by row (one statement may insert child and parent); `self_r
 the end of the statement instead.
 """
 
-from typing import Final
-
 from cdc_assets.standin.catalog import Database, ForeignKey, Table, fold
 from cdc_assets.standin.certain import certain
 from cdc_assets.standin.contract import Relation, RelationColumn
@@ -16,8 +14,6 @@ from cdc_assets.standin.sql.expressions import compile_condition
 from cdc_assets.standin.sql.parse import parse_expression_tree
 from cdc_assets.standin.sql.scope import Scope
 from cdc_assets.standin.store.ports import StoreSession
-
-_ACTIONS: Final = {"NO_ACTION", "CASCADE", "SET_NULL", "SET_DEFAULT"}
 
 
 def plain_relation(table: Table) -> Relation:

@@ -337,11 +337,9 @@ def _change(reader: Reader, line: int, with_clause: str = "") -> tree.Statement:
         raise unsupported("bulk load (INSERT BULK, BCP, SqlBulkCopy): send INSERT statements")
     if verb == "UPDATE" and reader.word() == "STATISTICS":
         reader.rest("UPDATE")
-        return tree.Definition(line, reader.between(first, reader.place), tuple(reader.tokens[first : reader.place]))
+        return tree.Definition(line, reader.between(first, reader.place))
     reader.rest(verb)
-    return tree.Change(
-        line, verb, reader.between(first, reader.place), tuple(reader.tokens[first : reader.place]), with_clause
-    )
+    return tree.Change(line, verb, reader.between(first, reader.place), with_clause)
 
 
 def _with(reader: Reader, line: int) -> tree.Statement:
@@ -379,7 +377,7 @@ def _definition(reader: Reader, line: int) -> tree.Statement:
         if reader.word(ahead) in ("VIEW", "PROCEDURE", "PROC", "FUNCTION", "TRIGGER"):
             reader.place = len(reader.tokens)
     reader.rest(verb)
-    return tree.Definition(line, reader.between(first, reader.place), tuple(reader.tokens[first : reader.place]))
+    return tree.Definition(line, reader.between(first, reader.place))
 
 
 _PARSERS: Final = {

@@ -134,8 +134,6 @@ class Change(Statement):
 
     verb: str
     text: str
-    tokens: tuple[Token, ...]
-    """Of the statement behind its WITH clause."""
     with_clause: str = ""
     """Text of `WITH x AS (…)`, empty without."""
 
@@ -145,4 +143,3 @@ class Definition(Statement):
     """CREATE, ALTER, DROP, TRUNCATE and what else has a head of words."""
 
     text: str
-    tokens: tuple[Token, ...]
