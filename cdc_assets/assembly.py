@@ -4,7 +4,7 @@ The runner is the caller's: who runs tasks by threads needs neither pyspark nor 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from cdc_assets.adapters.clock import SystemClock
@@ -33,6 +33,8 @@ def open_capture(
     run_id: str = "",
     listener: Listener | None = None,
     tables: TopicTables | None = None,
+    source: AbstractContextManager[SqlServerSource] | None = None,
+    bulk: MssqlBulkSource | None = None,
 ) -> Iterator[Capture]:
     """A capture for one run, closed at the end of the block. No JVM is started until there are rows to read.
 
@@ -41,13 +43,15 @@ def open_capture(
         run_id: goes into the context headers of events; made if empty.
         listener: told of every notification.
         tables: what windows are committed to; opened by the settings if None.
+        source: the control plane, entered here; opened by the settings if None.
+        bulk: the data plane; opened by the settings if None.
 
     Raises:
         ConfigurationError: the extra `kafka` is not installed, or an option is unknown to its client.
     """
-    bulk = MssqlBulkSource.of(config)
-    with SqlServerSource.of(config) as source, kafka_channels(config) as channels:
-        yield Capture(config, source, bulk, runner, SystemClock(), run_id, channels, listener, tables, on_progress)
+    rows = bulk or MssqlBulkSource.of(config)
+    with source or SqlServerSource.of(config) as control, kafka_channels(config) as channels:
+        yield Capture(config, control, rows, runner, SystemClock(), run_id, channels, listener, tables, on_progress)
 
 
 def discover(config: CaptureConfig) -> Sequence[TableSchema]:

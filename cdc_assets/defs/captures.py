@@ -60,8 +60,10 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
             config = replace(config, streaming=replace(config.streaming, idle_timeout_s=idle_timeout_s))
         if max_duration_s is not None:
             config = replace(config, streaming=replace(config.streaming, max_duration_s=max_duration_s))
-        runner = self.spark.runner()
-        return open_capture(config, runner, on_progress, run_id=run_id, listener=listener, tables=tables)
+        return open_capture(
+            config, self.spark.runner(), on_progress, run_id=run_id, listener=listener, tables=tables,
+            source=self.server.source(), bulk=self.server.bulk(),
+        )  # fmt: skip
 
     @contextmanager
     def overview(self, *, at_signals: bool = False) -> Iterator[CaptureOverview]:

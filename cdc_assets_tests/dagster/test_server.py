@@ -1,11 +1,17 @@
 """The SQL Server as Dagster knows it: bound once per capture, for our assets and for those of users."""
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import dagster as dg
 import pytest
+from pydantic import PrivateAttr
 
 from cdc_assets import SqlServerCdcResource
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import ConfigurationError
 from cdc_assets_tests.shop import TABLES, Shop
 
@@ -29,6 +35,27 @@ def test_it_is_bound_and_assets_of_ones_own_can_ask_it(shop: Shop, instance: dg.
     assert seen["row"] == {"orders": count, "mark": "it"}
     assert seen["tables"] == set(TABLES)
     assert seen["own"] == "SalesDb"
+
+
+class CountedServer(SqlServerCdcResource):
+    """Counts what it is asked for."""
+
+    _asked: list[str] = PrivateAttr(default_factory=list)
+
+    def source(self) -> AbstractContextManager[SqlServerSource]:
+        self._asked.append("source")
+        return super().source()
+
+    def bulk(self) -> MssqlBulkSource:
+        self._asked.append("bulk")
+        return super().bulk()
+
+
+def test_a_capture_works_with_the_bound_server(shop: Shop) -> None:
+    server = CountedServer(config_file=str(shop.file))
+    capture = CaptureResource(server=server, spark=SparkResource())
+    with shop.in_environment(), capture.open("run", lambda _: None):
+        assert server._asked == ["source", "bulk"]
 
 
 def test_pages_show_the_place_of_the_settings_and_no_secret(shop: Shop) -> None:
