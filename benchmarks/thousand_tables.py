@@ -29,12 +29,12 @@ import psutil
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from cdc_assets.adapters.spark.session import stop_spark
-from cdc_assets.cli.lake_view import LakeView
 from cdc_assets.config.load import load_config
 from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
 
@@ -125,9 +125,9 @@ class Many:
         self.pipe.send(list(tables))
         return int(self.pipe.recv())
 
-    def view(self) -> LakeView:
+    def view(self) -> CaptureOverview:
         """The lake."""
-        return LakeView(load_config(self.file, os.environ | self.environment))
+        return CaptureOverview(load_config(self.file, os.environ | self.environment))
 
 
 @contextmanager
@@ -314,7 +314,7 @@ def through_daemon(many: Many, tables: int, changed: int, starts: int) -> None:
 
         print(f"{'run, seconds after its tick':<34}{'created':>9}{'launched':>10}{'asset code':>12}{'ended':>9}"
               f"{'processor':>11}{'records':>10}")  # fmt: skip
-        measure("first snapshot", lambda: bool(finished()) and len(many.view().state().tables) >= tables)
+        measure("first snapshot", lambda: bool(finished()) and len(many.view().state.tables) >= tables)
         codes = []
         for _ in range(starts):
             time.sleep(6)
@@ -330,12 +330,14 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=1000, help="captured tables")
     parser.add_argument("--rows", type=int, default=10, help="rows of each")
     parser.add_argument("--changed", type=int, default=30, help="tables with a change")
+    parser.add_argument("--partitions", type=int, default=8, help="`snapshot.partitions`")
     parser.add_argument("--starts", type=int, default=3, help="runs for changes, with --daemon")
     parser.add_argument("--daemon", action="store_true", help="through `dagster dev`")
     parser.add_argument("--server", type=Path, help="folder that keeps the server's tables for another time")
     given = parser.parse_args()
     print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {given.tables} tables")
     with many_tables(given.tables, given.rows, given.server) as many:
+        many.write(**{"snapshot.partitions": str(given.partitions)})
         if given.daemon:
             through_daemon(many, given.tables, given.changed, given.starts)
         else:

@@ -8,7 +8,7 @@ with everything else that writes to the capture; the manifest's fence holds wher
 a pool cannot (a dead host).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -137,6 +137,7 @@ class CaptureCatalog:
         self.partitions = range_partitions(config.snapshot.partitions)
         self.system = system_topics(config)
         self.windows_key = self.system_key(WINDOWS)
+        self._keys: dict[Role, dict[dg.AssetKey, TableId]] = {}
         self._check_keys()
 
     def _check_keys(self) -> None:
@@ -161,9 +162,11 @@ class CaptureCatalog:
         """An asset's key."""
         return self.translator.asset_key(self.prefix, table, role)
 
-    def keys(self, role: Role) -> dict[dg.AssetKey, TableId]:
-        """Keys of one role and their tables."""
-        return {self.key(schema.table, role): schema.table for schema in self._of(role)}
+    def keys(self, role: Role) -> Mapping[dg.AssetKey, TableId]:
+        """Keys of one role and their tables; made once, for a sensor asks at each tick."""
+        if role not in self._keys:
+            self._keys[role] = {self.key(schema.table, role): schema.table for schema in self._of(role)}
+        return self._keys[role]
 
     def specs(self, role: Role, deps: Role | None) -> list[dg.AssetSpec]:
         """Specs of one role for all tables."""
