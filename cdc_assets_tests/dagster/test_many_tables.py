@@ -1,12 +1,17 @@
 """What a capture of many tables writes into Dagster's records and asks the server: it grows with what changed."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
 
 import dagster as dg
 import pytest
 
 from cdc_assets.defs.partitions import all_ranges, range_partitions
+from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets_tests.shop import TABLES, Shop, key, open_shop, tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
@@ -76,6 +81,40 @@ def shown(instance: dg.DagsterInstance) -> dict[dg.AssetKey, bool]:
     checks = [dg.AssetCheckKey(key(name, "changes"), "lsn_continuity") for name in [*TABLES, *NAMES]]
     found = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
     return {check.asset_key: record.status.value == "SUCCEEDED" for check, record in found.items()}
+
+
+@contextmanager
+def asked(shop: Shop) -> Iterator[Counter[str]]:
+    """Our statements during a block by the name in their comment; the driver has some of its own."""
+    found: Counter[str] = Counter()
+    take = shop.server.engine.faults
+
+    def counted(session: Any, statement: str, *rest: Any) -> Any:
+        if name := re.match(r"/[*] cdc-assets: (\w+)", statement):
+            found[name.group(1)] += 1
+        return take(session, statement, *rest)
+
+    with patch.object(shop.server.engine, "faults", counted):
+        yield found
+
+
+def test_tick_of_idle_tables_asks_few_questions(shop: Shop, instance: dg.DagsterInstance) -> None:
+    with shop.in_environment():
+        listed = SqlServerCdcResource(config_file=str(shop.file)).tables()
+    assert len(listed) == ALL
+    with patch.object(SqlServerCdcResource, "tables", lambda _: listed), asked(shop) as found:
+        assert tick(shop, instance).skip_message == "Nothing new."
+    assert found["max_transaction"] == 1
+    assert found.total() <= 6, "one more of the recovery fork, and how the capture job gets on, once in half a minute"
+
+
+def test_poll_of_idle_tables_asks_one_question(shop: Shop, instance: dg.DagsterInstance) -> None:
+    run_config = {"ops": {"shop_follow_log": {"config": {"idle_timeout_s": 2.0}}}}
+    with asked(shop) as found:
+        assert shop.changes(instance, run_config=run_config).success
+    polls = found.pop("nth_transaction")
+    assert polls > 3
+    assert found.total() < 25, "to begin with, whatever the number of polls and tables"
 
 
 def test_records_of_a_run_grow_with_the_tables_that_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
