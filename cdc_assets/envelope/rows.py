@@ -36,9 +36,9 @@ from cdc_assets.typemap.moments import OutOfRangeError
 
 log = logging.getLogger(__name__)
 
-PORTION_BYTES = 256 * 1024 * 1024
-"""Bytes of rows that are built at once: values of the lake's types end at 2 GB per column and batch, and an event holds
-each value twice."""
+PORTION_BYTES = 16 * 1024 * 1024
+"""Bytes of rows that are built at once: an event holds each value up to twice, and building takes them several times over.
+Values of the lake's types end at 2 GB per column and batch, too."""
 
 
 def portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

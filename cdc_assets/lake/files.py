@@ -1,9 +1,9 @@
 """Parquet files of a topic table, written inside tasks and described for a Delta commit.
 
 Written by pyarrow in the task (3.4 times the JVM writer, spec spark §2b). Small
-batches are coalesced into row groups, a file is closed when it is large enough,
-and a writer holds one row group at most: memory is bounded by the batch, not by
-the window. A file is no data until a commit names it, so a task may be repeated
+batches are coalesced into row groups, which end at rows or at bytes, whichever
+comes first; a file is closed before it becomes too large, and a writer holds one
+row group at most: memory is bounded by bytes, not by the window. A file is no data until a commit names it, so a task may be repeated
 or abandoned at any moment; vacuum removes what nobody named.
 
 *A full disk.* A writer that fails removes its files, and `remove_attempt` those of
@@ -36,9 +36,12 @@ columns, which it would take else, a struct may have a part only, and there are 
 ROW_GROUP_ROWS = 128 * 1024
 """Rows per row group, unless they are wide."""
 ROW_GROUP_BYTES = 64 * 1024 * 1024
-"""Arrow bytes at which a row group is written in any case."""
+"""Arrow bytes of a row group at most; a row is never divided."""
+_WIDE_ROW, _WIDE_GROUP_BYTES = 4 * 1024, 16 * 1024 * 1024
+"""Arrow bytes from which on a row is wide, and at which a row group of wide rows is written: to encode and compress it
+takes as much again several times over, and groups of thousands of rows are not what wide rows gain from."""
 FILE_BYTES = 256 * 1024 * 1024
-"""Compressed bytes after which the next row group opens a new file."""
+"""Bytes of a file at most, for a row group that might exceed them opens a new one; but a row is never divided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,26 +123,31 @@ class TopicWriter:
             LakeError: the store refuses.
         """
         for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            self._buffer.append(batch)
-            self._buffered_rows += batch.num_rows
-            self._buffered_bytes += batch.nbytes
-            if self._buffered_rows >= ROW_GROUP_ROWS or self._buffered_bytes >= ROW_GROUP_BYTES:
-                self._flush()
+            for part in _parts(batch):
+                self._add(part)
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        if self._buffered_bytes + batch.nbytes > ROW_GROUP_BYTES:
+            self._flush()
+        self._buffer.append(batch)
+        self._buffered_rows += batch.num_rows
+        self._buffered_bytes += batch.nbytes
+        is_wide = self._buffered_bytes >= max(_WIDE_GROUP_BYTES, _WIDE_ROW * self._buffered_rows)
+        if self._buffered_rows >= ROW_GROUP_ROWS or is_wide:
+            self._flush()
 
     def _flush(self) -> None:
         if not self._buffer:
             return
         table = pa.Table.from_batches(self._buffer, self._schema)
         self._buffer, self._buffered_rows, self._buffered_bytes = [], 0, 0
+        if self._open is not None and self._open.size + table.nbytes > FILE_BYTES:
+            self._close()
         with self._told():
             if self._open is None:
                 self._filesystem = self._filesystem or self._location.filesystem(self._directory)
                 self._open = _OpenFile(self._filesystem, self._prefix, self._window_id, self._schema)
             self._open.write(table)
-        if self._open.size >= FILE_BYTES:
-            self._close()
 
     def _close(self) -> None:
         if self._open is not None:
@@ -170,6 +178,19 @@ class TopicWriter:
         for name in names:
             with suppress(*STORE_ERRORS):
                 self._location.existing(self._directory).delete_file(name)
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch, in parts that are no larger than a row group may be."""
+    most = ROW_GROUP_BYTES if batch.nbytes < _WIDE_ROW * batch.num_rows else _WIDE_GROUP_BYTES
+    if batch.nbytes <= most:
+        yield from [batch] if batch.num_rows else []
+    elif batch.num_rows < 2:
+        yield batch
+    else:
+        half = batch.num_rows // 2
+        yield from _parts(batch.slice(0, half))
+        yield from _parts(batch.slice(half))
 
 
 def _prefix(window_id: int, attempt: str) -> str:

@@ -4,12 +4,19 @@ Reading is repeatable as a whole, never in part: it is tried again here until th
 error reaches the task, whose slice is read again from its start. Each wait for the server is bounded from outside
 (`cdc_assets.adapters.sqlserver.watchdog`): the driver's own time-out works only while the server answers. Every type is exact but two, which the Arrow reader cuts
 (measured): for datetime2(7) and datetimeoffset statements ask for the server's own binary form (`typemap.wire`).
+
+*Memory goes by bytes.* The driver makes room for as many rows of declared width as it is asked for at once, and takes a
+value without a declared width as long as it is. So it is asked for pieces: of so many rows that their declared width is
+bounded; and where a column may hold anything, of a few rows, their number following what the rows before came to. Pieces are
+put together until a batch has its rows or its bytes, whichever comes first. So tables of ordinary width arrive in batches of
+`fetch.size` rows as if they were asked for at once, wide ones in smaller batches, and what is held is at most a batch and a
+piece.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import mssql_python
 import pyarrow as pa
@@ -33,6 +40,13 @@ READ COMMITTED: locks held longer would escalate to the whole change table and s
 CHUNK_TAG: Final = "/* cdc-assets: chunk"
 """Begins statements of incremental snapshots (`incremental.chunks`). A lock that one of them waits for without end would
 hold the stream back where few tasks run at once."""
+
+BATCH_BYTES: Final = 16 * 1024 * 1024
+"""Arrow bytes at which a batch is handed out, however few rows it has."""
+_ROOM_BYTES: Final = 64 * 1024 * 1024
+"""Declared width of the rows that the driver is asked for at once."""
+_UNBOUNDED_ROWS: Final = 8, 64
+"""First and greatest number of rows that it is asked for where a column may hold up to 2 GB."""
 
 _STATES = (
     "08001",
@@ -164,12 +178,11 @@ class _Result:
         self, session: BulkSession, cursor: mssql_python.Cursor, rows: int, free: Callable[[BulkSession], None]
     ) -> None:
         self._session: BulkSession | None = session
-        self._cursor, self._free = cursor, free
-        self._reader = session.wait(lambda: cursor.arrow_reader(rows))
+        self._cursor, self._free, self._rows = cursor, free, rows
+        self._piece, self._most = piece_rows(cursor.description, rows)
+        self._schema = session.wait(lambda: cursor.arrow_batch(0)).schema
         first = self._next()
-        self._read = [pa.RecordBatch.from_pylist([], schema=self._reader.schema) if first is None else first]
-        if first is not None and first.num_rows < rows and (more := self._next()) is not None:
-            self._read.append(more)
+        self._read = [pa.RecordBatch.from_pylist([], schema=self._schema) if first is None else first]
 
     def batches(self, settings: ConnectionSettings) -> Iterator[pa.RecordBatch]:
         """All batches.
@@ -192,19 +205,58 @@ class _Result:
             self._session = None
 
     def _next(self) -> pa.RecordBatch | None:
+        """The next batch, or None at the end; the end is reached with the last rows if they do not fill a batch."""
+        pieces: list[pa.RecordBatch] = []
+        rows = size = 0
+        while rows < self._rows and size < BATCH_BYTES:
+            piece = self._fetch(min(self._piece, self._rows - rows))
+            if piece is None:
+                break
+            pieces.append(piece)
+            rows, size = rows + piece.num_rows, size + piece.nbytes
+            wanted = BATCH_BYTES * piece.num_rows // max(1, piece.nbytes)
+            self._piece = max(1, min(self._most, wanted, 2 * self._piece))
+        if len(pieces) < 2:
+            return pieces[0] if pieces else None
+        return pa.concat_batches(pieces)
+
+    def _fetch(self, rows: int) -> pa.RecordBatch | None:
+        """Some rows of the driver, proved whole; None at the end."""
         if self._session is None:
             return None
-        reader, settings = self._reader, self._session.settings
-        batch = self._session.wait(lambda: next(reader, None))
+        settings = self._session.settings
+        batch: pa.RecordBatch = self._session.wait(lambda: self._cursor.arrow_batch(rows))
         if trouble := next((text for state, text in self._cursor.messages if not _is_notice(state)), None):
             raise to_cdc_error("08S01", trouble, server_name(settings), (settings.password,))
-        if batch is None:
-            if self._session.line.is_closed():
-                raise to_cdc_error("08S01", "it was closed at the end of a result", server_name(settings))
-            self._cursor.close()
-            self._free(self._session)
-            self._session = None
-        return batch
+        if batch.num_rows:
+            return batch
+        if self._session.line.is_closed():
+            raise to_cdc_error("08S01", "it was closed at the end of a result", server_name(settings))
+        self._cursor.close()
+        self._free(self._session)
+        self._session = None
+        return None
+
+
+def piece_rows(description: Sequence[Sequence[Any]], rows: int) -> tuple[int, int]:
+    """How many rows to ask the driver for at once: first, and at most.
+
+    Args:
+        description: of the result's columns as the driver gives it; size 0 is that of a type without a bound.
+        rows: of a batch.
+    """
+    sizes = [column[3] for column in description]
+    if not all(sizes):
+        return min(_UNBOUNDED_ROWS[0], rows), min(_UNBOUNDED_ROWS[1], rows)
+    most = max(
+        1,
+        min(
+            rows,
+            _ROOM_BYTES
+            // sum(4 * size if column[1] is str else size for column, size in zip(description, sizes, strict=True)),
+        ),
+    )
+    return most, most
 
 
 class SnapshotTransaction:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_assets.adapters.sqlserver import bulk_sessions
-from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource, piece_rows
 from cdc_assets.adapters.sqlserver.bulk_sessions import POOL
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings, IsolationMode
@@ -33,6 +33,36 @@ def test_batches_stream_in_order(reader: MssqlBulkSource) -> None:
     batches = list(reader.read("SELECT id, v FROM dbo.t ORDER BY id"))
     assert [batch.num_rows for batch in batches] == [300, 300, 300, 100]
     assert pa.Table.from_batches(batches)["id"].to_pylist() == list(range(ROWS))
+
+
+def test_wide_values_come_in_batches_of_fewer_rows(
+    server: Server, reader: MssqlBulkSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_assets.adapters.sqlserver.bulk.BATCH_BYTES", 100_000)
+    wide = "REPLICATE(CAST('x' AS varchar(max)), CASE WHEN id < 200 THEN 10 ELSE 50000 END)"
+    batches = list(reader.read(f"SELECT id, {wide} AS w FROM dbo.t WHERE id < 320 ORDER BY id"))
+    assert pa.Table.from_batches(batches)["id"].to_pylist() == list(range(320))
+    rows = [batch.num_rows for batch in batches]
+    assert rows[0] >= 200  # of small values a whole batch, but for the piece in which they grow
+    assert max(rows[1:]) <= 4
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows", "expected"),
+    [
+        ([(int, 10), (str, 40)], 32_768, (32_768, 32_768)),
+        ([(str, 4000)] * 4, 32_768, (1048, 1048)),
+        ([(int, 10)] + [(str, 100)] * 300, 32_768, (559, 559)),
+        ([(int, 10), (str, 0)], 32_768, (8, 64)),
+        ([(bytes, 0)], 5, (5, 5)),
+        ([(bytes, 8000)] * 10_000, 32_768, (1, 1)),
+    ],
+)
+def test_the_driver_is_asked_for_rows_of_bounded_width(
+    sizes: list[tuple[type, int]], rows: int, expected: tuple[int, int]
+) -> None:
+    description = [("name", kind, None, size, size, None, True) for kind, size in sizes]
+    assert piece_rows(description, rows) == expected
 
 
 def test_parameters(reader: MssqlBulkSource) -> None:
