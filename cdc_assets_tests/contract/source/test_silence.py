@@ -82,9 +82,9 @@ def sockets() -> int:
 
 
 def test_in_the_middle_of_rows(standin: StandIn, line: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+    line.answer_bytes = 150_000  # from the beginning: what has arrived before cannot be held back
     batches = reader(standin, line).read(WIDE)
     next(batches)
-    line.answer_bytes = 50_000
     with caplog.at_level(logging.WARNING):
         error = fails_in_time(lambda: list(batches), ConnectionLostError)
     assert "has said nothing for" in str(error)
