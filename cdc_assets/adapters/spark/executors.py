@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import max as greatest
 from pyspark.sql.functions import spark_partition_id
 
 from cdc_assets.adapters.spark.failures import SparkTaskError
@@ -62,8 +61,7 @@ def slots(session: SparkSession) -> int:
     """
     context = context_of(session)
     if context is None:
-        row = session.range(_ROWS).select(greatest(spark_partition_id()).alias("last")).collect()[0]
-        return int(row["last"]) + 1
+        return len(session.range(_ROWS).select(spark_partition_id()).distinct().collect())
     conf, now = context.getConf(), int(context.defaultParallelism)
     each = int(conf.get("spark.task.cpus", "1") or 1)
     most = conf.get("spark.dynamicAllocation.maxExecutors", "")

@@ -122,7 +122,7 @@ class LazySession:
         if settings.master.startswith("local-cluster") and not settings.remote:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # its master and workers are of this machine alone
         own = driver_address(settings.address)
-        address = {"spark.driver.host": own} if own else {}
+        address = {"spark.driver.host": own} if own and not settings.remote else {}
         try:  # in the main thread pyspark would put its own handler of SIGINT in the place of ours, or of Dagster's
             builder = SparkSession.builder.appName("cdc-assets")
             builder = builder.remote(settings.remote) if settings.remote else builder.master(settings.master)
