@@ -276,7 +276,8 @@ class Start:
 def start_of(daemon: Daemon, run_id: str) -> Start:
     """When what happened."""
     (record,) = daemon.instance.get_run_records(dg.RunsFilter(run_ids=[run_id]))
-    selector = next(state for state in daemon.instance.all_instigator_state() if CAPTURE in state.instigator_name)
+    states = daemon.instance.all_instigator_state()
+    selector = next(state for state in states if state.instigator_name == f"{CAPTURE}_lsn")
     ticks = daemon.instance.get_ticks(selector.instigator_origin_id, selector.selector_id)
     ticked = next(tick.timestamp for tick in ticks if run_id in tick.run_ids)
     moments = {
