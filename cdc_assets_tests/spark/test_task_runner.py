@@ -194,3 +194,22 @@ def test_worker_whose_reader_has_enough_ends_in_silence() -> None:
     command = [sys.executable, "-c", _TAKES_ONE_ROW]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "BrokenPipeError" not in done.stderr
+
+
+_ENDS_BETWEEN = """
+from pyspark import SparkContext
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.defs.spark import SparkResource
+
+runner = SparkResource(master="local[1]").runner()
+print(runner.run(abs, [-1]))
+SparkContext._active_spark_context._jsc.sc().stop()  # as when a cluster's master ends the application
+print(runner.run(abs, [-2]))
+stop_spark()
+"""
+
+
+def test_session_that_has_ended_is_made_anew() -> None:
+    command = [sys.executable, "-c", _ENDS_BETWEEN]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.stdout.split("\n") == ["[1]", "[2]", ""], done.stderr
