@@ -22,6 +22,7 @@ _PROGRAM = re.compile(r'Cannot run program "([^"]*)"')
 _FETCH = re.compile(
     r"(?:Failed to (?:fetch|download|open|connect to)|Error(?: while)? (?:fetching|downloading))[^\n]*(?:/files/|/jars/|spark://)[^\n]*"
 )
+_REMOVED = re.compile(r"Master removed our application")
 _GONE = re.compile(
     r"SparkContext was shut down|stopped SparkContext|INVALID_HANDLE|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED|Master removed our application|All masters are unresponsive"
 )
@@ -70,5 +71,6 @@ _SETUP: tuple[tuple[re.Pattern[str], _Told], ...] = (
     (_VERSIONS, lambda fact: (fact, "let spark.pyspark.python name a Python of the driver's version on the executors, or run the driver with theirs")),
     (_PROGRAM, lambda fact: (f"executors have no {fact}", "let spark.pyspark.python name their Python, of the driver's version")),
     (_MISSING, lambda fact: (f"an executor says {fact}", _LIBRARIES)),
+    (_REMOVED, lambda _: ("its master has ended the application, because executors end as soon as they start", "look at an executor's stderr on the master's page; spark.executor.… may be what is wrong")),
     (_FETCH, lambda fact: (fact, "let executors reach the driver: spark.driver.host, spark.driver.port and spark.blockManager.port must pass the firewall")),
 )  # fmt: skip

@@ -34,6 +34,7 @@ FAILED = (
             "different version: 3.12 than that in driver: 3.11",
             "spark.pyspark.python",
         ),
+        ("Master removed our application: FAILED", "executors end as soon as they start", "stderr"),
         (
             "java.io.IOException: Failed to connect to /10.0.0.1:40001 for spark://10.0.0.1:40001/files/cdc_assets.zip",
             "Failed to connect to /10.0.0.1:40001",
