@@ -1,6 +1,6 @@
 """Puts a capture together with its adapters; Dagster's resource and the command line both open it here.
 
-The runner is the caller's: who runs tasks by threads needs neither pyspark nor Java.
+The caller provides the task runner; a runner with threads needs neither pyspark nor Java.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,15 +39,15 @@ def open_capture(
     """A capture for one run, closed at the end of the block. No JVM is started until there are rows to read.
 
     Args:
-        on_progress: told of each window and round when it is committed.
-        run_id: goes into the context headers of events; made if empty.
-        listener: told of every notification.
-        tables: what windows are committed to; opened by the settings if None.
-        source: the control plane, entered here; opened by the settings if None.
-        bulk: the data plane; opened by the settings if None.
+        on_progress: function called for each committed window and round.
+        run_id: run id in the context headers of events; generated if empty.
+        listener: function called with every notification.
+        tables: Delta tables of the lake; opened from the settings if None.
+        source: the control plane, entered here; opened from the settings if None.
+        bulk: the data plane; opened from the settings if None.
 
     Raises:
-        ConfigurationError: the extra `kafka` is not installed, or an option is unknown to its client.
+        ConfigurationError: the extra `kafka` is not installed, or its client does not accept an option.
     """
     rows = bulk or MssqlBulkSource.of(config)
     with source or SqlServerSource.of(config) as control, kafka_channels(config) as channels:
@@ -55,19 +55,19 @@ def open_capture(
 
 
 def discover(config: CaptureConfig) -> Sequence[TableSchema]:
-    """Structures of the captured tables, asked now; waits for seconds at most.
+    """Query the structures of the captured tables now; waits a few seconds at most.
 
     Raises:
-        CdcError: the server cannot be asked, or no table matches the filters.
+        CdcError: the server cannot be queried, or no table matches the filters.
     """
     with quick_source(config) as source:
         return Capture(config, source, MssqlBulkSource.of(config), _NoRunner(), SystemClock()).discover()
 
 
 class _NoRunner:
-    """For a capture that only answers questions."""
+    """Task runner of a capture that only answers queries."""
 
     parallelism = 1
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        raise InvariantError("No tasks can be run here. Next: report this.")
+        raise InvariantError("This capture cannot run tasks. Next: report this.")

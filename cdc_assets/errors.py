@@ -4,28 +4,27 @@
     ├── RetryableError          the same call may succeed later
     │   ├── ConnectionLostError     host down, socket closed, login time-out
     │   ├── ServerBusyError         deadlock victim 1205, query time-out, update conflict 3960
-    │   │   └── LockTimeoutError        lock time-out 1222: it waited as long as it may
+    │   │   └── LockTimeoutError        lock time-out 1222: not granted within the allowed time
     │   ├── DatabaseAwayError       offline, being restored, or not on the server now
     │   ├── CaptureNotReadyError    no LSN recorded yet; the capture job has not scanned
     │   ├── LakeConflictError       another writer committed first; read again and repeat
-    │   └── LakeFullError           the lake has no room left
-    └── TerminalError           nothing changes until somebody acts
-        ├── InvalidValueError       a value that cannot be what it claims to be
+    │   └── LakeFullError           the lake's storage is full
+    └── TerminalError           repeating does not help; somebody has to act
+        ├── InvalidValueError       a value is not valid for its purpose
         ├── ConfigurationError      a property is unknown or has a wrong value
         ├── LoginError              login refused, database unknown to the login
         │   └── CredentialsError        user or password refused
         ├── PreflightError          CDC off, permission missing, Agent missing
         │   └── CdcDisabledError        change data capture is off in a database
-        ├── DatabaseRestoredError   a database was put back behind what was read from it
+        ├── DatabaseRestoredError   a database was restored to a point before what was already read
         ├── QueryError              the server refused a statement
         ├── InvariantError          the log or the lake contradicts itself
         ├── FencedError             another writer has taken this capture over
         ├── EngineError             Spark cannot run the tasks as it is set up
         └── LakeError               the lake cannot be read or written
 
-Each class says by `retryable` whether the same call may be repeated, and each
-message holds the value, what was expected and the next step. Secrets never
-enter a message: adapters pass driver texts through their own redaction.
+`retryable` of a class says whether the same call may be repeated. Each message names the value, what was expected and
+the next step. Secrets never enter a message: adapters pass driver texts through their own redaction.
 """
 
 from typing import ClassVar
@@ -34,14 +33,14 @@ _LONGEST_VALUE = 300
 
 
 def shortened(text: str) -> str:
-    """A text as a message may hold it: the start of a long one, and how long it is."""
+    """The text for a message; a long one is cut and followed by its length."""
     if len(text) <= _LONGEST_VALUE:
         return text
     return f"{text[:_LONGEST_VALUE]}… ({len(text):,} characters)"
 
 
 def describe_error(error: Exception) -> str:
-    """What went wrong, as reasons, checks and skipped ticks tell it: the error's class and its message."""
+    """The error's class and message, as shown in reasons, checks and skipped ticks."""
     return f"{type(error).__name__}: {error}"
 
 
@@ -62,11 +61,11 @@ class ConnectionLostError(RetryableError):
 
 
 class ServerBusyError(RetryableError):
-    """The server gave up this time: deadlock, lock or query time-out, update conflict."""
+    """The server did not complete the statement this time: deadlock, lock or query time-out, update conflict."""
 
 
 class LockTimeoutError(ServerBusyError):
-    """A lock was waited for as long as `snapshot.lock.timeout.ms` allows; not waited for again at once."""
+    """A lock was not granted within `snapshot.lock.timeout.ms`; callers do not retry at once."""
 
 
 class DatabaseAwayError(RetryableError):
@@ -82,21 +81,21 @@ class LakeConflictError(RetryableError):
 
 
 class LakeFullError(RetryableError):
-    """The lake has no room left: a full disk, or a quota that is used up."""
+    """The lake's storage is full: no disk space, or no quota left."""
 
 
 class TerminalError(CdcError):
-    """Nothing changes until somebody acts."""
+    """Repeating the call does not help; somebody has to act."""
 
 
 class InvalidValueError(TerminalError, ValueError):
-    """A value that cannot be what it claims to be.
+    """A value is not valid for its purpose.
 
     Args:
         what: the kind of value, such as `LSN`.
-        value: what was given.
-        expected: what is allowed.
-        hint: what to do next.
+        value: the given value.
+        expected: description of the allowed values.
+        hint: next step for the reader.
     """
 
     def __init__(self, what: str, value: object, expected: str, hint: str) -> None:
@@ -121,7 +120,7 @@ class CredentialsError(LoginError):
 
 
 class PreflightError(TerminalError):
-    """A prerequisite on the server is missing; the message holds the T-SQL that mends it."""
+    """A prerequisite on the server is missing; the message holds the T-SQL that fixes it."""
 
 
 class CdcDisabledError(PreflightError):
@@ -129,7 +128,7 @@ class CdcDisabledError(PreflightError):
 
 
 class DatabaseRestoredError(TerminalError):
-    """A database was put back to a moment before what was read from it, or is another one of the same name."""
+    """A database was restored to a moment before what was already read, or replaced by another one of the same name."""
 
 
 class QueryError(TerminalError):
@@ -154,7 +153,7 @@ class FencedError(TerminalError):
 
 
 class EngineError(TerminalError):
-    """Spark cannot run the tasks as it is set up: no executor, no code there, another Python."""
+    """Spark's setup cannot run the tasks: no executor, code missing on workers, or another Python version."""
 
 
 class LakeError(TerminalError):

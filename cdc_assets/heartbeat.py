@@ -1,7 +1,7 @@
-"""Signs of life on a topic of their own (spec debezium-sqlserver §10.2).
+"""Heartbeat events on a separate topic (spec debezium-sqlserver §10.2).
 
-A heartbeat says that the capture works though nothing changes; its position is
-the capture's watermark. `heartbeat.interval.ms` 0 sends none.
+A heartbeat shows that the capture works even if nothing changes; its position is the capture's watermark.
+`heartbeat.interval.ms` 0 sends none.
 """
 
 from datetime import datetime, timedelta
@@ -52,9 +52,9 @@ class Heartbeat:
         """Write a heartbeat if one is due.
 
         Args:
-            now: aware, UTC; the interval counts from the last beat.
-            watermark: every table is complete to here.
-            forced: whether it is due whatever the interval says, as after a snapshot.
+            now: current time with time zone UTC; the interval counts from the last heartbeat.
+            watermark: LSN up to which every table is complete.
+            forced: whether to write it regardless of the interval, as after a snapshot.
 
         Raises:
             LakeError: the lake cannot be written.

@@ -1,17 +1,13 @@
-"""Tells about snapshots and capture instances (spec debezium-sqlserver §10.1).
+"""Sends notifications about snapshots and capture instances (spec debezium-sqlserver §10.1).
 
-Channels: `log` writes one INFO line, `sink` a row on the topic
-`notification.sink.topic.name`; under Dagster a listener makes observations of
-them. A notification is about work that is done
-already, so a channel that fails is logged and never stops the capture.
+Channels: `log` writes one INFO line, `sink` a row on the topic `notification.sink.topic.name`; under Dagster a listener
+turns them into observations. A notification reports finished work, so a failure of a channel is logged and never stops
+the capture.
 
-*Told after a crash.* Whatever has changed the state of a capture is recorded in
-the same row of the manifest as the change, sent after that, and sent again by
-the next run unless something else was recorded meanwhile. It carries a number,
-which is the application transaction of its commit to the topic, so the topic
-has it exactly once, and the other channels at least once. What is said while
-work goes on (`IN_PROGRESS`, `TABLE_CHUNK_IN_PROGRESS` of a snapshot, `SKIPPED`)
-is recorded nowhere, and said again when the work is done again.
+*After a crash.* A notification about a change of state is recorded in the same manifest row as the change, sent after
+that, and sent again by the next run unless a later row exists. Its number is the application transaction of its commit
+to the topic, so the topic has it exactly once, and the other channels at least once. Progress reports (`IN_PROGRESS`,
+`TABLE_CHUNK_IN_PROGRESS` of a snapshot, `SKIPPED`) are not recorded; they are sent again when the work is repeated.
 """
 
 import json
@@ -65,7 +61,7 @@ class Notifier:
         tables: the lake's Delta tables.
         settings: channels and topic.
         name: `connector_name`.
-        listener: told of each as well, whatever the settings say.
+        listener: function called with each notification, regardless of the settings.
     """
 
     def __init__(
@@ -82,13 +78,13 @@ class Notifier:
         self._last: int | None = None
 
     def stamped(self, notification: Notification) -> Notification:
-        """With its number, which grows with time; see `core.notification.Outbox`."""
+        """The notification with a number that grows with time; see `core.notification.Outbox`."""
         if notification.number:
             return notification
-        if self._last is None:  # the clock may stand behind what an earlier run wrote
+        if self._last is None:  # the clock may be behind the numbers of an earlier run
             self._last = self._tables.reached(self._settings.sink_topic) if "sink" in self._settings.channels else 0
         micros = int(notification.at.timestamp() * 1000) * 1000
-        self._last = max(self._last + 1, micros)  # several in one millisecond must differ
+        self._last = max(self._last + 1, micros)  # numbers of one millisecond must differ
         return replace(notification, number=self._last)
 
     def send(self, notification: Notification) -> None:

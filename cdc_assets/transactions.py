@@ -1,29 +1,24 @@
-"""Transaction metadata: each event's place in its transaction, and BEGIN and END events (spec debezium-sqlserver §7).
+"""Transaction metadata: each event's order within its transaction, and BEGIN and END events (spec debezium-sqlserver
+§7).
 
-A slice holds whole transactions, so its task knows all there is to know about
-them; how it begins or ends inside of one is told below. It reads its tables side
-by side and goes forward by a *frontier*: the least of the positions that end the
-tables' current batches. Every event at or below the frontier has been read,
-whatever its table, because each table's events come in position order; so all of
-them can be put in order and numbered at once, with counters carried from
-frontier to frontier. Memory is one batch per table, also for a transaction of any
-size; there is no shuffle.
+A slice usually holds whole transactions, so its task has all their events; for slices that begin or end inside one see
+below. The task reads its tables in parallel and advances a *frontier*: the least of the last positions of the tables'
+current batches. Every event at or below the frontier has been read, because each table's events arrive in position
+order; so all of them can be sorted and numbered at once, with counters carried from frontier to frontier. Memory is one
+batch per table, also for a transaction of any size; there is no shuffle.
 
-Better than the connector, which learns of a transaction's end from the next
-one: the END is there with the transaction, and its time is the commit's.
+Difference from the connector, which detects a transaction's end by the next one: here END is committed with the
+transaction, and its time is the commit time.
 
-*A transaction that is cut* into slices goes on from one to the next. Where a
-slice begins inside of one, it is told how many events of each table come before
-(`Carried`): then it goes on counting, tells no BEGIN, and an END even if nothing
-of the transaction is left to it. Where it ends inside of one, it tells no END.
-Had no event come before, the transaction begins here. So BEGIN is told by the
-slice of the first event, END by the slice that the transaction ends in, with the
-sum of all. The counts are those of the same events, built and thrown away before
-the slices are read, so they are the numbers that an uncut transaction has.
+*A transaction that is cut* spans several slices. A slice that begins inside one receives the number of earlier events
+of each table (`Carried`), continues these counts, and writes no BEGIN; it writes END even if it has no event of the
+transaction. A slice that ends inside one writes no END. If there are no earlier events, the transaction begins in this
+slice. So the slice of the first event writes BEGIN, and the slice in which the transaction ends writes END with the
+total. The counts come from the same events, which are built and discarded before the slices are read, so numbers are
+those of an uncut transaction.
 
-*Repeating.* The numbers are a function of the slice's rows. A table that an
-earlier attempt committed is read again and counted, and not written again, or
-the numbers of the others would change.
+*Repeating.* The numbers are a function of the slice's rows. A table that an earlier attempt committed is read and
+counted again, otherwise the numbers of the others would change; it is not written again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -85,9 +80,9 @@ class Stream:
 
     Args:
         collection: `database.schema.table`.
-        batches: in position order.
-        sink: takes the numbered batches.
-        failed: told when the table's events cannot be read or built; the other tables go on.
+        batches: batches in position order.
+        sink: function that receives the numbered batches.
+        failed: function called when the table's events cannot be read or built; the other tables continue.
     """
 
     collection: str
@@ -98,7 +93,7 @@ class Stream:
     places: Numbers = field(default_factory=lambda: np.empty(0, f"S{_POSITION_WIDTH}"))
 
     def fill(self) -> bool:
-        """Have a batch waiting; False at the end or after a failure that concerns this table alone."""
+        """Make the next batch available; False at the end or after a failure of this table alone."""
         try:
             while self.waiting is None or self.waiting.num_rows == 0:
                 self.waiting = next(self.batches)
@@ -106,14 +101,14 @@ class Stream:
         except StopIteration:
             return False
         except CdcError as error:
-            if error.retryable or isinstance(error, CredentialsError):  # no matter of one table
+            if error.retryable or isinstance(error, CredentialsError):  # not a failure of one table
                 raise
             self.failed(error)
             return False
         return True
 
     def take(self, frontier: bytes) -> tuple[pa.RecordBatch, Numbers]:
-        """The events up to the frontier, and their positions."""
+        """Remove and return the events up to the frontier, with their positions."""
         assert self.waiting is not None  # noqa: S101 - `fill` came first
         count = int(np.searchsorted(self.places, frontier, side="right"))
         taken = self.waiting.slice(0, count), self.places[:count]
@@ -123,12 +118,12 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What the slices before tell of a transaction that goes on in this one.
+    """Counts of a transaction that began in an earlier slice and continues in this one.
 
     Args:
         commit: its commit LSN.
-        counts: its events so far, by `database.schema.table`; not all zero.
-        ts_ms: when it was committed.
+        counts: number of earlier events by `database.schema.table`; not all zero.
+        ts_ms: commit time in milliseconds.
     """
 
     commit: Lsn
@@ -137,7 +132,7 @@ class Carried:
 
 
 def _places(batch: pa.RecordBatch) -> Numbers:
-    """Positions as fixed-width bytes; a tombstone's is that of its delete."""
+    """Positions as fixed-width bytes; a tombstone has the position of its delete."""
     texts = pc.utf8_slice_codeunits(batch.column("position"), 0, _POSITION_WIDTH)
     first, end = texts.offset * _POSITION_WIDTH, (texts.offset + len(texts)) * _POSITION_WIDTH
     return np.frombuffer(texts.buffers()[2], dtype=np.uint8)[first:end].view(f"S{_POSITION_WIDTH}")
@@ -150,13 +145,13 @@ def number(
     carried: Carried | None = None,
     goes_on: Lsn | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Send every stream's events to its sink with transaction blocks, and give the BEGIN and END events.
+    """Send every stream's events to its sink with transaction blocks; yield the BEGIN and END events.
 
     Args:
-        streams: tables of a slice.
-        known: transactions up to it were told by earlier windows: a table that catches up gets no blocks there.
-        carried: the transaction that the slice begins inside of, if events of it come before.
-        goes_on: commit LSN of the transaction that the slice ends inside of.
+        streams: the slice's tables.
+        known: LSN up to which earlier windows wrote the transactions: a table that catches up gets no blocks there.
+        carried: the transaction inside which the slice begins, if it has earlier events.
+        goes_on: commit LSN of the transaction inside which the slice ends.
 
     Raises:
         RetryableError: the server is away or busy.
@@ -173,7 +168,7 @@ def number(
 
 
 class _Counter:
-    """Counts events by transaction and table; carries the transaction that the last frontier left open."""
+    """Counts events by transaction and table; keeps the open transaction from one frontier to the next."""
 
     def __init__(self, collections: Sequence[str], known: bytes, window_id: int, carried: Carried | None) -> None:
         self._collections = list(collections)
@@ -187,13 +182,13 @@ class _Counter:
             self._counts[:] = [carried.counts.get(collection, 0) for collection in collections]
 
     def is_open(self, commit: Lsn) -> bool:
-        """Whether the newest events, or those of the slices before, are of this transaction."""
+        """Whether the newest events, or those of earlier slices, belong to this transaction."""
         return self._id == str(commit).encode()
 
     def count(
         self, streams: Sequence[Stream], taken: Sequence[tuple[pa.RecordBatch, Numbers]]
     ) -> Iterator[pa.RecordBatch]:
-        """Number what was taken, hand it to the sinks, and give the BEGINs and ENDs that are known now."""
+        """Number the taken events, pass them to the sinks, and return the BEGIN and END events that are known now."""
         batches = [batch for batch, _ in taken]
         counted = [data_events(batch).to_numpy(zero_copy_only=False) for batch in batches]
         owner = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
@@ -219,7 +214,7 @@ class _Counter:
 
     @staticmethod
     def _running(data: Numbers, starts: Numbers, group: Numbers, carried: int) -> Numbers:
-        """Running count within each transaction; the first one goes on from `carried`."""
+        """Running count within each transaction; the first transaction continues from `carried`."""
         running = np.cumsum(data)
         before = (running - data)[starts]
         before[0] -= carried
@@ -248,7 +243,8 @@ class _Counter:
                 stream.sink([with_transactions(batch, total, pa.array(within[part]))])
 
     def _events(self, ids: Numbers, times: Numbers, matrix: Numbers, continues: bool) -> Iterator[pa.RecordBatch]:
-        """END of what was open and is over, then BEGIN and END of each transaction; the last one stays open."""
+        """END of the open transaction if it is over, then BEGIN and END of each transaction; the last one stays
+        open."""
         if continues:
             matrix[0] += self._counts
             times[0] = self._time
@@ -272,7 +268,7 @@ class _Counter:
     def _told(
         self, ids: Numbers, times: Numbers, matrix: Numbers, begins: Numbers, ends: Numbers
     ) -> Iterator[pa.RecordBatch]:
-        """One batch: for each transaction its BEGIN, its END, or both; those told before, and empty ones, are left out."""
+        """One batch: BEGIN, END or both of each transaction, without those written earlier and empty ones."""
         shown = (ids > self._known) & (matrix.sum(axis=1) > 0)
         rows = np.column_stack([begins & shown, ends & shown]).ravel()
         if not rows.any():

@@ -31,7 +31,7 @@ from cdc_assets.errors import ConfigurationError, InvalidValueError, shortened
 Given = Mapping[str, str]
 """Property names as written and their texts."""
 Found = Sequence[tuple[str, Property, str]]
-"""Names as written, their rows, their texts."""
+"""Names as written, their rows in the property table, and their texts."""
 
 _TYPED_DRIVER_OPTIONS = {
     row.name.lower(): row.name for row in PROPERTIES if row.name.startswith("driver.") and not row.patterned
@@ -39,7 +39,7 @@ _TYPED_DRIVER_OPTIONS = {
 _REFUSED = tuple(row for row in PROPERTIES if row.status is Status.REFUSED)
 _CHANNELS = ("sink", "log")
 _ENTRY = re.compile(r"""(?:\[[^\]]*\]|"[^"]*"|[^,])+""")
-"""An entry of a comma list; commas in brackets or quotes are part of a name."""
+"""One item of a comma list; commas in brackets or quotes are part of a name."""
 _SIGNAL_CHANNELS = ("source", "file", "kafka")
 
 
@@ -91,19 +91,20 @@ def _build(given: Given, masks: Masks) -> CaptureConfig:
 
 
 def _check_characters(name: str, text: str) -> None:
-    """Refuse what neither files nor drivers can take: a NUL, and half of a surrogate pair."""
+    """Refuse characters that neither files nor drivers accept: NUL and lone surrogates."""
     for part, shown in ((name, name), (text, "(its value)")):  # the value may be a secret
         if "\0" in part or any("\ud800" <= character <= "\udfff" for character in part):
             raise ConfigurationError(
                 shortened(name.replace("\0", "?").encode(errors="replace").decode()),
                 shown,
-                "text without NUL and without half of a surrogate pair",
+                "text without NUL and without lone surrogates",
                 "correct it",
             )
 
 
 def _canonical(given: Given) -> Iterator[tuple[str, str]]:
-    """Names in the table's spelling: driver options in any letter case, and their older form `database.<option>`."""
+    """Names in the property table's spelling; driver options are given in any letter case or as `database.<option>`,
+    the older form."""
     known = DRIVER_OPTIONS.keys() | JDBC_ONLY
     exact = {row.name for row in PROPERTIES}
     for name, text in given.items():
@@ -119,7 +120,8 @@ def _canonical(given: Given) -> Iterator[tuple[str, str]]:
 
 
 def _refuse(given: Sequence[tuple[str, str]]) -> None:
-    """Before unknown names are told of: `converters=iso` explains `iso.type`, which is no property by itself."""
+    """Refuse unsupported properties before unknown ones: `converters=iso` explains `iso.type`, which is not a property
+    by itself."""
     for name, text in given:
         row = next((row for row in _REFUSED if row.name == name or row.holes(name)), None)
         if row is not None and not _is_default(row, text):
@@ -148,7 +150,7 @@ def _check_exclusive(found: Found) -> None:
 
 
 def _values(found: Found) -> dict[str, dict[str, Any]]:
-    """Parsed values by section and field; every value is parsed, also those without a field."""
+    """Parsed values by section and field; values without a field are parsed too, to validate them."""
     values: dict[str, dict[str, Any]] = defaultdict(dict)
     for _, row, text in found:
         if row.status is Status.IGNORED:
@@ -171,7 +173,7 @@ def _of_pattern(found: Found, pattern: str) -> Iterator[tuple[str, dict[str, str
 
 
 def _driver_options(found: Found) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    """ODBC keywords with values, and the options that only the JDBC driver knows."""
+    """ODBC keywords with their values, and options that only the JDBC driver has."""
     options: list[tuple[str, str]] = []
     ignored: list[tuple[str, str]] = []
     for name, holes, text in _of_pattern(found, "driver.<option>"):
@@ -179,7 +181,7 @@ def _driver_options(found: Found) -> tuple[tuple[tuple[str, str], ...], tuple[tu
         if option in DRIVER_OPTIONS:
             options.append((DRIVER_OPTIONS[option], text))
         elif option in JDBC_ONLY:
-            ignored.append((name, "only Microsoft's JDBC driver knows it"))
+            ignored.append((name, "only Microsoft's JDBC driver has it"))
         else:
             near = difflib.get_close_matches(option, [*DRIVER_OPTIONS, "encrypt", "trustservercertificate"], n=1)
             hint = f"did you mean driver.{near[0]}" if near else "see `cdc-assets properties driver`"
@@ -214,7 +216,8 @@ def _snapshot(values: dict[str, Any], found: Found) -> SnapshotSettings:
 
 
 def _overrides(found: Found) -> tuple[tuple[str, str], ...]:
-    """Statements by table, in the order of the list; a listed table without one is read as any other (spec debezium-sqlserver §2.4)."""
+    """Statements by table, in the order of the list; a listed table without one is read like any other (spec
+    debezium-sqlserver §2.4)."""
     statements = dict(_by_table(found, "snapshot.select.statement.overrides.<table>"))
     listed = _overridden(found)
     for table in statements:
@@ -234,17 +237,17 @@ def _overridden(found: Found) -> list[str]:
 
 
 def _without_statement(found: Found) -> Iterator[tuple[str, str]]:
-    """Overridden tables whose statement is missing, as Debezium tells them: by a warning."""
+    """Warn of listed tables whose statement is missing, as Debezium does."""
     given = dict(_by_table(found, "snapshot.select.statement.overrides.<table>"))
     name = "snapshot.select.statement.overrides"
     for table in _overridden(found):
         if table not in given:
-            yield name, f"{table} is read as any other table, for {name}.{table} is missing"
+            yield name, f"{table} is read like any other table, because {name}.{table} is missing"
 
 
 def _without_secret(masks: Masks) -> Iterator[tuple[str, str]]:
     if masks.misses():
-        yield PATTERN, "it finds no property's name; what a topic name may not hold is topic.sanitize.pattern"
+        yield PATTERN, "it matches no property name; to replace characters of topic names use topic.sanitize.pattern"
 
 
 def _by_table(found: Found, pattern: str) -> Iterator[tuple[str, str]]:
@@ -286,7 +289,7 @@ def _signals(values: Mapping[str, Mapping[str, Any]], found: Found) -> SignalSet
 def _parse_signal_table(name: str, databases: Set[str]) -> TableId:
     try:
         table = TableId(*parts_of(name))
-    except (TypeError, InvalidValueError):  # of another number of parts, or no name at all
+    except (TypeError, InvalidValueError):  # wrong number of parts, or not a name
         table = None
     if table is None or table.database.lower() not in databases:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Rules that mask, hash or cut columns: the names of their properties hold an algorithm and a salt, or a length."""
+"""Rules that mask, hash or truncate columns. Their property names contain an algorithm and a salt, or a length."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -11,14 +11,14 @@ from cdc_assets.errors import ConfigurationError
 
 _HASH_ALGORITHMS = ("MD2", "MD5", "SHA-1", "SHA-224", "SHA-256", "SHA-384", "SHA-512", "SHA3-256", "SHA3-512")
 _LONGEST_MASK = 10_000_000
-"""Characters of a mask, and those that a cut leaves: a row of them must fit into memory."""
+"""Maximum length of a mask or of truncated text; values of one row must fit into memory."""
 
 
 def column_rules(found: Sequence[tuple[str, Property, str]]) -> tuple[ColumnRule, ...]:
-    """Rules in the order in which they were written, since the first that matches a column wins.
+    """Rules in the order of the file; the first that matches a column wins.
 
     Args:
-        found: names as written, their rows, their texts.
+        found: names as written, their rows in the property table, and their texts.
 
     Raises:
         ConfigurationError: an algorithm or a length is not allowed.

@@ -1,7 +1,7 @@
-"""Which tables and columns the filter settings mean.
+"""Selects tables and columns by the filter settings.
 
-Lists hold regular expressions that must match a whole name, letter case ignored; include and exclude of one kind are
-exclusive (spec debezium-sqlserver §1.4, §4.6).
+Lists hold regular expressions that must match a whole name, letter case ignored. Include and exclude list of one kind
+exclude each other (spec debezium-sqlserver §1.4, §4.6).
 """
 
 import logging
@@ -29,7 +29,7 @@ class Names:
         texts: the expressions as given.
 
     Raises:
-        ConfigurationError: one does not compile.
+        ConfigurationError: an expression does not compile.
     """
 
     def __init__(self, property_name: str, patterns: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ class Names:
         """Whether any expression matches the whole of any name.
 
         Raises:
-            ConfigurationError: one takes too long.
+            ConfigurationError: an expression takes too long.
         """
         return self.place(*names) is not None
 
@@ -55,14 +55,14 @@ class Names:
         """Index of the first expression that matches the whole of any name, or None.
 
         Raises:
-            ConfigurationError: one takes too long.
+            ConfigurationError: an expression takes too long.
         """
         for index, pattern in enumerate(self.texts):
             try:
                 if any(matches(pattern, name, ignore_case=True) for name in names):
                     return index
             except PatternError as error:
-                raise self._wrong(pattern, f"a regular expression that is quickly matched: {error}") from None
+                raise self._wrong(pattern, f"a regular expression that matches quickly: {error}") from None
         return None
 
     def _wrong(self, pattern: str, expected: str) -> ConfigurationError:
@@ -75,7 +75,10 @@ class _Switch:
     def __init__(self, kind: str, include: Sequence[str], exclude: Sequence[str]) -> None:
         if include and exclude:
             raise ConfigurationError(
-                f"{kind}.exclude.list", ",".join(exclude), f"nothing beside {kind}.include.list", "keep one of the two"
+                f"{kind}.exclude.list",
+                ",".join(exclude),
+                f"only one of this and {kind}.include.list",
+                "keep one of the two",
             )
         self.include = Names(f"{kind}.include.list", include)
         self.exclude = Names(f"{kind}.exclude.list", exclude)
@@ -85,7 +88,7 @@ class _Switch:
 
 
 class TableFilter:
-    """Which tables a capture takes.
+    """Selects the tables of a capture.
 
     Raises:
         ConfigurationError: both lists of a kind are given, or an expression does not compile.
@@ -107,19 +110,20 @@ class TableFilter:
         return self._schemas.accepts(table.schema) and self._tables.accepts(table.within_database)
 
     def select(self, tables: Iterable[TableId]) -> list[TableId]:
-        """The captured ones in snapshot order: by entry of the include list, then by name (spec debezium-sqlserver §2.6)."""
+        """The captured tables in snapshot order: by item of the include list, then by name (spec debezium-sqlserver
+        §2.6)."""
         chosen = [table for table in tables if self.accepts(table)]
         return sorted(chosen, key=lambda table: (self._tables.include.place(table.within_database) or 0, table))
 
     def require(self, tables: Iterable[TableId], *, guard_all: bool = False) -> list[TableId]:
-        """Like `select`, but at least one besides the signal tables, and no more than the guardrail allows.
+        """Like `select`, but require a table other than signal tables, and no more tables than the guardrail allows.
 
         Args:
-            tables: all there are.
-            guard_all: whether the guardrail counts all of them, because the schema history takes them all.
+            tables: all existing tables.
+            guard_all: whether the guardrail counts all of them, because the schema history records them all.
 
         Raises:
-            ConfigurationError: no table matches (the message names some that exist), or too many do.
+            ConfigurationError: no table matches (the message names some that exist), or too many match.
         """
         known = sorted(tables)
         chosen = self.select(known)
@@ -130,14 +134,14 @@ class TableFilter:
                 "table.include.list / table.exclude.list",
                 self.description,
                 f"filters that match a table; the databases have: {shown or 'no user table'}",
-                "correct the filters, and write tables as schema.table; or make the table and enable it with "
+                "correct the filters, and write tables as schema.table; or create the table and enable it with "
                 "sys.sp_cdc_enable_table",
             )
         self._guard(len(known if guard_all else chosen))
         return chosen
 
     def is_empty(self, chosen: Iterable[TableId]) -> bool:
-        """Whether there is nothing to capture among selected tables: signal tables do not count."""
+        """Whether the selected tables contain nothing but signal tables."""
         return all(str(table).lower() in self._settings.also for table in chosen)
 
     def _guard(self, found: int) -> None:
@@ -148,7 +152,7 @@ class TableFilter:
             "guardrail.collections.max",
             most,
             f"at least the {found} tables that are kept in memory",
-            "raise it, or narrow the filters with schema.history.internal.store.only.captured.tables.ddl=true",
+            "raise it, or narrow the filters and set schema.history.internal.store.only.captured.tables.ddl=true",
         )
         if self._settings.limit_action == "fail":
             raise error
@@ -156,7 +160,7 @@ class TableFilter:
 
     @cached_property
     def description(self) -> str:
-        """The lists as given."""
+        """The given lists as text."""
         parts = {
             "schema include": self._schemas.include,
             "schema exclude": self._schemas.exclude,
@@ -167,7 +171,7 @@ class TableFilter:
 
 
 class ColumnFilter:
-    """Which columns of a table event values hold.
+    """Selects the columns of event values.
 
     Args:
         settings: how events look.
@@ -180,5 +184,5 @@ class ColumnFilter:
         self._columns = _Switch("column", settings.column_include, settings.column_exclude)
 
     def accepts(self, table: TableId, column: str) -> bool:
-        """Whether one column passes; lists match `schema.table.column`, and the database may stand before it."""
+        """Whether values hold a column; lists match `schema.table.column` or `db.schema.table.column`."""
         return self._columns.accepts(f"{table.within_database}.{column}", f"{table}.{column}")

@@ -1,7 +1,6 @@
 """Forms of configuration files: the text of a JSON, YAML or Java properties document becomes property texts by name.
 
-Values stay as they are written. A document may not be nested, or grow by aliases, beyond what a configuration can
-need, so that reading one ends soon, whatever it holds.
+Values stay as they are written. Limits on nesting and on the size of expanded aliases bound the time to read any file.
 """
 
 import json
@@ -16,7 +15,7 @@ from cdc_assets.config.properties import PROPERTIES
 from cdc_assets.errors import ConfigurationError
 
 MOST_BYTES = 1024 * 1024
-"""Of a file, and of a YAML document whose aliases are written out."""
+"""Maximum size of a file, and of a YAML document with expanded aliases."""
 _MOST_LEVELS = 50
 _LONGEST_NAME = 1_000
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -48,7 +47,7 @@ def _too_deep() -> ConfigurationError:
 
 
 def _read_json(text: str) -> dict[str, str]:
-    """Numbers stay as they are written, so that none is too long or too large to be told of by name."""
+    """Numbers stay text, so that an error about one that is too long or too large can name its property."""
     try:
         return flat(
             json.loads(text, object_pairs_hook=_without_repetition, parse_int=str, parse_float=str, parse_constant=str)
@@ -73,11 +72,11 @@ class _Texts(yaml.SafeLoader):
     }
 
     def get_single_node(self) -> yaml.Node | None:
-        """The document, if it stays small when its aliases are written out."""
+        """The document; an error if it is too large with expanded aliases."""
         node: yaml.Node | None = super().get_single_node()
         if node is not None and _size(node, {}) > MOST_BYTES:
             raise ConfigurationError(
-                "YAML", "aliases", f"at most {MOST_BYTES:,} characters with each alias written out", "use fewer"
+                "YAML", "aliases", f"at most {MOST_BYTES:,} characters with all aliases expanded", "use fewer"
             )
         return node
 
@@ -87,11 +86,11 @@ class _Texts(yaml.SafeLoader):
 
 
 def _size(node: yaml.Node, known: dict[int, int | None]) -> int:
-    """Characters and nodes of a document with its aliases written out; each node is looked at once."""
+    """Characters and nodes of a document with expanded aliases; each node is visited once."""
     if id(node) in known:
         size = known[id(node)]
         if size is None:
-            raise ConfigurationError("YAML", "an alias", "no value that holds itself", "remove the alias")
+            raise ConfigurationError("YAML", "an alias", "no value that contains itself", "remove the alias")
         return size
     known[id(node)] = None
     if isinstance(node, yaml.ScalarNode):
@@ -109,11 +108,11 @@ def _read_yaml(text: str) -> dict[str, str]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"look at line {mark.line + 1}, column {mark.column + 1}" if mark else "correct the file"
-        problem = _QUOTED.sub("…", error.problem or "it")  # what it quotes may be a secret
+        problem = _QUOTED.sub("…", error.problem or "it")  # quoted text may be a secret
         raise ConfigurationError("YAML", problem, "a valid document", place) from None
     except ConfigurationError:
         raise
-    except (yaml.YAMLError, ValueError, OverflowError):  # the latter two of an escape such as `\UFFFFFFFF`
+    except (yaml.YAMLError, ValueError, OverflowError):  # the latter two are raised for an escape such as `\UFFFFFFFF`
         raise ConfigurationError("YAML", "an unreadable character", "a valid document", "correct the file") from None
 
 
@@ -156,7 +155,7 @@ def _leaves(prefix: str, document: Mapping[Any, Any], level: int) -> Iterator[tu
 
 
 _NO_NUMBER = 1e300
-"""No property takes a number as large; Python refuses to write whole ones of thousands of digits."""
+"""Above the range of every property; Python refuses to print integers of thousands of digits."""
 
 
 def _text(name: str, value: object) -> str:
@@ -167,7 +166,7 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, int | float) and abs(value) < _NO_NUMBER:  # in Python or a component; files give texts
         return str(value)
     form = type(value).__name__  # the value may hold a secret
-    raise ConfigurationError(name, form, "a text, a number, true, false or a list of them", "put it in quotes")
+    raise ConfigurationError(name, form, "text, a number, true, false or a list of them", "put it in quotes")
 
 
 def parse_java_properties(text: str) -> dict[str, str]:

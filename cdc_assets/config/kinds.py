@@ -1,4 +1,4 @@
-"""Kinds of property values: how a text becomes a value, and what to tell when it does not."""
+"""Kinds of property values: how text is parsed, and the message if it is not valid."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -8,15 +8,17 @@ from datetime import timedelta
 from cdc_assets.config.patterns import PatternError, compiled
 
 _LIST_COMMA = re.compile(r"(?<!\\),")
-"""A comma separates list entries; `\\,` stands for a comma inside one, of a name as of a quantifier `{1\\,3}`."""
+"""A comma separates list entries; `\\,` stands for a comma inside one, in a name or in a quantifier such as
+`{1\\,3}`."""
 LONGEST_TOPIC = 249
-"""Characters of a topic's name (spec debezium-sqlserver §4.1)."""
+"""Maximum characters of a topic name (spec debezium-sqlserver §4.1)."""
 LONGEST_MS = 2**31 - 1
-"""Milliseconds of a time span, almost 25 days: the connector's own bound, and what sockets, locks and drivers can hold."""
+"""Maximum milliseconds of a time span, almost 25 days: the connector's limit, and the limit of sockets, locks and
+drivers."""
 _LONGEST_LIBRARY = 500
-"""Bytes of a driver's name: unixODBC ends the process at a thousand."""
+"""Maximum bytes of a driver's name: unixODBC crashes at a thousand."""
 _LONGEST_SYSNAME = 128
-"""UTF-16 units of a name on the server."""
+"""Maximum UTF-16 units of a name on the server."""
 _LONGEST_INTEGER = 2**63 - 1
 _TABLE_KEYS = re.compile(r"[^;]+:(?P<columns>[^:;,]+(,[^:;,]+)*)\Z")
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -28,10 +30,10 @@ class Kind:
 
     Args:
         name: for the documentation, such as `boolean`.
-        allowed: what is accepted, as a message says it.
-        parse: text to value; raises ValueError, whose text is ignored in favour of `allowed` unless it has one.
-        values: the closed set of texts, if there is one.
-        separator: between the entries of a list.
+        allowed: description of the accepted values for messages.
+        parse: function from text to value; raises ValueError, whose message, if any, replaces `allowed`.
+        values: all accepted texts, if they are a closed set.
+        separator: text between the items of a list.
     """
 
     name: str
@@ -41,12 +43,12 @@ class Kind:
     separator: str = ","
 
     def joined(self, entries: Sequence[str]) -> str:
-        """The text of a list whose entries a file gives one by one."""
+        """The text of a list that a file gives as single items."""
         return self.separator.join(entry.replace(",", r"\,") if self.separator == "," else entry for entry in entries)
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Entries of a comma list without surrounding blanks; empty entries are dropped."""
+    """Items of a comma list without surrounding blanks; empty items are dropped."""
     return tuple(entry for entry in _entries(text) if entry)
 
 
@@ -73,7 +75,7 @@ def _library(text: str) -> str:
 
 def _host(text: str) -> str:
     host = _filled(text)
-    host.encode("idna")  # as the socket does, whose UnicodeError says less
+    host.encode("idna")  # the encoding that sockets use; their UnicodeError is less clear
     return host
 
 
@@ -154,9 +156,9 @@ def _operations(text: str) -> frozenset[str]:
 
 
 TEXT = Kind("text", "any text", _plain)
-FILLED = Kind("text", "a text that is not empty", _filled)
+FILLED = Kind("text", "non-empty text", _filled)
 HOST = Kind("host", "a host name or address, of 1 to 63 letters between two dots", _host)
-LIBRARY = Kind("name or path", f"a text of 1 to {_LONGEST_LIBRARY} bytes", _library)
+LIBRARY = Kind("name or path", f"text of 1 to {_LONGEST_LIBRARY} bytes", _library)
 SYSNAME = Kind("name", "a name of 1 to 128 characters", _sysname)
 BOOLEAN = Kind("boolean", "true or false", _boolean, ("true", "false"))
 REGEXES = Kind("list of regular expressions", "regular expressions, comma separated", _regexes)
@@ -204,7 +206,7 @@ def whole_seconds(low: int = 0) -> Kind:
 
 
 def choice(*values: str, aliases: Mapping[str, str] | None = None) -> Kind:
-    """One of some words, letter case ignored; aliases are accepted and mean one of them."""
+    """One of a set of words, letter case ignored; each alias stands for one of them."""
     meaning = {value.lower(): value for value in values} | {
         key.lower(): value for key, value in (aliases or {}).items()
     }

@@ -21,23 +21,23 @@ from cdc_assets.errors import ConfigurationError
 
 ENVIRONMENT_PREFIX = "CDC_"
 _OF_CONNECTIONS = ("database.", "driver.", "odbc.", "signal.kafka.", "signal.consumer.")
-"""How names of properties begin that reading the lake has no use for."""
+"""Name prefixes of properties that are not needed to read the lake."""
 _REQUIRED = frozenset(row.name for row in PROPERTIES if row.required)
 _UNRESOLVED = "unresolved"
 CONFIGURATION_VARIABLE = "CDC_CONFIG"
-"""Names a configuration file, or a folder with one file per capture."""
+"""Environment variable with the path of a configuration file, or of a folder with one file per capture."""
 _PLACEHOLDER = re.compile(r"\$\{(\w+):([^}]*)\}")
 
 
 def load_config(path: str | Path, environment: Mapping[str, str] | None = None) -> CaptureConfig:
-    """Read, substitute, override, validate.
+    """Read a file, replace placeholders, apply overrides, validate.
 
     Args:
         path: a `.json`, `.properties`, `.yaml` or `.yml` file.
         environment: variables for placeholders and overrides; the process's own if None.
 
     Raises:
-        ConfigurationError: the file cannot be read, or something in it is wrong.
+        ConfigurationError: the file cannot be read, or its content is not valid.
     """
     variables = os.environ if environment is None else environment
     texts = {name: _substitute(name, text, variables) for name, text in read_properties(Path(path)).items()}
@@ -47,13 +47,14 @@ def load_config(path: str | Path, environment: Mapping[str, str] | None = None) 
 def load_lake_config(
     path: str | Path, environment: Mapping[str, str] | None = None
 ) -> tuple[CaptureConfig, ConfigurationError | None]:
-    """As `load_config`, for whoever reads the lake alone: secrets of the server and of Kafka need not be there.
+    """As `load_config`, for code that only reads the lake: secrets of the server and of Kafka may be missing.
 
     Returns:
-        The settings, and what was wrong with the first reference that could not be replaced; then nobody can connect by them.
+        The settings, and the error of the first placeholder that could not be replaced, if any; with an error the
+        settings cannot be used to connect.
 
     Raises:
-        ConfigurationError: the file cannot be read, or something else in it is wrong.
+        ConfigurationError: the file cannot be read, or its content is not valid otherwise.
     """
     variables = os.environ if environment is None else environment
     own = dict(overrides(variables))
@@ -83,14 +84,15 @@ def given_properties(path: Path, environment: Mapping[str, str] | None = None) -
 
 
 def config_of(properties: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> CaptureConfig:
-    """The settings that properties in Python or YAML give, as `load_config` gives those of a file.
+    """Settings from properties given in Python or YAML, as `load_config` makes them from a file.
 
     Args:
-        properties: by dotted name or nested; texts, numbers, booleans and lists of them. They may hold placeholders.
+        properties: values by dotted name or nested: texts, numbers, booleans and lists of them, with placeholders
+            allowed.
         environment: variables for placeholders and overrides; the process's own if None.
 
     Raises:
-        ConfigurationError: something in it is wrong.
+        ConfigurationError: a property is not valid.
 
     Example:
         >>> config_of({"topic.prefix": "erp", "database.hostname": "db", "database.names": ["Erp"], "lake.path": "lake"})
@@ -101,16 +103,17 @@ def config_of(properties: Mapping[str, Any], environment: Mapping[str, str] | No
 
 
 def literal_secrets(properties: Mapping[str, Any]) -> list[str]:
-    """Names of secret properties whose value is written out instead of taken from elsewhere by `${env:…}` or `${file:…}`."""
+    """Names of secret properties whose value is written in the file instead of being referenced by `${env:…}` or
+    `${file:…}`."""
     texts = flat(dict(properties))
     return [name for name, text in texts.items() if find(PROPERTIES, name).secret and not _PLACEHOLDER.search(text)]
 
 
 def configuration_files(place: Path) -> list[Path]:
-    """The configuration file itself, or those of a folder with one file per capture, sorted by name.
+    """The configuration file, or all of a folder with one file per capture, sorted by name.
 
     Raises:
-        ConfigurationError: the place is missing or holds no configuration file.
+        ConfigurationError: the path does not exist or holds no configuration file.
     """
     files = [place] if place.is_file() else sorted(path for path in place.glob("*") if path.suffix.lower() in READERS)
     if not files:
@@ -124,7 +127,8 @@ def configuration_files(place: Path) -> list[Path]:
 
 
 def refers_to_file(path: Path, names: Sequence[str], environment: Mapping[str, str] | None = None) -> bool:
-    """Whether one of some properties stands in a file that the configuration names, and so may change while a run lasts.
+    """Whether one of some properties is read from a file that the configuration references, and so may change during a
+    run.
 
     Raises:
         ConfigurationError: the configuration cannot be read.
@@ -135,16 +139,16 @@ def refers_to_file(path: Path, names: Sequence[str], environment: Mapping[str, s
 
 
 def configured_files(default: Path) -> list[Path]:
-    """The configuration files of all captures: those of `CDC_CONFIG`, which may name a file or a folder, or of `default`.
+    """The configuration files of all captures, from `CDC_CONFIG` (a file or a folder) or `default`.
 
     Raises:
-        ConfigurationError: the place is missing or holds no configuration file.
+        ConfigurationError: the path does not exist or holds no configuration file.
     """
     return configuration_files(Path(os.environ.get(CONFIGURATION_VARIABLE) or default))
 
 
 def overrides(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Properties that the environment gives, with their texts."""
+    """Properties set by environment variables, with their texts."""
     for row in PROPERTIES:
         variable = environment_name(row.name)
         if not row.patterned and variable in environment:
@@ -152,12 +156,12 @@ def overrides(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def environment_name(name: str) -> str:
-    """The environment variable that stands for a property."""
+    """The environment variable of a property."""
     return ENVIRONMENT_PREFIX + re.sub(r"[.-]", "_", name).upper()
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Property texts of a file as they are written, placeholders included.
+    """Property texts of a file, with placeholders not replaced.
 
     Raises:
         ConfigurationError: the file is missing, of an unknown form or malformed.
@@ -165,7 +169,7 @@ def read_properties(path: Path) -> dict[str, str]:
     if path.suffix.lower() not in READERS:
         raise ConfigurationError("configuration file", str(path), "a file ending in " + ", ".join(READERS), "rename it")
     try:
-        text = _read(path).decode("utf-8-sig")  # editors of Windows begin a file with a byte order mark
+        text = _read(path).decode("utf-8-sig")  # Windows editors write a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             "configuration file", str(path), "a readable UTF-8 file", f"check it: {error}"
@@ -177,7 +181,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def _read(path: Path) -> bytes:
-    """The content of a file that a configuration names, which may be a device without end."""
+    """The content of a referenced file; limited, because it may be an endless device."""
     with path.open("rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
@@ -213,6 +217,6 @@ def _from_file(name: str, argument: str) -> str:
         return parse_java_properties(content)[key] if key else content.strip("\r\n")
     except ConfigurationError as error:
         raise ConfigurationError(name, f"${{file:{argument}}}", error.expected, error.hint) from None
-    except (OSError, KeyError, ValueError):  # a name with a NUL, or content that is not UTF-8
+    except (OSError, KeyError, ValueError):  # a NUL in the name, or content that is not UTF-8
         expected = f"a properties file with the key {key}" if key else "a readable file"
         raise ConfigurationError(name, f"${{file:{argument}}}", expected, f"check {path}") from None

@@ -1,4 +1,4 @@
-"""Which properties' values are not shown, where a configuration or what is wrong with it is told."""
+"""Decides which property values are masked in error messages and listings."""
 
 import re
 from collections.abc import Mapping
@@ -13,13 +13,14 @@ HIDDEN = "********"
 _SECRET = re.compile(
     r"secret$|password$|token$|sasl\.jaas\.config$|basic\.auth\.user\.info|registry\.auth\.client-secret", re.IGNORECASE
 )
-"""Names of secrets wherever they occur, as in options of clients."""
+"""Names that denote secrets in any property, such as options of clients."""
 
 
 class Masks:
     """The properties of a configuration whose values are hidden.
 
-    Those are the secrets of the property table, names as secrets have them, and what `custom.sanitize.pattern` finds.
+    These are the secrets of the property table, names that denote secrets, and names that `custom.sanitize.pattern`
+    matches.
 
     Args:
         given: texts by property name.
@@ -37,20 +38,20 @@ class Masks:
     def _finds(self, name: str) -> bool:
         try:
             return bool(self._own) and finds(self._own, name, ignore_case=True)
-        except PatternError:  # it is told of as wrong; until it is mended, nothing is shown
+        except PatternError:  # reported as an error elsewhere; until it is fixed, all values are masked
             return True
 
     def shown(self, name: str) -> str:
-        """A given value as it may be told."""
+        """A given value, masked if necessary."""
         return HIDDEN if self._given[name] and self.hides(name) else self._given[name]
 
     def misses(self) -> bool:
-        """Whether the pattern is given and finds no property of the table and none that is given."""
+        """Whether the pattern is given and matches neither a property of the table nor a given one."""
         names = {row.name for row in PROPERTIES if not row.patterned} | set(self._given)
         return bool(self._own) and not any(self._finds(name) for name in names - {PATTERN})
 
     def mask(self, error: ConfigurationError) -> ConfigurationError:
-        """The error without a value that is hidden; secrets of the property table are left out where they are parsed."""
+        """The error with a hidden value masked; secrets of the property table are removed where they are parsed."""
         hidden = (row for name in self._given if self.hides(name) and (row := _row(name)))
         row = next((row for row in hidden if error.what == row.name and not row.secret), None)
         if row is None:

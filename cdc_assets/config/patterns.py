@@ -1,9 +1,9 @@
-"""Regular expressions that people give, in settings and in signals: the one place where they are compiled and matched.
+"""Compiles and matches all regular expressions that users give, in settings and in signals.
 
-Some expressions try exponentially many ways before they give up on a long name, and a stream that waits for that stands
-still. So matching is bounded by time (`regex`, which means by an expression what Python's `re` means), and so is all the
-matching that one request asks for (`Patience`). What runs out of time is an error of the expression; whoever asked
-decides what that stops. It is remembered, so that a name that is looked at again and again costs the time once.
+Some expressions backtrack exponentially on a long name, which would block the stream. So each match has a time limit
+(package `regex`, whose syntax is that of Python's `re`), and so has all the matching of one request (`Patience`). A
+match that exceeds it is an error of the expression; the caller decides what fails. The result is cached, so that
+matching the same name again costs the time only once.
 """
 
 import re
@@ -17,12 +17,12 @@ import regex
 from cdc_assets.errors import shortened
 
 MATCH_S = 1.0
-"""Seconds for one expression and one name: a million times what an ordinary one takes."""
+"""Time limit in seconds for one expression and one name: a million times an ordinary match."""
 
 
 _MOST_SLOW = 10_000
 _slow: set[tuple[str, str, str, bool]] = set()
-"""Ways of matching, expressions, names and whether letter case plays no part, that took longer than `MATCH_S`."""
+"""Calls that took longer than `MATCH_S`: method, expression, name, ignore_case."""
 
 
 class PatternError(ValueError):
@@ -30,10 +30,10 @@ class PatternError(ValueError):
 
 
 class Patience:
-    """Seconds that matching may take in all.
+    """Time limit for several matches together.
 
     Args:
-        seconds: from now on.
+        seconds: time limit, counted from now.
     """
 
     def __init__(self, seconds: float = MATCH_S) -> None:
@@ -41,21 +41,21 @@ class Patience:
 
     @property
     def left(self) -> float:
-        """What is left of them; not negative."""
+        """Remaining seconds; not negative."""
         return max(0.0, self._end - time.monotonic())
 
 
 @lru_cache(maxsize=4096)
 def compiled(text: str, *, ignore_case: bool = False) -> Any:
-    """An expression, ready to be matched.
+    """The compiled expression.
 
     Raises:
-        PatternError: it does not compile, or would mean something else in Java.
+        PatternError: it does not compile, or has another meaning in Java.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)
-            re.compile(text)  # says what would mean another thing in Java: `[a&&b]`, flags in the middle, `\p{Alpha}`
+            re.compile(text)  # warns of syntax with another meaning in Java: `[a&&b]`, flags in the middle, `\p{Alpha}`
             return regex.compile(text, regex.IGNORECASE if ignore_case else 0)
     except RecursionError:
         raise PatternError(f"{shortened(text)!r} does not compile: it is nested too deeply") from None
@@ -67,9 +67,9 @@ def matches(text: str, name: str, *, ignore_case: bool = False, patience: Patien
     """Whether an expression matches a whole name.
 
     Args:
-        name: what it is to match.
-        ignore_case: whether letter case plays no part.
-        patience: what this and other matches may take together; `MATCH_S` for this one if absent.
+        name: text to match.
+        ignore_case: whether letter case is ignored.
+        patience: time limit shared with other matches; if absent, `MATCH_S` for this one.
 
     Raises:
         PatternError: it does not compile, or takes too long.
@@ -99,7 +99,7 @@ def _bounded(way: Literal["fullmatch", "search"], text: str, name: str, ignore_c
 
 
 def replaced(text: str, replacement: str, name: str) -> str:
-    """A name in which all that an expression matches is replaced.
+    """A name with all matches of an expression replaced.
 
     Raises:
         PatternError: it does not compile, or takes too long.
@@ -113,5 +113,5 @@ def replaced(text: str, replacement: str, name: str) -> str:
 
 def _too_slow(text: str, name: str) -> PatternError:
     return PatternError(
-        f"{shortened(text)!r} takes too long to match {shortened(name)!r}: something repeated within something repeated tries all ways"
+        f"{shortened(text)!r} takes too long to match {shortened(name)!r}: nested repetitions backtrack exponentially"
     )

@@ -1,4 +1,4 @@
-"""What is known about one property, and how a name is found."""
+"""Description of one property, and the look-up of a property by name."""
 
 import difflib
 import re
@@ -19,9 +19,9 @@ class Status(StrEnum):
 
     SUPPORTED = "supported"
     IGNORED = "ignored"
-    """It has no meaning here: accepted, and named in a warning with the reason."""
+    """Accepted without effect; a warning names it with the reason."""
     REFUSED = "not yet supported"
-    """Leaving it out silently would change the result: an error says so."""
+    """Not supported, and ignoring it would change the result: an error."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class Property:
 
     Args:
         name: Debezium's name; `<hole>` stands for a part the user chooses.
-        kind: how the value is read.
+        kind: kind of value, with its parser.
         default: text form of the value used when the property is absent; None if there is none.
         doc: one or two sentences in plain English.
-        target: `section.field` of the settings it fills; empty if code of its own reads it.
+        target: `section.field` of the settings it fills; empty if special code reads it.
         status: whether it is supported.
         reason: why it is ignored or refused.
         group: heading in the documentation.
         required: whether it must be given.
         secret: whether its value must never be shown.
-        note: where we differ from Debezium, if we do.
+        note: difference from Debezium, if any.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Property:
         return re.compile("".join(literal) + r"\Z")
 
     def holes(self, name: str) -> dict[str, str] | None:
-        """What stands in the holes of a given name, or None if the name is not of this pattern."""
+        """Values of the holes in a given name, or None if the name does not fit this pattern."""
         match = self._pattern.match(name)
         return match.groupdict() if match else None
 
@@ -74,7 +74,7 @@ class Property:
         """The value.
 
         Raises:
-            ConfigurationError: it is not allowed; a secret is not repeated in the message.
+            ConfigurationError: the value is not allowed; the message does not show a secret.
         """
         try:
             return self.kind.parse(text)
@@ -90,7 +90,7 @@ def find(table: Iterable[Property], name: str) -> Property:
     """The row for a name: by exact name, else the first pattern that fits.
 
     Raises:
-        ConfigurationError: there is none; the message names the nearest ones.
+        ConfigurationError: the name is unknown; the message suggests the nearest ones.
     """
     rows = list(table)
     for row in rows:
@@ -101,5 +101,7 @@ def find(table: Iterable[Property], name: str) -> Property:
             return row
     near = difflib.get_close_matches(name, [row.name for row in rows], n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}" if near else "list all names with `cdc-assets properties`"
-    shown = _HASH + "…" if name.startswith(_HASH) else name  # what follows may hold a salt
-    raise ConfigurationError("property", shown, "a Debezium SQL Server property or one of ours", hint)
+    shown = _HASH + "…" if name.startswith(_HASH) else name  # the rest may contain a salt
+    raise ConfigurationError(
+        "property", shown, "a property of Debezium's SQL Server connector or one of cdc-assets", hint
+    )

@@ -1,8 +1,7 @@
-"""What `snapshot.mode` decides at a start (spec debezium-sqlserver §2.1).
+"""Decisions of `snapshot.mode` at a start (spec debezium-sqlserver §2.1).
 
-A table of rules and one pure function over what is known of one table. A start
-is the opening of a `Capture`; under Dagster's sensor it is the loading of the
-code location, since its runs follow one another all the time.
+A table of rules, and one pure function over the known facts of one table. A start is the opening of a `Capture`; under
+Dagster's sensor it is the loading of the code location, since its runs follow one another all the time.
 """
 
 from collections.abc import Mapping
@@ -41,18 +40,18 @@ RULES: Final[Mapping[SnapshotMode, ModeRule]] = {
     "when_needed": ModeRule("needed", "needed"),
     "when_needed_no_data": ModeRule("needed", "never"),
 }
-"""Of every mode but `configuration_based`, which has `rule_of`."""
+"""Rules of all modes but `configuration_based`, for which see `rule_of`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is known of a table at a start.
+    """Known facts of a table at a start.
 
     Args:
         has_position: its first snapshot is complete.
         available: changes after its position can still be read.
         has_history: its structure is in the schema history.
-        done: this start has snapshotted it already.
+        done: it was snapshotted since this start.
     """
 
     has_position: bool
@@ -63,13 +62,13 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do for one table.
+    """Actions for one table.
 
     Args:
         schema: record its structure.
         data: read its rows.
         stream: stream its changes afterwards.
-        reason: for people.
+        reason: explanation for people.
     """
 
     schema: bool
@@ -79,7 +78,7 @@ class Decision:
 
 
 def rule_of(settings: SnapshotSettings) -> ModeRule:
-    """The rule of the configured mode; `configuration_based` makes its own of five booleans."""
+    """The rule of the configured mode; `configuration_based` derives it from five booleans."""
     if settings.mode != "configuration_based":
         return RULES[settings.mode]
     schema: When = "history lost" if settings.on_schema_error else "never"
@@ -94,8 +93,8 @@ def rule_of(settings: SnapshotSettings) -> ModeRule:
 def decide(settings: SnapshotSettings, table: Situation) -> Decision:
     """Apply the mode to one table.
 
-    A table that is to be streamed needs a position, so its structure is recorded at the first start whatever the rule
-    says; Debezium would stream it without knowing its columns.
+    A table that is to be streamed needs a position, so its structure is recorded at the first start regardless of the
+    rule; Debezium would stream it without knowing its columns.
     """
     rule = rule_of(settings)
     lost = table.has_position and not table.available

@@ -8,15 +8,15 @@ from cdc_assets.errors import InvalidValueError
 _MAX_NAME = 128
 """Length of sysname, in characters."""
 _LONGEST_DOTTED = 1000
-"""Characters of a dotted name; it has up to three parts of 128, of which each character may be doubled."""
+"""Maximum characters of a dotted name: up to three parts of 128, each character possibly doubled."""
 _PART = re.compile(r"""\s*(?:\[((?:[^\]]|\]\])+)\]|"((?:[^"]|"")+)"|([^.\[\]"]*[^.\[\]"\s]))\s*(?=\.|\Z)""")
 """One part of a dotted name: in brackets, in double quotes, or plain."""
 
 
 def quote(name: str) -> str:
-    """Bracket one identifier, as `QUOTENAME` does; a `]` inside is doubled.
+    """Put one identifier in brackets, as `QUOTENAME` does; a `]` inside is doubled.
 
-    The only way by which an identifier may enter a statement. Values are parameters.
+    All identifiers in statements pass through this function. Values are parameters.
 
     Raises:
         InvalidValueError: the name is empty, longer than 128 characters or holds U+0000.
@@ -29,10 +29,10 @@ def quote(name: str) -> str:
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    """The parts of a dotted name as people write it, without brackets, double quotes and blanks around them.
+    """The parts of a dotted name as people write it, without surrounding brackets, double quotes and blanks.
 
     Raises:
-        InvalidValueError: a part is empty, a bracket or quote is not closed, or the whole is longer than any name.
+        InvalidValueError: a part is empty, a bracket or quote is not closed, or the whole is too long.
     """
     parts, place, text = list[str](), 0, name.strip()
     while len(text) <= _LONGEST_DOTTED and (part := _PART.match(text, place)):
@@ -47,7 +47,7 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 
 def unquoted(name: str) -> str:
-    """A dotted name in its plain form; a dot inside a quoted part stays, so the result reads as `str(TableId)` does.
+    """A dotted name without quotes, in the form of `str(TableId)`; a dot inside a quoted part stays.
 
     Raises:
         InvalidValueError: see `parts_of`.

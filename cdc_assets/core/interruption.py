@@ -1,22 +1,22 @@
-"""How a run that is asked to end does so: soon, at a safe point, and whatever it waits for.
+"""Ends a run soon and at a safe point when SIGINT or SIGTERM asks for it, whatever it is waiting for.
 
-SIGINT and SIGTERM only *ask*. Whoever is about to wait, or to give work away, says so here:
+The signals only set a request. Code that is about to wait, or to start work elsewhere, uses one of these:
 
 * `check` and `sleep` raise `Interrupted` in the thread that calls them;
-* `cancelled_by` names what ends a wait that Python cannot end by itself: a statement of a driver, a job of Spark. It is
-  called until the wait is over, for the work may begin only a moment after the first call;
-* `in_thread` is for a wait that nothing can end, such as a login: it is left to itself.
+* `cancelled_by` takes a function that ends a wait which Python cannot end by itself: a statement of a driver, a job of
+  Spark. It is called repeatedly until the wait is over, because the work may begin a moment after the first call;
+* `in_thread` is for a wait that nothing can end, such as a login: its thread is abandoned.
 
-*Why a handler that raises is not enough.* Python runs handlers in the main thread between two of its own instructions: a
-driver that waits for the server keeps it from them for minutes, other threads never see it, and what is raised inside a
-destructor is dropped. Libraries put handlers of their own in the place of ours, as pyspark does. So the request is taken
-from the wake-up pipe, which C code writes to at once, whatever handler is in force.
+*Why a handler that raises is not enough.* Python runs handlers in the main thread between two bytecode instructions: a
+driver that waits for the server delays them for minutes, other threads never see the exception, and one raised inside a
+destructor is dropped. Libraries such as pyspark replace our handlers. So the request is read from the wake-up pipe,
+which C code writes to at once, whatever handler is installed.
 
-*Safe points.* Each of these places is one at which the server or Spark may fail as well, so what follows is what follows
+*Safe points.* The server or Spark may fail at each of these places as well, so an interruption has the consequences of
 such an error: nothing is committed in part (`core.steps` names what is true at each step), and locks and sessions are
-given back. A commit is never cut off.
+released. A commit is never interrupted.
 
-A second signal raises at once, wherever the main thread is.
+A second signal raises at once, wherever the main thread is executing.
 """
 
 import logging
@@ -31,9 +31,9 @@ from typing import Final, TypeVar
 log = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 20.0
-"""How long the block of `listening` may take to its end before `stuck` is called."""
+"""Seconds the block of `listening` may take to end before `stuck` is called."""
 _AGAIN_S = 0.25
-"""Between two calls of what cancels."""
+"""Seconds between two calls of a cancel function."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LEFT = 0
 """Written to the pipe by the block's end; no signal has this number."""
@@ -42,16 +42,17 @@ T = TypeVar("T")
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was asked to end. As with `KeyboardInterrupt`, no `except Exception` holds it up."""
+    """The run was asked to end. As with `KeyboardInterrupt`, `except Exception` does not catch it."""
 
 
 class _Request:
-    """Whether this process was asked to end, and what must be cancelled then; signals are a process's, so there is one."""
+    """Whether this process was asked to end, and what must be cancelled then. Signals are per process, so there is one
+    instance."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
         self.signals = 0
-        """That the main thread has handled."""
+        """Number of signals that the main thread has handled."""
         self.listening = False
         self.lock = threading.Lock()
         self.cancels: dict[object, Callable[[], object]] = {}
@@ -67,17 +68,18 @@ def check() -> None:
 
 
 def sleep(seconds: float) -> None:
-    """Wait, but not longer than until the run is asked to end; raises `Interrupted` then."""
+    """Wait for `seconds`; raise `Interrupted` as soon as the run is asked to end."""
     if _request.asked.wait(max(0.0, seconds)):
         raise Interrupted
 
 
 @contextmanager
 def cancelled_by(cancel: Callable[[], object]) -> Iterator[None]:
-    """A block that waits for work elsewhere.
+    """Mark a block that waits for work elsewhere.
 
     Args:
-        cancel: makes the block fail soon; called from another thread, repeatedly, also when nothing is to be cancelled.
+        cancel: function that makes the block fail soon; called repeatedly from another thread, also when there is
+            nothing to cancel.
 
     Raises:
         Interrupted: the run was asked to end, before the block or while it waited.
@@ -98,10 +100,10 @@ def cancelled_by(cancel: Callable[[], object]) -> Iterator[None]:
 
 
 def in_thread(function: Callable[[], T]) -> T:
-    """What a function returns or raises; if the run is asked to end, the function is left behind in its thread.
+    """Call a function in a thread and return or raise its result; if the run is asked to end, abandon the thread.
 
     Raises:
-        Interrupted: it was.
+        Interrupted: the run was asked to end.
     """
     if not _request.listening:
         return function()
@@ -128,10 +130,10 @@ def in_thread(function: Callable[[], T]) -> T:
 
 @contextmanager
 def listening(stuck: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """A block that SIGINT and SIGTERM end at its next safe point. In a thread other than the main one they do not.
+    """Let SIGINT and SIGTERM end a block at its next safe point. No effect outside the main thread.
 
     Args:
-        stuck: called, from another thread, if the block has not ended `PATIENCE_S` after it was asked to.
+        stuck: function called from another thread if the block has not ended `PATIENCE_S` after the request.
     """
     if threading.current_thread() is not threading.main_thread() or _request.listening:
         yield
@@ -159,7 +161,7 @@ def listening(stuck: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    """The pipe has told the first signal already, perhaps: both do the same."""
+    """Record the request. The pipe may have recorded the first signal already; both do the same."""
     _request.signals += 1
     _request.asked.set()
     if _request.signals > 1:
@@ -167,7 +169,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 
 def _watch(read: int, wakes: int, stuck: Callable[[], None]) -> None:
-    """Read the pipe until the block has left; once a signal came, see to it that the block leaves."""
+    """Read the pipe until the block has ended; after a signal, call the cancel functions until then."""
     left = threading.Event()
     helper: threading.Thread | None = None
     while not left.is_set():
@@ -191,7 +193,7 @@ def _cancel(left: threading.Event) -> None:
         with _request.lock:
             cancels = list(_request.cancels.values())
         for cancel in cancels:
-            with suppress(Exception):  # there may be nothing left to cancel
+            with suppress(Exception):  # there may be nothing to cancel any more
                 cancel()
         left.wait(_AGAIN_S)
 

@@ -38,7 +38,7 @@ class Lsn:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the printed form, letter case ignored.
+        """Parse the printed form; letter case is ignored.
 
         Raises:
             InvalidValueError: the text is not `xxxxxxxx:xxxxxxxx:xxxx`.
@@ -90,7 +90,7 @@ class Position:
 
     Args:
         commit_lsn: `__$start_lsn`.
-        command_id: `__$command_id`, from 0; 0 where the change function hides it.
+        command_id: `__$command_id`, from 0; 0 where the change function does not return it.
         change_lsn: `__$seqval`.
         operation: `__$operation`, 1 delete, 2 insert, 3 update before, 4 update after.
     """
@@ -106,7 +106,7 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what `str` printed; text after the operation (a tombstone's mark) is ignored.
+        """Parse the output of `str`; text after the operation (a tombstone's mark) is ignored.
 
         Raises:
             InvalidValueError: the text is not a position.

@@ -13,12 +13,12 @@ class Notification:
     """One notification.
 
     Args:
-        aggregate: what it is about.
+        aggregate: subject, such as `Initial Snapshot`.
         kind: such as `STARTED`, `COMPLETED`, `TABLE_SCAN_COMPLETED`.
         data: `additional_data` without `connector_name`, which is added.
-        at: aware, UTC.
-        id: of a signal; made if empty.
-        number: of those of a capture; 0 until it is recorded or sent. A repetition has the same.
+        at: time of the event, with time zone UTC.
+        id: id of the signal that caused it; generated if empty.
+        number: sequence number within the capture; 0 until it is recorded or sent. A repetition keeps its number.
     """
 
     aggregate: Aggregate
@@ -29,7 +29,8 @@ class Notification:
     number: int = 0
 
     def __str__(self) -> str:
-        """For people: what happened, to which table, and how it went. If it is about one table, only that table is shown."""
+        """One line for people: what happened, to which table, with which result. If it is about one table, only that
+        table is shown."""
         tables = ("scanned_collection", "current_collection_in_progress", "data_collections")
         about = next((self.data[name] for name in tables if name in self.data), "")
         facts = ", ".join(f"{name}={text}" for name, text in self.data.items() if name not in tables)
@@ -37,12 +38,13 @@ class Notification:
 
 
 class Outbox(Protocol):
-    """Sends what the manifest has recorded."""
+    """Sends notifications that the manifest has recorded."""
 
     def stamped(self, notification: Notification) -> Notification:
-        """With the next number, unless it has one."""
+        """The notification with the next number, unless it has one already."""
         ...
 
     def send(self, notification: Notification) -> None:
-        """Tell all channels; a failure is logged. A number that a channel of the lake has is not written again."""
+        """Send to all channels; a failure is logged. A number already present in a channel of the lake is not written
+        again."""
         ...

@@ -47,8 +47,8 @@ class RecoveryFork:
 
     Args:
         identity: `recovery_fork_guid`, in capital letters.
-        point: `fork_point_lsn`, the LSN at which the branch begins; None if the server does not tell it, or it is
-            the first one.
+        point: `fork_point_lsn`, the LSN at which the branch begins; None if the server does not report it, or for the
+            first branch.
     """
 
     identity: str
@@ -56,7 +56,7 @@ class RecoveryFork:
 
 
 class Source(Protocol):
-    """Control plane of one SQL Server: small questions, answered in one round trip each.
+    """Control plane of one SQL Server: small queries, one round trip each.
 
     Raises everywhere: ConnectionLostError and ServerBusyError (retryable), LoginError, QueryError.
     """
@@ -65,16 +65,16 @@ class Source(Protocol):
         """Configured databases in the server's letter case, in configured order, including those for which `trouble` returns an error."""
 
     def trouble(self, database: str) -> CdcError | None:
-        """Why a configured database cannot be captured now, asked now; None if it can."""
+        """Query why a configured database cannot be captured now; None if it can."""
 
     def server_time(self) -> datetime:
         """`SYSDATETIMEOFFSET()`, aware."""
 
     def table_schema(self, table: TableId) -> TableSchema | None:
-        """Structure of a source table, or None if it does not exist (any more)."""
+        """Current structure of a source table, or None if it does not exist."""
 
     def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
-        """Structures of those source tables that exist; a few questions for all of them."""
+        """Current structures of those source tables that exist; a few queries for all of them."""
 
     def user_tables(self, database: str) -> Sequence[TableId]:
         """All user tables of a database, without `cdc` and `sys`, sorted."""
@@ -89,40 +89,42 @@ class Source(Protocol):
         """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
 
     def recovery_fork(self, database: str) -> RecoveryFork | None:
-        """The branch of its history that a database is on; None if the login may not see it or it cannot be told."""
+        """The branch of its history that a database is on; None if the login may not see it or it is unknown."""
 
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
         """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0.
 
-        Rows of `cdc.lsn_time_mapping` with tran_id 0x00 are no transactions. None: there is none.
+        Rows of `cdc.lsn_time_mapping` with tran_id 0x00 are not transactions. None if there is no such transaction.
         """
 
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
-        """`cdc.change_tables.start_lsn` by capture instance name, read now."""
+        """Current `cdc.change_tables.start_lsn` by capture instance name."""
 
     def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
         """Which instances have change rows in `(bounds[name], until]`; one query for all."""
 
     def rows_per_commit(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> Sequence[tuple[Lsn, int]]:
-        """Commit LSNs with change rows in `(bounds[name], until]`, in order, and how many; one query for all instances."""
+        """Commit LSNs with change rows in `(bounds[name], until]`, in order, each with the number of rows; one query
+        for all instances."""
 
     def places_in_commit(self, database: str, instances: Sequence[str], commit: Lsn, step: int) -> Sequence[Position]:
-        """Where every `step`-th change row of each instance lies inside a commit, in order, with the greatest operation.
+        """Positions of every `step`-th change row of each instance inside a commit, in order, with the greatest
+        operation.
 
-        No place divides the rows 3 and 4 of an update, which differ in operation alone. Instances whose rows have no
-        command id are left out.
+        No position separates the rows 3 and 4 of an update, which differ in operation alone. Instances whose rows have
+        no command id are left out.
         """
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
         """`tran_end_time` of commit LSNs as aware times with the server's current offset."""
 
     def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
-        """About how many rows tables have, by the server's own books: no table is read and no lock of one waited for."""
+        """Approximate row counts from the server's metadata: no table is read and no table lock is needed."""
 
     def key_extents(self, schemas: Sequence[TableSchema], rows: Mapping[TableId, int]) -> Mapping[TableId, KeyExtent]:
-        """Least and greatest leading keys of tables that `key_ranges` needs them of; one question for many tables.
+        """Least and greatest leading keys of the tables for which `key_ranges` needs them; one query for many tables.
 
-        `rows` is about how many they have. A table that cannot be asked is left out: `key_ranges` tells why.
+        `rows` holds approximate row counts. A table that cannot be queried is left out: `key_ranges` raises the reason.
         """
 
     def key_ranges(
@@ -130,53 +132,54 @@ class Source(Protocol):
     ) -> Sequence[KeyRange]:
         """Ranges of about equal rows that together cover the table, first and last open; one if it has no key.
 
-        `rows` is about how many it has, `extent` what `key_extents` told; None asks. No lock of a row is waited for.
+        `rows` is the approximate row count, `extent` the result of `key_extents` (None: query it). No row lock is
+        needed.
         """
 
     def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> AbstractContextManager["HeldLocks"]:
-        """Hold a shared lock on each table by a session of its own: writers wait, readers do not.
+        """Hold a shared lock on each table in a separate session: writers wait, readers do not.
 
         `timeout_ms` limits the wait for each; 0 does not wait, -1 waits for ever. Raises ServerBusyError after it.
         """
 
     def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
-        """Insert a row of id, type and data into a signal table, its columns taken by position."""
+        """Insert a row of id, type and data into a signal table; the columns are identified by ordinal."""
 
     def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
         """Delete the row with that id from a signal table, whose first column is given."""
 
     def agent_running(self, database: str) -> bool | None:
-        """Whether the SQL Server Agent runs; None if it cannot be told."""
+        """Whether the SQL Server Agent runs; None if unknown."""
 
     def capture_job(self, database: str) -> CaptureJob:
-        """How the job that reads the log is getting on, asked now."""
+        """Query the health of the job that reads the log."""
 
 
 class HeldLocks(Protocol):
-    """Table locks that somebody holds."""
+    """Table locks that are being held."""
 
     def check(self) -> None:
-        """Raise ConnectionLostError if they are lost."""
+        """Raise ConnectionLostError if the locks are lost."""
 
 
 class BulkSource(Protocol):
     """Data plane: rows as Arrow. Picklable: it travels to Spark tasks and connects there."""
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> "Iterator[pa.RecordBatch]":
-        """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema."""
+        """Stream a query's rows in the server's order; at least one batch, possibly empty, gives the schema."""
 
     def transaction(self) -> AbstractContextManager["ReadTransaction"]:
-        """A session with an open SNAPSHOT transaction, which sees nothing yet."""
+        """A session with an open SNAPSHOT transaction whose moment is not fixed yet."""
 
 
 class ReadTransaction(Protocol):
-    """A SNAPSHOT transaction: all of its statements see the moment of the first one."""
+    """A SNAPSHOT transaction: all of its statements see the data as of the first one."""
 
     def pin(self, table: TableId) -> None:
-        """Read one row of a table, which fixes the moment."""
+        """Read one row of a table; this fixes the moment that the transaction sees."""
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> "Iterator[pa.RecordBatch]":
-        """As `BulkSource.read`, one statement after the other; never tried again."""
+        """As `BulkSource.read`, one statement after the other; never retried."""
 
 
 class TaskRunner(Protocol):
@@ -184,7 +187,8 @@ class TaskRunner(Protocol):
 
     @property
     def parallelism(self) -> int:
-        """About how many tasks run at once; to ask may start what runs them, so ask when there is something to run."""
+        """Approximate number of tasks that run at once. The query may start an engine, so ask only when there is
+        work."""
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
         """Results in task order. The first error is raised after the others have stopped."""

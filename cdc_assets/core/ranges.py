@@ -1,4 +1,4 @@
-"""Key ranges as T-SQL: how a bound leaves the server as text and comes back as the column's own type.
+"""Key ranges as T-SQL: a bound is read from the server as text and converted back to the column's own type.
 
 Comparison is always the server's, with the column's own type and collation: strings compare differently in
 Python, and so do uniqueidentifiers. Styles are those of CAST and CONVERT, chosen so that the text holds the whole
@@ -25,17 +25,18 @@ _COLLATION = re.compile(r"\w{1,128}\Z", re.ASCII)
 
 
 def can_bound(column: Column) -> bool:
-    """Whether values of the column can be range bounds: they go to text and back unchanged."""
+    """Whether values of the column can be range bounds: conversion to text and back does not change them."""
     return column.type_name in _STYLES or column.type_name in _PLAIN or column.type_name in _LENGTH
 
 
 def type_text(column: Column) -> str:
-    """The type to which a bound is converted: as declared, and bytes for a row version, which nothing can be cast to."""
+    """The type to which a bound is converted: the declared one, and bytes for a row version, to which nothing can be
+    cast."""
     return "binary(8)" if column.type_name in ("timestamp", "rowversion") else declared_type(column)
 
 
 def to_text(column: Column, expression: str) -> str:
-    """T-SQL that gives an expression of the column's type as text."""
+    """T-SQL that converts an expression of the column's type to text."""
     style = _STYLES.get(column.type_name)
     if style == 1:
         return f"CONVERT(varchar(max), CONVERT(varbinary(max), {expression}), 1)"
@@ -46,7 +47,7 @@ def from_text(column: Column) -> str:
     """T-SQL that turns a text parameter into the column's own type.
 
     Raises:
-        InvalidValueError: the catalogue's collation name is none.
+        InvalidValueError: the catalogue's collation name is not valid.
     """
     if column.type_name in _CODE_PAGE and column.collation:
         if not _COLLATION.match(column.collation):
@@ -68,7 +69,7 @@ def where(schema: TableSchema, key_range: KeyRange) -> tuple[str, tuple[str, ...
         A condition without WHERE, empty if the range is the whole table, and its parameters in order.
 
     Raises:
-        InvalidValueError: the range's column is none of the table.
+        InvalidValueError: the range's column is not a column of the table.
     """
     if key_range.column is None or (key_range.low is None and key_range.high is None):
         return "", ()

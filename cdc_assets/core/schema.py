@@ -16,7 +16,7 @@ class Column:
     Args:
         name: as in the catalogue.
         type_name: system type in lower case without length, such as `nvarchar`; for an alias type its base type.
-        ordinal: place in the table, from 1 (`sys.columns.column_id` order).
+        ordinal: position in the table, from 1 (`sys.columns.column_id` order).
         nullable: whether NULL is allowed.
         length: declared length in characters (char types) or bytes (binary types); -1 for `(max)`; None elsewhere.
         precision: decimal precision, or None.
@@ -43,7 +43,7 @@ class Column:
 
 
 def declared_type(column: Column) -> str:
-    """The column's type as one would declare it, such as `decimal(10, 2)`; an alias type as its base type."""
+    """The column's type as written in DDL, such as `decimal(10, 2)`; an alias type as its base type."""
     if column.length is not None:
         return f"{column.type_name}({'max' if column.length < 0 else column.length})"
     if column.precision is not None:
@@ -56,7 +56,7 @@ class TableSchema:
     """Columns and key of a source table.
 
     Args:
-        object_id: `sys.objects.object_id`; tells a re-created table from the old one.
+        object_id: `sys.objects.object_id`; distinguishes a re-created table from the old one.
         columns: in ordinal order.
         key: names of the primary key's columns in key order, or of the first unique index; empty if there is none.
     """
@@ -67,7 +67,7 @@ class TableSchema:
     key: tuple[str, ...] = ()
 
     def column(self, name: str) -> Column | None:
-        """The column of that exact name, or None."""
+        """The column with exactly that name, or None."""
         return next((column for column in self.columns if column.name == name), None)
 
     def to_data(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class TableSchema:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `to_data`, also of what JSON makes of it.
+        """Inverse of `to_data`, also after a round trip through JSON.
 
         Raises:
             KeyError, TypeError: the data are of another form.
@@ -101,7 +101,7 @@ class CaptureInstance:
 
     Args:
         table: source table.
-        source_object_id: `object_id` of the source table; another one means another table of that name.
+        source_object_id: `object_id` of the source table; a different one means a re-created table of that name.
         name: capture instance name; its change table is `cdc.[<name>_CT]`.
         start_lsn: low-water mark: changes at or after it can be read.
         columns: captured column names in `captured_columns` order, which is the bit order of the update mask.
@@ -121,5 +121,5 @@ class CaptureInstance:
 
     @property
     def change_table(self) -> TableId:
-        """Where its rows are."""
+        """The table that holds its change rows."""
         return TableId(self.table.database, "cdc", f"{self.name}_CT")

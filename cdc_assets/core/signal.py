@@ -1,10 +1,9 @@
 """Signals as they arrive, and the channels from outside the log: a file, a Kafka topic, the inbox in the lake.
 
-What arrives is recorded in one manifest row for all databases: what it changes,
-and up to which number each stream of messages was handled. *Crash before that
-row:* the same messages are received again and nothing had changed. *After it:*
-they lie below the recorded number. A channel forgets a message only after the
-row, so none is lost; whether it forgets it at all plays no part in what is done.
+One manifest row for all databases records the changes that received signals make and, for each stream of messages, the
+number up to which it was handled. *Crash before that row:* nothing has changed, and the same messages are received
+again. *After it:* they lie below the recorded number and are skipped. A channel removes a message only after the row,
+so none is lost; the result does not depend on the removal.
 """
 
 import json
@@ -15,18 +14,18 @@ from typing import Protocol
 from cdc_assets.core.identifiers import TableId
 
 _LONGEST_ID, _LONGEST_TYPE = 255, 100
-"""Characters that are kept; ids and types are only told."""
+"""Maximum characters kept; ids and types are only shown to people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A request as it arrives: three texts.
+    """A request as received: three texts.
 
     Args:
-        id: for people; it may come again.
-        type: what to do.
-        data: JSON text, as its writer wrote it, or None; parsed once (`signals.model`).
-        once: whether the id stands for this one request, so that whoever repeats it means the same.
+        id: label for people; need not be unique.
+        type: requested action.
+        data: JSON text as received, or None; parsed once (`signals.model`).
+        once: whether the id identifies this request, so that a repetition with the same id is skipped.
     """
 
     id: str
@@ -36,17 +35,17 @@ class Signal:
 
     @classmethod
     def arrived(cls, own_id: str, kind: str, data: str | None, *, once: bool = False) -> "Signal":
-        """One from outside, whose id and type can be stored and told whatever they are."""
+        """A signal from outside, with id and type made storable and cut to their maximum length."""
         return cls(storable(own_id)[:_LONGEST_ID], storable(kind).strip()[:_LONGEST_TYPE], data, once)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What a channel has that was not handled.
+    """Signals of a channel that were not handled yet.
 
     Args:
-        signals: in their order.
-        reached: by stream, the number of the message behind the last of them.
+        signals: signals in order of arrival.
+        reached: by stream, the number of the next message after the last of them.
     """
 
     signals: tuple[Signal, ...] = ()
@@ -54,29 +53,29 @@ class Delivery:
 
 
 class SignalChannel(Protocol):
-    """Where signals come from besides the signal table."""
+    """A source of signals other than the signal table."""
 
     name: str
     """As `signal.enabled.channels` calls it; streams are named `<name>:…`."""
     lasting: bool
-    """Whether streams go on for ever; otherwise those that are not delivered any more are not remembered."""
+    """Whether streams are permanent; otherwise the state of streams that deliver nothing any more is dropped."""
 
     def receive(self, reached: Mapping[str, int]) -> Delivery:
-        """All signals that are there and lie behind what was reached.
+        """All available signals at or after the numbers in `reached`.
 
         Raises:
             CdcError: the channel cannot be read now.
         """
 
     def forget(self, delivery: Delivery) -> None:
-        """The delivery is recorded.
+        """Remove the messages of a delivery; called after it was recorded.
 
         Raises:
             CdcError: the channel cannot be written now.
         """
 
     def waiting(self, reached: Mapping[str, int]) -> bool:
-        """Whether something lies behind what was reached; cheap, for sensors.
+        """Whether there are messages at or after the numbers in `reached`; cheap, for sensors.
 
         Raises:
             CdcError: the channel cannot be read now.
@@ -84,13 +83,13 @@ class SignalChannel(Protocol):
 
 
 def signal_of(text: str | bytes, own_id: str, *, once: bool = False) -> Signal:
-    """A JSON object with `type`, `data` and perhaps `id`.
+    """Parse a JSON object with `type`, `data` and optionally `id`.
 
-    What cannot be read becomes a signal of no known type, which is told and skipped.
+    Unreadable text becomes a signal of an unknown type, which is reported and skipped.
 
     Args:
         text: JSON.
-        own_id: taken if it has none.
+        own_id: id used if the object has none.
         once: see `Signal`.
     """
     try:
@@ -106,17 +105,17 @@ def signal_of(text: str | bytes, own_id: str, *, once: bool = False) -> Signal:
 
 
 def _word(value: object) -> str:
-    """What stands where a word is expected; other JSON than a text or a number counts as nothing."""
+    """A JSON text or number as text; empty for any other value."""
     return str(value) if isinstance(value, str | int | float) else ""
 
 
 def storable(text: str) -> str:
-    """A text with a question mark for each half of a surrogate pair that stands alone."""
+    """The text with a question mark for each lone surrogate."""
     return text.encode("utf-8", "replace").decode()
 
 
 def signal_table(collections: Iterable[TableId], database: str) -> TableId | None:
-    """The signal table of a database, whose letter case may be another in the settings."""
+    """The signal table of a database; letter case of the database's name in the settings is ignored."""
     for table in collections:
         if table.database.lower() == database.lower():
             return replace(table, database=database)
@@ -124,7 +123,7 @@ def signal_table(collections: Iterable[TableId], database: str) -> TableId | Non
 
 
 def route(database: str | None, databases: Sequence[str]) -> Sequence[str]:
-    """Databases that a signal is for: the one it names, all if it names none, none if it is not captured."""
+    """Target databases of a signal: the one it names, all if it names none, none if that one is not captured."""
     if database is None:
         return databases
     return [name for name in databases if name.lower() == database.lower()]

@@ -1,10 +1,9 @@
-"""Named steps at which a crash is interesting, and the hook that crashes there.
+"""Named steps at which tests crash the process, and the hook that does it.
 
-Tests set `CDC_CRASH_AT=<step>` or `<step>:<n>` (the n-th time, from 1) in the
-environment of a real process, which then kills itself as a power cut would:
-no handler runs, no buffer is flushed. `@<file>` names a file that holds the step;
-it is removed first, so that of many processes with the same environment only
-one dies. Without the variable a step costs one dictionary look-up.
+Tests set `CDC_CRASH_AT=<step>` or `<step>:<n>` (the n-th time, from 1) in the environment of a real process, which then
+kills itself: no handler runs, no buffer is flushed, as in a power cut. `@<file>` names a file that holds the step; it
+is removed first, so that only one of many processes with the same environment dies. Without the variable a step costs
+one dictionary look-up.
 """
 
 import os
@@ -30,12 +29,12 @@ STEPS: Final[dict[str, str]] = {
     "signals-recorded": "the queue of signals, or an incremental round's files, are in the manifest",
     "marker-written": "an open or close marker is in the signal table",
     "chunk-read": "a round of an incremental snapshot was read; nothing of it is recorded",
-    "reads-committed": "an incremental round's files are in the topic table; the queue has not moved",
+    "reads-committed": "an incremental round's files are in the topic table; the queue is not updated",
     "tables-marked": "states of tables (gap, failed, started) are recorded",
     "positions-advanced": "idle tables' positions are recorded",
     "checkpoint-written": "the manifest was folded into one row of state",
 }
-"""Every step by name, with what is true when it is reached."""
+"""Every step by name, with the state that holds when it is reached."""
 
 VARIABLE: Final = "CDC_CRASH_AT"
 
@@ -44,8 +43,8 @@ _listeners: list[Callable[[str], None]] = []
 
 
 def step(name: str) -> None:
-    """Tell that a step was reached; may kill the process, see the module's head."""
-    assert name in STEPS, f"{name} is not listed in STEPS"  # noqa: S101 - a programming slip
+    """Report that a step was reached; may kill the process, see the module's head."""
+    assert name in STEPS, f"{name} is not listed in STEPS"  # noqa: S101 - a programming error
     for listener in _listeners:
         listener(name)
     wanted = os.environ.get(VARIABLE)
@@ -64,7 +63,7 @@ def step(name: str) -> None:
 
 
 class listening:  # noqa: N801 - used like a function
-    """Context manager that calls `listener` at each step; in-process tests raise from it to play a crash."""
+    """Context manager that calls `listener` at each step; in-process tests raise from it to simulate a crash."""
 
     def __init__(self, listener: Callable[[str], None]) -> None:
         self._listener = listener

@@ -1,12 +1,11 @@
-"""Where a table has moved away from the structure its events are decoded with, and what mends that.
+"""Detects differences between a table and the structure with which its events are decoded, and the T-SQL that resolves
+them.
 
-A capture instance never changes its columns: a column that is added is not
-captured, one that is dropped stays NULL, and nullability and defaults in events
-are those of the day the instance was recorded. Only a second capture instance
-brings the new structure (spec sqlserver-cdc §1.4 no. 13, debezium-sqlserver
-§1.5). The recorded structure is the newest one of the schema history, the
-current one comes from `sys.columns`; `cdc.ddl_history` tells which statements
-made the difference and finds additions that are older than the record.
+A capture instance never changes its columns: a column that is added is not captured, one that is dropped stays NULL,
+and nullability and defaults in events are those of the time when the instance was recorded. Only a second capture
+instance has the new structure (spec sqlserver-cdc §1.4 no. 13, debezium-sqlserver §1.5). The recorded structure is the
+newest one of the schema history, the current one comes from `sys.columns`; `cdc.ddl_history` names the statements that
+caused the difference and reveals additions that are older than the record.
 """
 
 import re
@@ -27,10 +26,10 @@ class Difference:
     """One difference between recorded and current structure.
 
     Args:
-        kind: what happened.
-        column: its name now, or the recorded one if it is gone.
-        recorded: as events have it; empty if they do not.
-        current: as the table has it; empty if it does not.
+        kind: kind of change.
+        column: current name of the column, or the recorded one if it was dropped.
+        recorded: the column in events; empty if events lack it.
+        current: the column in the table; empty if the table lacks it.
     """
 
     kind: Kind
@@ -45,13 +44,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What is to be told of one table.
+    """Report on one table.
 
     Args:
-        differences: empty if events and table agree.
+        differences: differences between events and table; empty if they agree.
         statements: DDL the server recorded since the newest instance was made, oldest first.
-        remedy: T-SQL, or advice, that brings the new structure into the events; empty if there is no difference.
-        removable: an older capture instance that is read to its end, or None.
+        remedy: T-SQL, or advice, after which events have the new structure; empty if there is no difference.
+        removable: an older capture instance that was read to its end, or None.
         removal: T-SQL that drops it.
     """
 
@@ -75,11 +74,11 @@ def drift_of(
 
     Args:
         entry: newest entry of the schema history.
-        current: structure of the source table, asked now.
-        instances: of the table, oldest first.
-        taken: name of the instance that was read last. If that is the newest one, older ones are read to their end.
+        current: current structure of the source table.
+        instances: capture instances of the table, oldest first.
+        taken: name of the instance that was read last. If it is the newest one, older ones were read to their end.
         statements: rows of `cdc.ddl_history` of the newest instance.
-        options: what the newest instance was made with.
+        options: options with which the newest instance was created.
     """
     found = tuple(_differences(entry, current, statements))
     older = instances[0] if len(instances) > 1 else None
@@ -121,7 +120,7 @@ def _differences(entry: HistoryEntry, current: TableSchema, statements: Sequence
 
 
 def _left_out(column: Column, entry: HistoryEntry, statements: Sequence[str]) -> bool:
-    """Whether the record, but not the instance, is younger than the statement that added a column."""
+    """Whether a column was added before the structure was recorded, but after the instance was created."""
     if entry.captured is None or column.name in entry.captured or entry.schema.column(column.name) is None:
         return False
     mention = re.compile(rf"\bADD\b.*(?<!\w){re.escape(column.name)}(?!\w)", re.IGNORECASE | re.DOTALL)
@@ -142,7 +141,7 @@ def _nullability(column: Column) -> str:
 
 
 def _columns(current: TableSchema, captured: Sequence[str], differences: Sequence[Difference]) -> list[str] | None:
-    """What a second instance captures: the columns of the first one and the added ones, or None if that is all of them."""
+    """Columns of a second instance: those of the first one and the added ones, or None if these are all columns."""
     added = {found.column for found in differences if found.kind in ("added", "renamed")}
     names = [column.name for column in current.columns if column.name in captured or column.name in added]
     return None if len(names) == len(current.columns) else names
@@ -155,11 +154,12 @@ def _remedy(
     differences: Sequence[Difference],
     done: bool,
 ) -> str:
-    """A table has two instances at most, so the older one must go first; and none is made before the newest is read."""
+    """A table has at most two instances, so the older one must be dropped first; and the newest must be in use before
+    another is created."""
     if not done:
         return (
-            f"wait until the capture has passed {instances[-1].start_lsn}, the start of {instances[-1].name}: it takes "
-            "that instance over by itself, and what is still missing then is told with the T-SQL for it"
+            f"wait until the capture has passed {instances[-1].start_lsn}, the start of {instances[-1].name}: it switches to "
+            "that instance by itself, and then reports any remaining difference with the T-SQL for it"
         )
     columns = _columns(current, instances[-1].columns, differences)
     removal = [disable(current.table, instances[0].name)] if len(instances) > 1 else []
@@ -167,7 +167,7 @@ def _remedy(
 
 
 def changes_between(old: HistoryEntry, new: HistoryEntry) -> tuple[Difference, ...]:
-    """What an ALTER changed in events."""
+    """The differences that an ALTER made in events."""
     before = {column.name: column for column in old.columns()}
     after = {column.name: column for column in new.columns()}
     found = [Difference("dropped", name, declared_type(column)) for name, column in before.items() if name not in after]

@@ -80,9 +80,9 @@ def topic_schema(settings: EventSettings) -> pa.Schema:
 def build_events(
     entries: Sequence[HistoryEntry], window_id: int, settings: EventSettings, connector: ConnectorIdentity
 ) -> pa.Table:
-    """Public events of some entries, in their order. A handful per run: rows are built one by one.
+    """Public events of history entries, in their order. There are few per run, so rows are built one by one.
 
-    Tables of one snapshot have low watermarks of their own; their positions keep the order, so that `last` is the last.
+    Tables of one snapshot have different low watermarks; their positions keep the order, so that `last` is the last.
     """
     rows = [_event(entry, window_id, settings, connector) for entry in entries]
     reached = ZERO_LSN

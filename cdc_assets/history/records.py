@@ -1,12 +1,10 @@
-"""Schema history records: what structure a table had from which position on.
+"""Schema history records: the structure of a table from a position on.
 
-An entry is kept in three forms at once: Debezium's own record as JSON text
-(spec debezium-sqlserver §6.1), typed columns to query, and our complete
-`TableSchema`, from which decoding is planned again after a restart.
+An entry is stored in three forms: Debezium's own record as JSON text (spec debezium-sqlserver §6.1), typed columns to
+query, and the complete `TableSchema`, from which decoding is planned after a restart.
 
-An entry holds *from* its LSN on: the snapshot's low watermark for CREATE, the
-newer capture instance's start LSN for ALTER. So the structure valid for a
-change at LSN x is the entry with the greatest LSN not above x.
+An entry is valid *from* its LSN on: the snapshot's low watermark for CREATE, the newer capture instance's start LSN for
+ALTER. So the structure valid for a change at LSN x is the entry with the greatest LSN not above x.
 """
 
 import dataclasses
@@ -29,11 +27,11 @@ class HistoryEntry:
 
     Args:
         kind: `CREATE`, `ALTER` or `DROP`.
-        schema: structure from `lsn` on; of a DROP the last one.
+        schema: structure from `lsn` on; for a DROP the last structure.
         captured: columns of the capture instance, in mask order; None if the table is not captured.
         instance: capture instance, or None.
-        lsn: see the module's head.
-        at: when it was recorded.
+        lsn: LSN from which the entry is valid; see the module's head.
+        at: time of recording.
         snapshot: `INITIAL` or `BLOCKING` when a snapshot recorded it, else None.
         last: whether it is the last schema record of a snapshot without data (marker `last`).
     """
@@ -49,7 +47,7 @@ class HistoryEntry:
 
     @property
     def table(self) -> TableId:
-        """Whose structure it is."""
+        """The table."""
         return self.schema.table
 
     def columns(self) -> list[Column]:
@@ -58,11 +56,11 @@ class HistoryEntry:
 
     @property
     def events_of(self) -> TableSchema:
-        """The structure with the columns that events can hold, and no others."""
+        """The structure with only the columns that events can hold."""
         return dataclasses.replace(self.schema, columns=tuple(self.columns()))
 
     def same_structure(self, other: "HistoryEntry") -> bool:
-        """Whether events look the same before and after."""
+        """Whether events have the same form before and after."""
         return self.columns() == other.columns() and self.schema.key == other.schema.key
 
 
@@ -97,10 +95,10 @@ def table_change(entry: HistoryEntry) -> dict[str, Any]:
 
 
 def column_facts(column: Column, place: int) -> dict[str, Any]:
-    """What the record and the public event say of a column alike.
+    """Description of a column that the record and the public event share.
 
     Args:
-        place: among the columns that are told, from 1.
+        place: number of the column among the described ones, from 1.
     """
     kind = jdbc_type(column)
     return {
@@ -143,7 +141,7 @@ def quoted_id(table: TableId) -> str:
 
 
 def structure_text(entry: HistoryEntry) -> str:
-    """Our complete structure as JSON text."""
+    """The complete structure as JSON text."""
     return json.dumps(
         {"schema": entry.schema.to_data(), "captured": entry.captured}, separators=(",", ":"), ensure_ascii=False
     )

@@ -1,8 +1,8 @@
-"""T-SQL that brings a changed table's structure into its events, to be run as it stands.
+"""Ready-to-run T-SQL after which events have a changed table's new structure.
 
-A second capture instance must be like the first one but for its columns: the same
-gating role, or readers lose their rights; the same choice of columns, with those
-that were added since; the same index, file group and support for net changes.
+A second capture instance must equal the first one except for its columns: the same gating role, or readers lose their
+rights; the same selection of columns plus those that were added since; the same index, file group and support for net
+changes.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-enable-table-transact-sql
 https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-disable-table-transact-sql
 """
@@ -16,13 +16,13 @@ from cdc_assets.core.schema import CaptureInstance
 
 @dataclass(frozen=True, slots=True)
 class InstanceOptions:
-    """What a capture instance was made with, beside its columns (`cdc.change_tables`).
+    """Options with which a capture instance was created, other than its columns (`cdc.change_tables`).
 
     Args:
         role: gating role, or None.
-        net_changes: whether net changes can be asked for.
+        net_changes: whether net changes can be queried.
         index: unique index that identifies rows, or None for the primary key.
-        filegroup: of the change table, or None for the default one.
+        filegroup: file group of the change table, or None for the default one.
         partition_switch: whether partitions may be switched.
     """
 
@@ -36,11 +36,11 @@ class InstanceOptions:
 def enable(
     table: TableId, instances: Sequence[CaptureInstance], options: InstanceOptions, columns: Sequence[str] | None
 ) -> str:
-    """Makes an instance beside those that are there.
+    """T-SQL that creates an instance in addition to the existing ones.
 
     Args:
-        options: of the newest of them.
-        columns: what it captures; None takes all columns.
+        options: options of the newest existing instance.
+        columns: columns to capture; None captures all.
     """
     arguments = {
         "role_name": _text(options.role),
@@ -59,7 +59,7 @@ def enable(
 
 
 def disable(table: TableId, instance: str) -> str:
-    """Drops an instance."""
+    """T-SQL that drops an instance."""
     return _call(table, "sp_cdc_disable_table", {"capture_instance": _text(instance)})
 
 

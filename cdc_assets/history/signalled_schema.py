@@ -1,10 +1,8 @@
-"""A structure that somebody gives by a `schema-changes` signal, as one element of Debezium's `tableChanges`.
+"""A structure given by a `schema-changes` signal, as one element of Debezium's `tableChanges`.
 
-What is given describes the events from now on; it cannot change how the server
-stores a column. So columns and types must be those of the recorded structure,
-and what is taken over is what the server does not dictate: the key, default
-values, and which columns may be null. A column that holds NULLs in the log can
-not be made required, so that is only loosened.
+It describes the events from now on; it cannot change how the server stores a column. So columns and types must be those
+of the recorded structure; the key, default values and nullability are taken from the signal. The log may hold NULLs of
+a column, so a nullable column cannot be made required; only the opposite is possible.
 """
 
 import dataclasses
@@ -21,28 +19,28 @@ from cdc_assets.typemap.jdbc import jdbc_type
 
 
 def table_of(change: Mapping[str, Any]) -> TableId:
-    """The table that an element is about: `"db"."schema"."table"`, also with brackets or bare.
+    """The table of an element: `"db"."schema"."table"`, also in brackets or without quotes.
 
     Raises:
-        InvalidValueError: it names none.
+        InvalidValueError: the element names no table.
     """
     try:
         database, schema, table = parts_of(str(change.get("id", "")))
-    except ValueError:  # of another number of parts, or no name at all
+    except ValueError:  # wrong number of parts, or not a name
         raise _wrong("id", change.get("id"), '"database"."schema"."table"') from None
     return TableId(database, schema, table)
 
 
 def given_entry(change: Mapping[str, Any], known: HistoryEntry, lsn: Lsn, now: datetime) -> HistoryEntry:
-    """The record of a given structure.
+    """The history entry of a given structure.
 
     Args:
         change: element of `tableChanges`.
         known: the table's newest record.
-        lsn: from which on it holds.
+        lsn: LSN from which the entry is valid.
 
     Raises:
-        InvalidValueError: it is no structure, or not one in which the table's rows could arrive.
+        InvalidValueError: the element is not a structure, or the table's rows cannot have it.
     """
     kind = _kind(change)
     table = change.get("table")
@@ -63,7 +61,7 @@ def _kind(change: Mapping[str, Any]) -> Literal["CREATE", "ALTER"]:
         return "CREATE"
     if kind == "ALTER":
         return "ALTER"
-    raise _wrong("type", change.get("type"), "CREATE or ALTER; the end of a table is told by the capture itself")
+    raise _wrong("type", change.get("type"), "CREATE or ALTER; the capture itself records that a table was dropped")
 
 
 def _key(table: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:

@@ -1,14 +1,11 @@
 """Schema history in the lake: `<prefix>.__schema_history`, and the public topic `<prefix>`.
 
-*Exactly once, and before the data.* Entries of a window or snapshot are
-committed under its number, like any topic table, before its first data file is
-committed. A repeat finds the number there and takes the structures from the
-entries instead of asking the server again, whose structure may have moved on;
-so data and history always agree.
+*Exactly once, and before the data.* Entries of a window or snapshot are committed under its number, like any topic
+table, before its first data file is committed. A repetition finds the number there and takes the structures from the
+entries instead of querying the server again, whose structure may have changed since; so data and history always agree.
 
-*Public events follow the history.* A crash between the two commits leaves the
-newest window's events unpublished; the next run publishes them when it loads
-the history, under the same number, before it does anything else.
+*Public events follow the history.* After a crash between the two commits the newest window's events are not published;
+the next run publishes them under the same number when it loads the history, before it does anything else.
 """
 
 import itertools
@@ -55,18 +52,18 @@ SCHEMA = pa.schema(
 
 
 def history_directory(prefix: str) -> str:
-    """Where the schema history of a topic prefix lies in the lake."""
+    """Directory of a topic prefix's schema history in the lake."""
     return f"{prefix}.__schema_history"
 
 
 class SchemaHistory:
-    """Reads and writes the history of one capture; keeps it in memory, for it is small.
+    """Reads and writes the history of one capture; keeps it in memory, because it is small.
 
     Args:
         tables: the lake's Delta tables.
-        events: how events look.
-        settings: what is published.
-        connector: who writes events.
+        events: form of events.
+        settings: selection of recorded and published changes.
+        connector: identity of the writer of events.
     """
 
     def __init__(
@@ -81,10 +78,10 @@ class SchemaHistory:
         self._windows: dict[int, list[tuple[HistoryEntry | None, HistoryEntry]]] = {}
 
     def load(self) -> None:
-        """Read all entries, and publish those that a crash kept back; for the only writer.
+        """Read all entries, and publish those left unpublished by a crash; only for the capture's single writer.
 
         Raises:
-            LakeError: the table is there but cannot be read, or the topic cannot be written.
+            LakeError: the table exists but cannot be read, or the topic cannot be written.
         """
         entries = self.read()
         newest = max((window_id for window_id, _ in entries), default=0)
@@ -94,7 +91,7 @@ class SchemaHistory:
         """Read all entries, with the windows that wrote them.
 
         Raises:
-            LakeError: the table is there but cannot be read.
+            LakeError: the table exists but cannot be read.
         """
         self._entries.clear()
         self._windows.clear()
@@ -126,7 +123,7 @@ class SchemaHistory:
         return window_id in self._windows
 
     def recorded(self, window_id: int) -> Sequence[tuple[HistoryEntry | None, HistoryEntry]]:
-        """The entries of a window, each with the one that it replaces."""
+        """The entries of a window, each with its predecessor."""
         return self._windows.get(window_id, [])
 
     def entries(self, table: TableId) -> Sequence[HistoryEntry]:
@@ -139,12 +136,12 @@ class SchemaHistory:
         return entries[-1] if entries and entries[-1].kind != "DROP" else None
 
     def of_instance(self, table: TableId, instance: str | None, lsn: Lsn | None = None) -> HistoryEntry | None:
-        """The structure in which changes of a capture instance are decoded; what a DROP ended is not asked.
+        """The structure with which changes of a capture instance are decoded; entries before a DROP are ignored.
 
         Args:
             instance: name of one of its capture instances.
-            lsn: of the first change; the structure that is valid there, or the oldest of the instance. None takes the
-                newest.
+            lsn: LSN of the first change: the result is the structure valid there, or the oldest of the instance. None
+                returns the newest.
         """
         newest = itertools.takewhile(lambda entry: entry.kind != "DROP", reversed(self._entries.get(table, [])))
         own = [entry for entry in newest if entry.instance == instance]
@@ -155,11 +152,11 @@ class SchemaHistory:
         """Write a window's entries and their public events, once each.
 
         Returns:
-            Whether there were any, and they were not there.
+            Whether entries were committed; False if there are none or they were committed before.
 
         Raises:
             LakeError: the lake cannot be written.
-            LakeConflictError: other writers won too often.
+            LakeConflictError: other writers committed first too often.
         """
         if not entries:
             return False
@@ -211,7 +208,7 @@ class SchemaHistory:
 
 
 def _entry(row: Mapping[str, Any]) -> HistoryEntry:
-    """Inverse of `SchemaHistory._row`, but for the marker `last`, which only a snapshot's first writing knows."""
+    """Inverse of `SchemaHistory._row`, except for the marker `last`, which only the snapshot that writes it knows."""
     schema, captured = parse_structure(row["structure"])
     lsn = Lsn.parse(row["commit_lsn"])
     return HistoryEntry(row["type"], schema, captured, row["capture_instance"], lsn, row["at"], row["snapshot"])

@@ -1,18 +1,14 @@
-"""The structure in which rows of a capture instance arrive, when its table was changed under it.
+"""The structure of a capture instance's rows after its table was altered.
 
-A capture instance keeps its columns for life, but not their types: `ALTER COLUMN`
-changes the change table in place, also for rows that were logged before, and a
-dropped column reads NULL from then on (spec sqlserver-cdc §1.4 no. 13). So types
-are those of the change table, and the rest is the source table's, as far as it
-still has the column: a column that was dropped and made again under its name has
-another id and is another column.
+A capture instance never changes its columns, but their types may change: `ALTER COLUMN` changes the change table in
+place, also for rows that were logged before, and a dropped column is NULL from then on (spec sqlserver-cdc §1.4 no.
+13). So types are read from the change table, and everything else from the source table, as long as it has the column: a
+column that was dropped and re-created under its name has another id and is another column.
 
-What may change in an instance's recorded structure is little: types, because the
-rows arrive in them, and NOT NULL to NULL, because NULLs arrive. Both are right
-for rows of any age in the change table. A column that is made NOT NULL stays
-nullable in events, and one that is NOT NULL now may have held NULLs meanwhile, so
-the change table is asked for them. The rest is told as drift, like everything
-that only a second instance brings.
+Only two things may change in an instance's recorded structure: types, because rows are read with them, and NOT NULL to
+NULL, because NULLs occur. Both are right for rows of any age in the change table. A column that becomes NOT NULL stays
+nullable in events. One that is NOT NULL now may have held NULLs in between, so the change table is queried for them.
+All other differences need a second instance and are reported as drift.
 """
 
 from collections.abc import Collection
@@ -21,16 +17,16 @@ from dataclasses import replace
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 
 _STORED_OTHERWISE = frozenset({"timestamp", "rowversion"})
-"""Types of the source that a change table holds in another one."""
+"""Types of the source that have another type in a change table."""
 
 
 def captured_structure(source: TableSchema, stored: TableSchema, instance: CaptureInstance) -> TableSchema:
     """The structure of an instance's rows, and of the table's other columns.
 
     Args:
-        source: structure of the source table, asked now.
-        stored: the instance's change table now.
-        instance: whose columns are captured.
+        source: current structure of the source table.
+        stored: current structure of the instance's change table.
+        instance: capture instance.
     """
     now = {column.ordinal: column for column in source.columns}
     types = {column.name: column for column in stored.columns}
@@ -63,14 +59,14 @@ def _typed(column: Column, other: Column) -> Column:
 
 
 def without_namesakes(source: TableSchema, instance: CaptureInstance) -> TableSchema:
-    """The table without columns that were re-created under a captured column's name; for reading its rows."""
+    """The table without columns that were re-created under a captured column's name; used to read its rows."""
     places = dict(zip(instance.columns, instance.column_ids, strict=True))
     own = tuple(column for column in source.columns if places.get(column.name, column.ordinal) == column.ordinal)
     return replace(source, columns=own)
 
 
 def with_nulls(schema: TableSchema, names: Collection[str]) -> TableSchema:
-    """The structure with some columns nullable."""
+    """The structure with the named columns nullable."""
     return replace(
         schema,
         columns=tuple(replace(column, nullable=True) if column.name in names else column for column in schema.columns),

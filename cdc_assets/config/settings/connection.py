@@ -10,16 +10,17 @@ class ConnectionSettings:
 
     Args:
         host: `database.hostname`.
-        port: `database.port`; None if it is not given: 1433, or for an instance what its server tells.
+        port: `database.port`; None if not given: 1433, or for a named instance the port that SQL Server Browser
+            returns.
         instance: `database.instance`, or empty.
         user: `database.user`.
         password: `database.password`; never printed.
         databases: `database.names`.
-        encrypt: `driver.encrypt`: `no`, `yes` or `strict`; `yes` unless the stand-in is meant.
+        encrypt: `driver.encrypt`: `no`, `yes` or `strict`; `yes` unless the server is the stand-in.
         trust_server_certificate: `driver.trustServerCertificate`.
         query_timeout_s: `database.query.timeout.ms` in seconds; 0 waits for ever.
         login_timeout_s: seconds until a login counts as failed.
-        application: `driver.applicationName`: what sys.dm_exec_sessions calls program_name.
+        application: `driver.applicationName`: `program_name` in sys.dm_exec_sessions.
         extra: further `driver.*` options passed to the ODBC driver.
     """
 
@@ -42,12 +43,12 @@ class FilterSettings:
     """Which schemas and tables are captured (comma lists of anchored, case-insensitive regexes).
 
     Args:
-        schema_include: `schema.include.list`; each list's exclude twin must be empty if it is not.
+        schema_include: `schema.include.list`; the exclude list of the same kind must be empty if it is not.
         table_include: `table.include.list`, matching `schema.table`.
         ignore_builtin: leave out system tables.
         most_tables: `guardrail.collections.max`; 0 sets no limit.
-        limit_action: `guardrail.collections.limit.action`: what happens above it.
-        also: tables that are captured whatever the lists say, `db.schema.table` in lower case: signal tables.
+        limit_action: `guardrail.collections.limit.action`: reaction if the limit is exceeded.
+        also: tables that are captured regardless of the lists, `db.schema.table` in lower case: signal tables.
     """
 
     schema_include: tuple[str, ...] = ()

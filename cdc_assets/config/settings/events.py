@@ -14,14 +14,14 @@ FailureMode = Literal["fail", "warn", "skip"]
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """Hash, mask or cut one set of character columns (spec debezium-sqlserver §4.6); the first matching rule wins.
+    """Hash, mask or truncate a set of character columns (spec debezium-sqlserver §4.6); the first matching rule wins.
 
     Args:
         kind: `hash` (v1: digest of the Java-serialised text), `hash_v2` (digest of the UTF-8 text), `mask`, `truncate`.
         columns: anchored, case-insensitive regexes of `schema.table.column` or `db.schema.table.column`.
         length: asterisks of a mask or characters that remain after truncation; 0 for hashes.
         algorithm: Java name of a hash's digest, such as `SHA-256`; empty elsewhere.
-        salt: of a hash; never printed.
+        salt: salt of a hash; never printed.
     """
 
     kind: Literal["hash", "hash_v2", "mask", "truncate"]
@@ -33,18 +33,18 @@ class ColumnRule:
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """How events look (spec debezium-sqlserver §4, §5).
+    """Form of events (spec debezium-sqlserver §4, §5).
 
     Args:
         message_key_columns: entries `table regex:column,column` of `message.key.columns`.
-        column_include: `column.include.list`: regexes of `schema.table.column`, also with the database before it, whose
-            columns values hold; all if empty. `column_exclude` must be empty if it is not.
+        column_include: `column.include.list`: regexes of `schema.table.column` or `db.schema.table.column` of the
+            columns in values; all if empty. `column_exclude` must be empty if it is not.
         column_rules: masks, hashes and truncations in the order of the file.
         propagate_columns: regexes of columns whose source type becomes schema parameters.
         propagate_types: regexes of `db.schema.table.TYPE` with the same effect.
         transaction_topic: last part of the transaction topic's name.
-        conversion_failure: what to do with a value that does not fit its event type.
-        sanitize_pattern: regex of what topic names may not hold; empty for Debezium's own rule.
+        conversion_failure: reaction to a value that does not fit its event type.
+        sanitize_pattern: regex of characters that are replaced in topic names; empty for Debezium's rule.
     """
 
     topic_prefix: str
@@ -84,7 +84,7 @@ class HistorySettings:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSettings:
-    """Signs of life on a topic of their own (spec debezium-sqlserver §10)."""
+    """Heartbeats on a separate topic (spec debezium-sqlserver §10)."""
 
     interval_s: float = 0.0
     """`heartbeat.interval.ms` in seconds; 0 sends none."""
@@ -95,7 +95,7 @@ class HeartbeatSettings:
 
 @dataclass(frozen=True, slots=True)
 class NotificationSettings:
-    """Who is told about snapshots and instances (spec debezium-sqlserver §10.1)."""
+    """Channels of notifications about snapshots and capture instances (spec debezium-sqlserver §10.1)."""
 
     channels: tuple[str, ...] = ()
     """`notification.enabled.channels`: `sink`, `log`."""

@@ -25,7 +25,7 @@ def _names(name: str, table: TableId) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSettings:
-    """How tables are read as a whole (spec debezium-sqlserver §2).
+    """Settings of snapshots (spec debezium-sqlserver §2).
 
     Args:
         mode: `snapshot.mode`.
@@ -33,7 +33,8 @@ class SnapshotSettings:
         locking: `snapshot.locking.mode`; `none` takes no table locks.
         lock_timeout_ms: `snapshot.lock.timeout.ms`; 0 fails at once, -1 waits for ever.
         fetch_size: rows per Arrow batch (`snapshot.fetch.size`).
-        partitions: key-range partitions of a table's snapshot asset (`snapshot.partitions`), fixed for its life.
+        partitions: key-range partitions of a table's snapshot asset (`snapshot.partitions`); fixed once the asset
+            exists.
         slices_per_thread: `snapshot.max.threads.multiplier`: slices of a table per parallel reader.
         multipliers: (`schema.table` or `db.schema.table`, the same for that table) pairs.
         threads: `snapshot.max.threads`; 0 takes the task runner's parallelism.
@@ -68,7 +69,7 @@ class SnapshotSettings:
     on_data_error: bool = False
 
     def override_of(self, table: TableId) -> str:
-        """The table's SELECT of `overrides`, letter case of its name ignored; empty if it has none."""
+        """The table's SELECT of `overrides`; empty if it has none. Letter case of the name is ignored."""
         return next((statement for name, statement in self.overrides if _names(name, table)), "")
 
     def slices_of(self, table: TableId) -> int:
@@ -78,19 +79,20 @@ class SnapshotSettings:
 
 @dataclass(frozen=True, slots=True)
 class StreamingSettings:
-    """How the log is read (spec debezium-sqlserver §3).
+    """Settings of streaming (spec debezium-sqlserver §3).
 
     Args:
         poll_interval_s: `poll.interval.ms` in seconds: wait when there is nothing new.
         max_iteration_transactions: transactions per window at most; 0 sets no limit.
-        window_rows: change rows at which a window ends (`rows.per.window`); 0 goes by the number of parallel tasks.
+        window_rows: change rows at which a window ends (`rows.per.window`); 0 derives it from the number of parallel
+            tasks.
         query_mode: `data.query.mode`.
         fetch_size: rows per Arrow batch (`query.fetch.size`).
         slices: parts a window is cut into (`slices.per.window`); 0 takes the task runner's parallelism.
-        idle_timeout_s: a run ends after so long without a change; 0 never.
-        max_duration_s: a run ends after so long at the next window border; 0 never.
+        idle_timeout_s: seconds without a change after which a run ends; 0 never.
+        max_duration_s: seconds after which a run ends at the next window border; 0 never.
         delay_s: `streaming.delay.ms` in seconds: wait between snapshot and stream.
-        gap_policy: what happens to a table whose changes were cleaned up unread.
+        gap_policy: reaction for a table whose changes were cleaned up before they were read.
         retry_wait_s: `retriable.restart.connector.wait.ms` in seconds.
         max_retries: `errors.max.retries`; -1 retries for ever.
         instance_include: regexes of capture instance names to use; empty means all.
@@ -117,15 +119,15 @@ class StreamingSettings:
 
 @dataclass(frozen=True, slots=True)
 class LakeSettings:
-    """Where the tables lie and how they are kept.
+    """Location of the Delta tables and their maintenance.
 
     Args:
         path: directory or object-store URL that holds one Delta table per topic.
-        storage_options: pairs for the object store's client, may hold secrets; never printed.
-        compact_after_files: compact a table when it has so many small files; 0 never.
-        target_file_bytes: size that compaction aims at.
-        retention_hours: age at which files that no version uses may be removed.
-        log_commits: how many of a table's newest commits stay in its Delta log.
+        storage_options: options of the object store's client; may hold secrets, never printed.
+        compact_after_files: number of small files at which a table is compacted; 0 never.
+        target_file_bytes: target file size of compaction.
+        retention_hours: age at which unreferenced files may be removed.
+        log_commits: number of newest commits that stay in a table's Delta log.
     """
 
     path: str

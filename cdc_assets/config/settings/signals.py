@@ -8,21 +8,22 @@ from cdc_assets.core.identifiers import TableId
 
 @dataclass(frozen=True, slots=True)
 class SignalSettings:
-    """How a running capture is asked for snapshots (spec debezium-sqlserver §8, §9).
+    """Settings of signals and of incremental snapshots (spec debezium-sqlserver §8, §9).
 
     Args:
         collections: `signal.data.collection`: the signal tables, one per database at most.
         channels: `signal.enabled.channels`: `source`, `file`, `kafka`.
-        file: `signal.file`: one JSON object per line; renamed when it is read, then removed.
-        poll_interval_s: `signal.poll.interval.ms` in seconds: how often channels other than `source` are looked at.
+        file: `signal.file`: path of a file with one JSON object per line; renamed when it is read, then removed.
+        poll_interval_s: `signal.poll.interval.ms` in seconds: interval at which channels other than `source` are
+            polled.
         chunk_rows: `incremental.snapshot.chunk.size`.
         recompile: `incremental.snapshot.option.recompile`.
         watermarking: `incremental.snapshot.watermarking.strategy`.
-        kafka_topic: `signal.kafka.topic`; empty takes `<prefix>-signal`.
+        kafka_topic: `signal.kafka.topic`; `<prefix>-signal` if empty.
         kafka_servers: `signal.kafka.bootstrap.servers`.
         kafka_group: `signal.kafka.groupId`.
         kafka_timeout_s: `signal.kafka.poll.timeout.ms` in seconds.
-        kafka_consumer: options of the client by name, may hold secrets; never printed.
+        kafka_consumer: options of the client by name; may hold secrets, never printed.
     """
 
     collections: tuple[TableId, ...] = ()

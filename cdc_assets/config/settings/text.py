@@ -8,12 +8,12 @@ TextFormat = Literal["debezium", "flinkx"]
 
 @dataclass(frozen=True, slots=True)
 class TextSettings:
-    """How events are printed; what the lake holds does not depend on it.
+    """Text form of printed events; the lake does not depend on it.
 
     Args:
         format: `value.format`: Debezium's JSON, or flat FlinkX records (spec debezium-sqlserver §12.2).
         paved: `flinkx.paving`: fields `before_x` and `after_x` in place of objects.
-        split: `flinkx.split`: an update gives two records.
+        split: `flinkx.split`: whether an update becomes two records.
         key_schema: `key.converter.schemas.enable`.
         value_schema: `value.converter.schemas.enable`.
         key_defaults: `key.converter.replace.null.with.default`.

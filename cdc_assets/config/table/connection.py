@@ -14,18 +14,22 @@ CONNECTION = (
         "database.port",
         kinds.integer(1, 65535),
         None,
-        "TCP port; 1433 if absent. With `database.instance` it wins over what the server's browser tells of the instance.",
+        "TCP port; 1433 if absent. With `database.instance` it overrides the port that SQL Server Browser returns for the instance.",
         "connection.port",
     ),
     Property(
         "database.instance",
         kinds.TEXT,
         "",
-        "Named instance; its port is asked of the server's browser (UDP 1434), unless `database.port` is given.",
+        "Named instance; SQL Server Browser (UDP 1434) is asked for its port, unless `database.port` is given.",
         "connection.instance",
     ),
     Property(
-        "database.user", kinds.TEXT, "", "SQL Server login; empty with an authentication scheme.", "connection.user"
+        "database.user",
+        kinds.TEXT,
+        "",
+        "SQL Server login; leave empty with an authentication scheme.",
+        "connection.user",
     ),
     Property(
         "database.password",
@@ -76,7 +80,7 @@ CONNECTION = (
         "driver.applicationName",
         kinds.SYSNAME,
         "cdc-assets",
-        "Name that the server shows for our sessions: `program_name` in sys.dm_exec_sessions.",
+        "Name that the server shows for the capture's sessions: `program_name` in sys.dm_exec_sessions.",
         "connection.application",
     ),
     Property(
@@ -103,7 +107,7 @@ SHOWN = (
         kinds.REGEX,
         "",
         "Regular expression of property names whose values are not shown, in errors and by `cdc-assets properties --config`; "
-        "it may stand anywhere in the name. Passwords, salts and options that may hold secrets are never shown.",
+        "it may match any part of the name. Passwords, salts and options that may hold secrets are never shown.",
     ),
 )
 
@@ -147,21 +151,21 @@ FILTERS = (
         "guardrail.collections.max",
         kinds.integer(0),
         "0",
-        "Most tables; 0 sets no limit. Counted are all tables of the databases, or, with `schema.history.internal.store.only.captured.tables.ddl`, the captured ones.",
+        "Maximum number of tables; 0 sets no limit. All tables of the databases count, or only captured ones with `schema.history.internal.store.only.captured.tables.ddl`.",
         "filters.most_tables",
     ),
     Property(
         "guardrail.collections.limit.action",
         kinds.choice("warn", "fail"),
         "warn",
-        "What happens above the limit.",
+        "Reaction if the limit is exceeded.",
         "filters.limit_action",
     ),
     Property(
         "change.column.filter.override",
         kinds.BOOLEAN,
         "false",
-        "Snapshot columns that are not captured too.",
+        "Include columns in snapshots that the capture instance does not capture.",
         status=Status.REFUSED,
         reason="rows of snapshot and stream would differ in structure",
     ),
@@ -204,4 +208,4 @@ JDBC_ONLY = frozenset(
         "usefmtonly", "workstationid", "xopenstates",
     }
 )  # fmt: skip
-"""Options in lower case that only Microsoft's JDBC driver knows; they change nothing that we read."""
+"""Options in lower case that only Microsoft's JDBC driver has; they do not affect the data that are read."""

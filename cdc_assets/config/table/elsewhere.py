@@ -3,11 +3,11 @@
 from cdc_assets.config import kinds
 from cdc_assets.config.property import Property, Status
 
-_CONNECT = "it belongs to Kafka Connect; Dagster starts and places the work"
+_CONNECT = "it configures Kafka Connect; here Dagster starts and schedules the work"
 _QUEUE = "there is no queue between reader and writer: rows stream from the server into files"
 _KAFKA_HISTORY = "the schema history is a table of the lake"
-_METRICS = "numbers are told as Dagster metadata, not as MBeans"
-_MARKERS = "a marker that cannot be written is tried again with its round, as errors.max.retries says"
+_METRICS = "metrics are reported as Dagster metadata, not as MBeans"
+_MARKERS = "a marker that cannot be written is retried with its round, as set by errors.max.retries"
 _PLUGIN = "classes of the JVM cannot be loaded here"
 
 
@@ -34,7 +34,7 @@ IGNORED = (
         ("header.converter", "Converter of headers."),
         ("header.converter.<option>", "Options of that converter."),
         ("config.action.reload", "Reaction to changed external configuration."),
-        ("exactly.once.support", "Exactly-once demand; it always holds here."),
+        ("exactly.once.support", "Exactly-once requirement; it always holds here."),
         ("transaction.boundary", "Producer transaction borders."),
         ("topic.creation.<option>", "Creation of Kafka topics."),
         ("errors.tolerance", "Reaction to converter errors."),
@@ -53,10 +53,10 @@ IGNORED = (
     *_ignored(
         _QUEUE,
         ("max.queue.size", "Capacity of the internal queue."),
-        ("max.batch.size", "Records handed over at once."),
+        ("max.batch.size", "Records per dispatch."),
         ("max.queue.size.in.bytes", "Capacity of the internal queue."),
         ("queue.provider.type", "Implementation of the internal queue."),
-        ("poll.dispatch.interval.ms", "Pause between hand-overs."),
+        ("poll.dispatch.interval.ms", "Pause between dispatches to the queue."),
         ("streaming.fetch.size", "Paging of change queries; result sets are streamed here."),
     ),
     *_ignored(
@@ -91,7 +91,7 @@ IGNORED = (
         ("signal.emit.failure.backoff", "Wait before such a retry."),
     ),
     *_ignored(
-        "a round whose table changes its structure is always read again",
+        "a round during which the table's structure changes is always repeated",
         ("incremental.snapshot.allow.schema.changes", "Schema changes in mid-snapshot."),
     ),
     *_ignored("lineage is what Dagster records", ("openlineage.integration.<option>", "Lineage events.")),

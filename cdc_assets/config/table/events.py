@@ -27,16 +27,16 @@ COLUMN_RULES = (
         "column.mask.with.<length>.chars",
         kinds.REGEXES,
         None,
-        "Character columns whose value becomes so many asterisks.",
+        "Character columns whose value is replaced by that many asterisks.",
     ),
     Property(
         "column.truncate.to.<length>.chars",
         kinds.REGEXES,
         None,
-        "Character columns of which so many characters remain.",
+        "Character columns that are truncated to that many characters.",
     ),
 )
-"""In the order in which a name is tried: v2 before v1, whose pattern fits both."""
+"""In matching order: v2 before v1, whose pattern fits both."""
 
 EVENTS = (
     Property(
@@ -48,7 +48,7 @@ EVENTS = (
         required=True,
     ),
     Property(
-        "topic.delimiter", kinds.TOPIC_PART, ".", "What joins the parts of a topic name.", "events.topic_delimiter"
+        "topic.delimiter", kinds.TOPIC_PART, ".", "Separator of the parts of a topic name.", "events.topic_delimiter"
     ),
     Property(
         "topic.transaction",
@@ -61,7 +61,7 @@ EVENTS = (
         "topic.sanitize.pattern",
         kinds.REGEX,
         "",
-        "Regular expression of what a topic name may not hold and `_` stands for: `[^A-Za-z0-9._-]` if absent. "
+        "Regular expression of characters in topic names that are replaced by `_`; `[^A-Za-z0-9._-]` if absent. "
         r"`[^\w.-]` keeps letters of every script.",
         "events.sanitize_pattern",
         note="Ours.",
@@ -73,8 +73,8 @@ EVENTS = (
         "time.precision.mode",
         kinds.choice(*get_args(TimeMode)),
         "adaptive",
-        "How dates and times are represented. Nanoseconds (`datetime2(7)` if adaptive) reach from 1677-09-21 to 2262-04-11: for "
-        "9999-12-31 `event.converting.failure.handling.mode` counts. `microseconds`, `isostring` and `structured` hold all.",
+        "How dates and times are represented. Nanoseconds (`datetime2(7)` if adaptive) cover 1677-09-21 to 2262-04-11: for "
+        "9999-12-31 `event.converting.failure.handling.mode` applies. `microseconds`, `isostring` and `structured` cover all dates.",
         "events.time_mode",
     ),
     Property(
@@ -109,35 +109,35 @@ EVENTS = (
         "tombstones.on.delete",
         kinds.BOOLEAN,
         "true",
-        "Follow a delete by an event without value.",
+        "Write an event without value (tombstone) after each delete.",
         "events.tombstones_on_delete",
     ),
     Property(
         "unavailable.value.placeholder",
         kinds.TEXT,
         "__debezium_unavailable_value",
-        "Stands for a value that the log does not hold.",
+        "Placeholder for a value that the log does not contain.",
         "events.unavailable_value",
     ),
     Property(
         "skipped.operations",
         kinds.OPERATIONS,
         "t",
-        "Operations that give no event: c create, u update, d delete, t truncate, or none.",
+        "Operations for which no event is written: c create, u update, d delete, t truncate, or none.",
         "events.skipped_operations",
     ),
     Property(
         "skip.messages.without.change",
         kinds.BOOLEAN,
         "false",
-        "Leave out updates that change no column of the value.",
+        "Skip updates that change no column of the value.",
         "events.skip_unchanged",
     ),
     Property(
         "column.propagate.source.type",
         kinds.REGEXES,
         "",
-        "Columns whose source type is told in schema parameters.",
+        "Columns whose source type is added to the schema parameters.",
         "events.propagate_columns",
     ),
     Property(
@@ -151,7 +151,7 @@ EVENTS = (
         "provide.transaction.metadata",
         kinds.BOOLEAN,
         "false",
-        "Tell begin and end of transactions and each event's place in its own.",
+        "Write BEGIN and END events of transactions, and add to each event its order within the transaction.",
         "events.transaction_metadata",
     ),
     Property(
@@ -165,7 +165,7 @@ EVENTS = (
         "event.converting.failure.handling.mode",
         kinds.choice(*get_args(FailureMode)),
         "warn",
-        "What happens to a value that does not fit its event type: the run fails, or null is written, with or without a warning "
+        "Reaction to a value that does not fit its event type: the run fails, or null is written, with or without a warning "
         "in the log of the Spark task.",
         "events.conversion_failure",
     ),
@@ -174,7 +174,7 @@ EVENTS = (
         kinds.choice("3", "2.3"),
         "3",
         "Debezium release whose envelope is written: 3.6.3, or 2.3.4 without microseconds, nanoseconds and context headers. "
-        "Choose it before the first run, for it changes the structure of every topic.",
+        "Choose it before the first run, because it changes the structure of every topic.",
         "events.event_version",
         note="Ours.",
     ),
@@ -240,7 +240,7 @@ SIGNS = (
         "notification.enabled.channels",
         kinds.ENTRIES,
         "",
-        "Where notifications go: `sink`, `log`.",
+        "Channels of notifications: `sink`, `log`.",
         "notifications.channels",
     ),
     Property(

@@ -21,15 +21,15 @@ SNAPSHOT = (
         "read_committed",
         "Isolation level at which slices of tables are read; change tables are always read committed.",
         "snapshot.isolation",
-        note="Debezium takes repeatable_read, whose locks stop writers; what changes while a slice is read is streamed again "
-        "anyhow. `exclusive` stops writers until the last row is read, `snapshot` only while all readers open their "
-        "transactions; both make all rows of one moment. Locks are shared ones, because tables are read in parallel.",
+        note="Debezium's default is repeatable_read, whose locks block writers; changes made while a slice is read are streamed "
+        "anyway. `exclusive` blocks writers until the last row is read, `snapshot` only while all readers open their "
+        "transactions; both read all rows as of one moment. Locks are shared, because tables are read in parallel.",
     ),
     Property(
         "snapshot.locking.mode",
         kinds.choice("exclusive", "none"),
         "exclusive",
-        "Whether isolation `repeatable_read`, `exclusive` and `snapshot` take table locks: shared ones, which stop writers.",
+        "Whether isolation `repeatable_read`, `exclusive` and `snapshot` take table locks; they are shared locks, which block writers.",
         "snapshot.locking",
         note="`custom` is not supported.",
     ),
@@ -37,8 +37,8 @@ SNAPSHOT = (
         "snapshot.lock.timeout.ms",
         kinds.integer(-1, kinds.LONGEST_MS),
         "10000",
-        "Time to wait for a lock of a source table, whatever the isolation; 0 fails at once, -1 waits as long as a statement "
-        "may take. Incremental snapshots try again after it.",
+        "Time to wait for a lock of a source table, at any isolation level; 0 fails at once, -1 waits as long as a statement "
+        "may take. Incremental snapshots retry after it.",
         "snapshot.lock_timeout_ms",
     ),
     Property(
@@ -54,22 +54,22 @@ SNAPSHOT = (
         "32768",
         "Rows per batch, or fewer of 16 MB.",
         "snapshot.fetch_size",
-        note="Debezium takes 2000; batches here are columnar.",
+        note="Debezium's default is 2000; batches here are columnar.",
     ),
     Property(
         "snapshot.delay.ms",
         kinds.milliseconds(),
         "0",
-        "Wait before the snapshot.",
+        "Time to wait before the snapshot.",
         "snapshot.delay_s",
     ),
     Property(
         "snapshot.max.threads",
         kinds.integer(0, 1024),
         "0",
-        "Parallel readers; 0 takes as many as Spark runs tasks at once.",
+        "Number of parallel readers; 0 uses the number of tasks that Spark runs at once.",
         "snapshot.threads",
-        note="Debezium takes 1.",
+        note="Debezium's default is 1.",
     ),
     Property(
         "snapshot.max.threads.multiplier",
@@ -91,13 +91,13 @@ SNAPSHOT = (
         "disabled",
         "Read small or large tables first.",
         "snapshot.order_by_row_count",
-        note="Debezium's connector has no effect for it unless it reads by chunks.",
+        note="In Debezium's connector it has no effect unless it reads by chunks.",
     ),
     Property(
         "snapshot.select.statement.overrides",
         kinds.ENTRIES,
         "",
-        "Tables, as `schema.table` or `db.schema.table`, that are read by a statement of their own.",
+        "Tables, as `schema.table` or `db.schema.table`, that are read by a custom SELECT statement.",
     ),
     Property(
         "snapshot.select.statement.overrides.<table>",
@@ -109,7 +109,7 @@ SNAPSHOT = (
         "snapshot.query.mode",
         kinds.choice("select_all"),
         "select_all",
-        "How rows are selected.",
+        "How rows of snapshots are selected.",
         note="`custom` is not supported.",
     ),
     Property(
@@ -123,14 +123,20 @@ SNAPSHOT = (
 )
 
 STREAMING = (
-    Property("poll.interval.ms", kinds.milliseconds(), "500", "Wait when nothing is new.", "streaming.poll_interval_s"),
+    Property(
+        "poll.interval.ms",
+        kinds.milliseconds(),
+        "500",
+        "Time to wait when there are no new changes.",
+        "streaming.poll_interval_s",
+    ),
     Property(
         "max.iteration.transactions",
         kinds.integer(0),
         "100000",
-        "Transactions per window at most; 0 sets no limit.",
+        "Maximum transactions per window; 0 sets no limit.",
         "streaming.max_iteration_transactions",
-        note="Debezium takes 500; a window here is read in parallel slices and streamed, so memory does not grow with it.",
+        note="Debezium's default is 500; a window here is read in parallel slices and streamed, so memory does not grow with it.",
     ),
     Property(
         "data.query.mode",
@@ -145,41 +151,45 @@ STREAMING = (
         "32768",
         "Rows per batch, or fewer of 16 MB.",
         "streaming.fetch_size",
-        note="Debezium takes 10000; batches here are columnar.",
+        note="Debezium's default is 10000; batches here are columnar.",
     ),
     Property(
         "streaming.delay.ms",
         kinds.milliseconds(),
         "0",
-        "Wait between snapshot and stream.",
+        "Time to wait between snapshot and streaming.",
         "streaming.delay_s",
     ),
     Property(
         "event.processing.failure.handling.mode",
         kinds.choice("fail"),
         "fail",
-        "What happens when a row cannot become an event.",
-        note="`warn` and `skip` are refused, for there is no event here that could be left out alone. A value that does not "
-        "fit its type is a matter of `event.converting.failure.handling.mode`, whose `warn` and `skip` keep the event with "
-        "a null in its place; rows whose structure was changed under way are read again in the right one. What is left "
-        "is a column of another type than the server says, or an update without its second half: then all that follows "
-        "is in doubt. The table stops at its position, with the reason, and loses nothing; the others go on.",
+        "Reaction when a row cannot be converted to an event.",
+        note="`warn` and `skip` are refused, because no single event could be skipped here. A value that does not "
+        "fit its type is handled by `event.converting.failure.handling.mode`, whose `warn` and `skip` keep the event with "
+        "a null in its place; rows whose structure changed while they were read are read again in the right one. What remains "
+        "is a column whose type differs from the one the server reports, or an update without its second row: then all later "
+        "changes are in doubt. The table stops at its position, with the reason, and loses nothing; the others continue.",
     ),
     Property(
         "retriable.restart.connector.wait.ms",
         kinds.milliseconds(),
         "10000",
-        "Wait before a retry.",
+        "Time to wait before a retry.",
         "streaming.retry_wait_s",
     ),
     Property(
-        "errors.max.retries", kinds.integer(-1), "-1", "Retries in a row; -1 sets no limit.", "streaming.max_retries"
+        "errors.max.retries",
+        kinds.integer(-1),
+        "-1",
+        "Maximum consecutive retries; -1 sets no limit.",
+        "streaming.max_retries",
     ),
     Property(
         "database.sqlserver.agent.status.query",
         kinds.TEXT,
         "",
-        "T-SQL that gives 1 if the Agent runs; `#db` stands for the database. Absent: sys.dm_server_services.",
+        "T-SQL that returns 1 if the Agent runs; `#db` stands for the database. Default: a query of sys.dm_server_services.",
         "streaming.agent_status_query",
     ),
     Property(
@@ -194,16 +204,16 @@ STREAMING = (
         "rows.per.window",
         kinds.integer(0),
         "0",
-        "Change rows at which a window ends, behind a whole transaction; 0 takes 500,000 for each task that Spark runs at "
-        "once, and 4,000,000 at least.",
+        "Change rows at which a window ends, after a whole transaction; 0 means 500,000 for each task that Spark runs at "
+        "once, but at least 4,000,000.",
         "streaming.window_rows",
-        note="Ours. It bounds what a failure repeats.",
+        note="Specific to cdc-assets. It limits the work that a failure repeats.",
     ),
     Property(
         "slices.per.window",
         kinds.integer(0, 100_000),
         "0",
-        "Parts a window is cut into; 0 takes as many as Spark runs tasks at once, or fewer of at least 10,000 rows.",
+        "Number of parts of a window; 0 uses the number of tasks that Spark runs at once, or fewer parts of at least 10,000 rows.",
         "streaming.slices",
         note="Ours.",
     ),
@@ -211,7 +221,7 @@ STREAMING = (
         "stream.idle.timeout.ms",
         kinds.milliseconds(),
         "10000",
-        "A run ends after so long without a change; 0 never.",
+        "Time without a change after which a run ends; 0 never.",
         "streaming.idle_timeout_s",
         note="Ours.",
     ),
@@ -219,7 +229,7 @@ STREAMING = (
         "stream.max.duration.ms",
         kinds.milliseconds(),
         "600000",
-        "A run ends at the next window border after so long; 0 never.",
+        "Time after which a run ends at the next window border; 0 never.",
         "streaming.max_duration_s",
         note="Ours.",
     ),
@@ -227,7 +237,7 @@ STREAMING = (
         "gap.policy",
         kinds.choice(*get_args(GapPolicy)),
         "fail",
-        "What happens to a table whose changes were cleaned up before they were read.",
+        "Reaction for a table whose changes were cleaned up before they were read.",
         "streaming.gap_policy",
         note="Ours.",
     ),
@@ -254,7 +264,7 @@ LAKE = (
         "lake.compact.after.files",
         kinds.integer(0),
         "200",
-        "Compact a table when it has so many small files; 0 never.",
+        "Number of small files at which a table is compacted; 0 never.",
         "lake.compact_after_files",
         note="Ours.",
     ),
@@ -262,7 +272,7 @@ LAKE = (
         "lake.target.file.bytes",
         kinds.integer(1024 * 1024, 1024**4),
         str(128 * 1024 * 1024),
-        "Size that compaction aims at.",
+        "Target file size of compaction.",
         "lake.target_file_bytes",
         note="Ours.",
     ),
@@ -270,8 +280,8 @@ LAKE = (
         "lake.retention.hours",
         kinds.integer(1, 1_000_000),
         "2",
-        "Age at which files that no version uses may be removed; readers of older versions, and writers that take longer, "
-        "would miss them. Each checkpoint of a log lists those that wait for it, so commits cost more with more hours.",
+        "Age at which unreferenced files may be removed; readers of older versions, and writers that take longer, "
+        "would miss them. Each checkpoint of a Delta log lists the files that wait for removal, so commits cost more with more hours.",
         "lake.retention_hours",
         note="Ours.",
     ),
@@ -279,7 +289,7 @@ LAKE = (
         "lake.log.commits",
         kinds.integer(100, 100_000_000),
         "200",
-        "How many of a table's newest commits stay in its Delta log; readers that follow the log commit by commit, such as a "
+        "Number of newest commits that stay in a table's Delta log; readers that follow the log commit by commit, such as a "
         "stream over the table, must keep up with them.",
         "lake.log_commits",
         note="Ours.",
@@ -298,7 +308,11 @@ CONFIGURED_SNAPSHOT = tuple(
         ("snapshot.data", "data", "read rows at each start"),
         ("snapshot.schema", "schema", "record structures at each start"),
         ("start.stream", "start_stream", "stream afterwards"),
-        ("snapshot.on.schema.error", "on_schema_error", "record structures again when the history is lost"),
-        ("snapshot.on.data.error", "on_data_error", "read rows again when the position is lost"),
+        ("snapshot.on.schema.error", "on_schema_error", "record structures again when the schema history is lost"),
+        (
+            "snapshot.on.data.error",
+            "on_data_error",
+            "read rows again when changes after the position can no longer be read",
+        ),
     )
 )

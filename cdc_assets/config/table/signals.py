@@ -8,39 +8,39 @@ SIGNALS = (
         "signal.data.collection",
         kinds.ENTRIES,
         "",
-        "Signal table as `database.schema.table`; a comma list names one per database. It needs change data capture, "
-        "three columns, and INSERT for the login. It is captured whatever the filters say.",
+        "Signal table as `database.schema.table`; a comma list names one per database. The table needs change data capture, "
+        "three columns, and INSERT for the login. It is captured regardless of the filters.",
         "signals.collections",
     ),
     Property(
         "signal.enabled.channels",
         kinds.ENTRIES,
         "source",
-        "Where signals come from: `source` (the signal table), `file`, `kafka` (needs the extra `kafka`). Requests of "
-        "the command line and of Dagster are always heard.",
+        "Channels of signals: `source` (the signal table), `file`, `kafka` (needs the extra `kafka`). Requests of "
+        "the command line and of Dagster are always accepted.",
         "signals.channels",
     ),
     Property(
         "signal.file",
         kinds.FILLED,
         "file-signals.txt",
-        "File of channel `file`: one JSON object with type, data and perhaps id per line. It is renamed when it is read, and "
-        "removed when what it says is recorded.",
+        "File of channel `file`: one JSON object with type, data and optionally id per line. It is renamed when it is read, and "
+        "removed when its signals are recorded.",
         "signals.file",
     ),
     Property(
         "signal.poll.interval.ms",
         kinds.milliseconds(),
         "5000",
-        "How often channels other than `source` are looked at.",
+        "Interval at which channels other than `source` are polled.",
         "signals.poll_interval_s",
     ),
     Property(
         "signal.kafka.topic",
         kinds.TEXT,
         "",
-        "Topic of channel `kafka`; `<topic.prefix>-signal` if left out. The key of a message must be the topic prefix, "
-        "its value a JSON object with type and data, and perhaps id.",
+        "Topic of channel `kafka`; `<topic.prefix>-signal` if absent. The key of a message must be the topic prefix, "
+        "its value a JSON object with type, data and optionally id.",
         "signals.kafka_topic",
     ),
     Property(
@@ -54,15 +54,15 @@ SIGNALS = (
         "signal.kafka.groupId",
         kinds.FILLED,
         "kafka-signal",
-        "Consumer group to which the broker is told how far the topic was read.",
+        "Consumer group whose offset is committed to the broker.",
         "signals.kafka_group",
-        note="What was handled is in the manifest; the group's offset counts only where that holds none.",
+        note="The manifest records what was handled; the group's offset counts only if the manifest has none.",
     ),
     Property(
         "signal.kafka.poll.timeout.ms",
         kinds.milliseconds(1),
         "100",
-        "How long one request for messages waits.",
+        "Maximum wait of one poll for messages.",
         "signals.kafka_timeout_s",
     ),
     Property(
@@ -92,7 +92,7 @@ SIGNALS = (
         "incremental.snapshot.watermarking.strategy",
         kinds.choice("insert_insert", "insert_delete"),
         "insert_insert",
-        "Whether a chunk is closed by a second row in the signal table or by the deletion of the first.",
+        "Whether the end of a chunk is marked by a second row in the signal table or by the deletion of the first.",
         "signals.watermarking",
     ),
 )

@@ -22,15 +22,15 @@ TEXT = (
         "true",
         "Whether a FlinkX record has a field `before_x` and `after_x` for each column, not objects `before` and `after`.",
         "text.paved",
-        note="Ours; FlinkX calls it pavingData.",
+        note="Specific to cdc-assets; FlinkX calls it pavingData.",
     ),
     Property(
         "flinkx.split",
         kinds.BOOLEAN,
         "false",
-        "Whether an update gives two FlinkX records, `update_before` and `update_after`.",
+        "Whether an update becomes two FlinkX records, `update_before` and `update_after`.",
         "text.split",
-        note="Ours; FlinkX calls it split.",
+        note="Specific to cdc-assets; FlinkX calls it split.",
     ),
     *(
         Property(

@@ -274,7 +274,7 @@ def test_overrides_of_odd_names_and_without_statement() -> None:
     assert config.snapshot.override_of(TableId("any", "DBO", 'x"y')) == "SELECT 2 AS id"
     assert config.snapshot.override_of(TableId("any", "dbo", "c")) == ""
     [(name, reason)] = config.ignored
-    assert (name, "dbo.c is read as any other" in reason) == ("snapshot.select.statement.overrides", True)
+    assert (name, "dbo.c is read like any other" in reason) == ("snapshot.select.statement.overrides", True)
 
 
 def test_multiplier_of_one_table() -> None:
@@ -317,7 +317,7 @@ def test_java_properties_round_trip(pairs: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("mode", ["warn", "skip"])
 def test_a_refused_value_tells_why(mode: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"no event here that could be left out alone.*loses nothing"):
+    with pytest.raises(ConfigurationError, match=r"no single event could be skipped here.*loses nothing"):
         build_config(MINIMUM | {"event.processing.failure.handling.mode": mode})
 
 

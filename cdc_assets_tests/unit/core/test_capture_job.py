@@ -14,7 +14,7 @@ from cdc_assets.core.capture_job import CaptureJob
         (False, 3, "", "Agent is stopped. Next: start"),
         (True, 3, "22859 log scan failed", "fails: 22859 log scan failed"),
         (None, None, "", "never scanned"),
-        (True, 3600, "", "no entry for 60 minutes"),
+        (True, 3600, "", "for 60 minutes"),
     ],
 )
 def test_trouble_names_the_cause_and_the_next_step(
