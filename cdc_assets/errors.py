@@ -93,7 +93,7 @@ class InvalidValueError(TerminalError, ValueError):
 
     Args:
         what: the kind of value, such as `LSN`.
-        value: the given value.
+        value: what was given; the message quotes it.
         expected: description of the allowed values.
         hint: next step for the reader.
     """

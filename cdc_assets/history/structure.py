@@ -26,7 +26,7 @@ def captured_structure(source: TableSchema, stored: TableSchema, instance: Captu
     Args:
         source: current structure of the source table.
         stored: current structure of the instance's change table.
-        instance: capture instance.
+        instance: names the captured columns and their ids in the source table.
     """
     now = {column.ordinal: column for column in source.columns}
     types = {column.name: column for column in stored.columns}

@@ -26,7 +26,7 @@ BUILT = {
     "rows_behind": queries.rows_behind(ODD, "a]b"),
     "place_in_commit": queries.place_in_commit(ODD, "a]b", ""),
     "row_counts": queries.row_counts(ODD, 2),
-    "extremes": queries.extremes("[t]", "[c]"),
+    "extremes": queries.extremes([("[t]", "[c]"), ("[u]", "[d]")]),
     "key_at": queries.key_at("[t]", "[c]", "k", "?"),
     "key_after": queries.key_after("[t]", "[c]", "k", "?"),
     "nothing_of": queries.nothing_of("[t]"),
