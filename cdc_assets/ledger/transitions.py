@@ -22,7 +22,7 @@ def tell_changes(before: CaptureState, after: CaptureState) -> None:
             _tell(known, now)
 
 
-def tell_stopped(state: TableState) -> None:
+def log_stopped(state: TableState) -> None:
     """Say that a table does not stream, if it does not."""
     if state.status in _STOPPED:
         log.error("%s does not go on: %s", state.table, state.reason)
@@ -36,7 +36,7 @@ def tell_stopped(state: TableState) -> None:
 def _tell(known: TableState | None, now: TableState) -> None:
     if now.status in _STOPPED or (now.position is None and now.status == "healthy"):
         if known is None or (known.status, known.reason, known.position) != (now.status, now.reason, now.position):
-            tell_stopped(now)
+            log_stopped(now)
         return
     if known is None:
         return

@@ -1,1 +1,1 @@
-"""One run of a capture: open, loop, leave; and the view from outside."""
+"""One run of a capture: opening, loop and end; and the overview of a capture from outside."""

@@ -1,4 +1,4 @@
-"""What a run has brought: numbers for its summary, and one report to whoever opened it."""
+"""Counts what a run committed, for its summary, and reports each commit to the caller."""
 
 from collections import Counter, defaultdict
 
@@ -7,35 +7,35 @@ from cdc_assets.core.identifiers import TableId
 
 
 class Account:
-    """Hears of each window and round of a run from whoever committed it, counts it, and tells it.
+    """Counts the windows and rounds of a run and reports each of them.
 
     Args:
-        on_progress: told of each.
+        on_progress: called after each committed window and round.
     """
 
     def __init__(self, on_progress: OnProgress) -> None:
-        self._tell = on_progress
+        self._on_progress = on_progress
         self.begin()
 
     def begin(self) -> None:
-        """A loop begins: only what it brings is counted."""
+        """Start a loop: reset the counters of the summary."""
         self.windows = 0
         self.streamed = 0
-        """Events of windows."""
+        """Events committed by windows."""
         self.rows: dict[TableId, Counter[str]] = defaultdict(Counter)
-        """Events by operation, those of rounds too."""
+        """Events by table and operation, including those of snapshot rounds."""
         self.unread: list[TroubledTable] = []
-        """Tables whose snapshot, asked for by a signal, was given up."""
+        """Tables whose snapshot was requested by a signal and given up."""
         self.begin_tidied()
 
     def begin_tidied(self) -> None:
-        """The lake was put in order: only what is written from now on is to be looked after."""
+        """Reset what was written since the last housekeeping."""
         self.commits = 0
-        """Windows and rounds."""
+        """Windows and rounds since the last housekeeping."""
         self.written: set[TableId] = set()
 
     def note_commit(self, progress: Progress) -> None:
-        """A window or round is committed."""
+        """Count a committed window or round and report it."""
         if progress.kind == "stream":
             self.windows += 1
             self.streamed += sum(sum(part.rows.values()) for part in progress.tables.values())
@@ -43,8 +43,8 @@ class Account:
             self.rows[table].update(numbers.rows)
         self.commits += 1
         self.written.update(progress.tables)
-        self._tell(progress)
+        self._on_progress(progress)
 
     def note_unread(self, trouble: TroubledTable) -> None:
-        """A table was left that a signal asked for."""
+        """Record that the snapshot of a table, requested by a signal, was given up."""
         self.unread.append(trouble)

@@ -1,8 +1,8 @@
-"""The one place that makes what works in a run of a capture, and hands each part those that it works with.
+"""Builds the components of a run and connects them.
 
-What a part remembers (which signals were seen, which topics were compared with the manifest, which structures were
-compared with the server) holds for the whole run, whoever asks it; so there must be one of each. What only a loop
-remembers is made by the loop.
+Some components keep state for the whole run (signals already seen, topics already compared with the manifest,
+structures already compared with the server), so there must be exactly one of each. State of a single loop belongs to
+the loop.
 """
 
 from collections.abc import Iterable
@@ -35,13 +35,13 @@ from cdc_assets.streaming.windows import WindowExecutor
 
 
 class Activities:
-    """What works in one run.
+    """The components of one run.
 
     Args:
-        ledger: what is recorded about it.
-        outbox: tells what no row of the manifest records.
-        adapters: channels of signals that need one.
-        account: hears of all that is committed.
+        ledger: recorded state of the capture.
+        outbox: sends notifications that no row of the manifest records.
+        adapters: signal channels that need an external client (Kafka).
+        account: counts and reports all commits.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Activities:
         )
 
     def planner(self) -> Planner:
-        """Plans the windows of one loop, which looks at everything anew."""
+        """The planner of one loop; it starts without any cached state."""
         return Planner(self._server, self._lake, self._ledger, self._runner, self._config.streaming, self.losses)
 
     def jobs(self) -> JobWatch:
-        """Asks about capture jobs in one loop."""
+        """The capture job monitor of one loop."""
         return JobWatch(self._server.source, self._ledger.clock)

@@ -1,24 +1,23 @@
-"""Blocking snapshots: the stream waits at a window border, tables are read, the stream goes on (spec debezium-sqlserver §2.10).
+"""Blocking snapshots: the stream stops at a window border, tables are read, the stream continues (spec debezium-sqlserver §2.10).
 
-A signal only puts a request into the recorded state. Here the first of them
-becomes a snapshot like any other (`snapshot.run`); its plan and the state without
-the request are one manifest row. *Crash before that row:* the next run begins
-with the request. *After it:* the next run resumes the snapshot. So it is carried
-out once.
+A signal only adds a request to the recorded state. This module turns the first request
+into an ordinary snapshot (`snapshot.run`). Its plan and the state without the request
+are one manifest row. *Crash before that row:* the next run starts with the request.
+*After it:* the next run resumes the snapshot. So each request is carried out once.
 
-*Why no READ stands behind a newer event.* The rows are read at a time t behind
-the low watermark L, which is not below the position P of the stream. So they hold
-all that is committed here, and sort at L: behind the events up to L, those in
-(P, L] too, which come later, and before all others. What changed in (L, t] is in
-the rows and comes again behind them. A round of an incremental snapshot that was
+*Why no READ is placed after a newer event.* The rows are read at a time t after
+the low watermark L, which is not below the position P of the stream. So they include
+everything committed up to then, and sort at L: after the events up to L (also those in
+(P, L], which are streamed later) and before all others. A change in (L, t] is in
+the rows and is streamed again after them. A round of an incremental snapshot that was
 read before t and is not committed yet would be older than these READs and sort
-behind them: it is forgotten, and read again between new markers, which lie
-behind t. A round that is recorded is committed first. READs of a commit LSN sort
-by window, and so do these behind that round's.
+after them: it is discarded, and read again between new markers, which lie
+after t. A round that is recorded is committed first. READs with the same commit LSN
+sort by window, so these sort after those of that round.
 
-*Failure.* A statement that is refused, or a table that is gone, ends as ABORTED
-and the stream goes on; READs that were committed by then stay, they are true. A
-server that is away is waited for.
+*Failure.* A statement that the server rejects, or a table that is gone, ends as ABORTED
+and the stream continues. READs committed by then stay; they are correct. If the
+server cannot be reached, the run waits for it.
 """
 
 import dataclasses
@@ -45,7 +44,7 @@ from cdc_assets.snapshot.run import Snapshotter
 
 log = logging.getLogger(__name__)
 
-_OF_ALL = CredentialsError | LakeError | FencedError | InvariantError | DatabaseRestoredError
+_NOT_OF_THE_REQUEST = CredentialsError | LakeError | FencedError | InvariantError | DatabaseRestoredError
 
 
 class BlockingSnapshots:
@@ -53,7 +52,7 @@ class BlockingSnapshots:
 
     Args:
         incremental: its rounds in flight are discarded first.
-        listener: hears of tables that could not be read.
+        listener: told about tables that could not be read.
     """
 
     def __init__(
@@ -70,10 +69,10 @@ class BlockingSnapshots:
         self._snapshotter, self._listener = snapshotter, listener
 
     def resume(self, database: str) -> None:
-        """Finish a snapshot that an error interrupted; must come before any window is planned.
+        """Finish a snapshot that an error interrupted. Must be called before any window is planned.
 
         Raises:
-            CdcError: as `turn`.
+            CdcError: see `turn`.
         """
         run = self._ledger.state.snapshots.get(database)
         if run is None:
@@ -88,10 +87,10 @@ class BlockingSnapshots:
             self._abandon(database, run.signal, [entry.table for entry in run.tables], error)
 
     def turn(self, database: str) -> bool:
-        """Carry out the next request; whether there was one.
+        """Carry out the next request; returns whether there was one.
 
         Raises:
-            RetryableError: the server is away or busy; the next call goes on.
+            RetryableError: the server is away or busy; the next call continues.
             LakeError: the lake cannot be written.
             FencedError: another writer has taken over.
         """
@@ -101,14 +100,14 @@ class BlockingSnapshots:
         self._incremental.discard_rounds(database)
         state = self._watch.state(database)
         request, *others = state.blocking
-        log.info("The stream of %s waits for the snapshot of signal %r.", database, request.signal)
+        log.info("Streaming of %s pauses for the snapshot requested by signal %r.", database, request.signal)
         try:
             self._read(database, request, dataclasses.replace(state, blocking=tuple(others)))
         except CdcError as error:
             if not _of_the_request(error):
                 raise
             self._abandon(database, request.signal, [table for table, _ in request.tables], error)
-        log.info("The stream of %s goes on.", database)
+        log.info("Streaming of %s continues.", database)
         return True
 
     def _read(self, database: str, request: BlockingRequest, without: SignalState) -> None:
@@ -121,7 +120,7 @@ class BlockingSnapshots:
             self._listener.note_unread(trouble)
 
     def _abandon(self, database: str, signal: str, tables: Sequence[TableId], error: CdcError) -> None:
-        log.warning("The snapshot of signal %r is given up: %s", signal, error)
+        log.warning("The snapshot requested by signal %r is given up: %s", signal, error)
         self._note_unread([TroubledTable(table, "failed", describe_error(error)) for table in tables])
         now, manifest = self._ledger.clock.now(), self._ledger.manifest
         notifications = [self._ledger.notice("Initial Snapshot", "ABORTED", signal)]
@@ -133,5 +132,5 @@ class BlockingSnapshots:
 
 
 def _of_the_request(error: CdcError) -> bool:
-    """Whether the request cannot be carried out, as against a server, a lake, a claim or a history that is gone."""
-    return not error.retryable and not isinstance(error, _OF_ALL)
+    """Whether the error concerns only the request, and not the server, the lake, the claim or the database's history."""
+    return not error.retryable and not isinstance(error, _NOT_OF_THE_REQUEST)

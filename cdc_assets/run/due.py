@@ -1,4 +1,4 @@
-"""Which tables the snapshot mode wants now."""
+"""Which tables need a snapshot now, according to the snapshot mode."""
 
 import contextlib
 import logging
@@ -26,8 +26,8 @@ class Due:
     """Applies `snapshot.mode` to the tables of one capture.
 
     Args:
-        server: asked for capture instances, if the mode wants to know.
-        history: of the structures that are known.
+        server: source of the capture instances, if the mode depends on them.
+        history: recorded structures.
     """
 
     def __init__(self, server: Server, history: SchemaHistory, ledger: Ledger, config: CaptureConfig) -> None:
@@ -41,15 +41,15 @@ class Due:
         return rule_of(self._settings).streams
 
     def requests(self, database: str, captured: Sequence[TableId], done: Collection[TableId] = ()) -> list[Request]:
-        """What to read of the captured tables of a database, in order.
+        """What to read from the captured tables of a database, in order.
 
         Args:
-            captured: the tables of it that the filters let through.
-            done: those that this start has snapshotted already.
+            captured: tables of the database that pass the filters.
+            done: tables that this run has snapshotted already.
 
         Raises:
-            ConfigurationError: the mode needs positions, and there are none.
-            CdcError: the server cannot be asked.
+            ConfigurationError: the mode keeps existing positions, and there are none.
+            CdcError: the server cannot be reached.
         """
         instances = self._instances(database, captured)
         self._mark_lost(database, captured, instances)
@@ -58,14 +58,14 @@ class Due:
             raise ConfigurationError(
                 "snapshot.mode",
                 self._settings.mode,
-                f"another mode, for nothing of {database} was captured before",
+                f"another mode: nothing of {database} was captured before",
                 "capture it with snapshot.mode=initial or no_data first",
             )
         requests = []
         for table in captured:
             decision = self._decision(table, states.get(table), instances, done)
             if table in states and states[table].is_to_be_repaired(self._config.streaming.gap_policy):
-                log.info("%s: changes are missing, and gap.policy=resnapshot", table)
+                log.info("%s: changes are missing, and gap.policy=resnapshot; snapshotting it again", table)
                 requests += self.whole([table])
             elif decision.schema:
                 log.info("%s: %s", table, decision.reason)
@@ -73,21 +73,21 @@ class Due:
         return requests
 
     def whole(self, tables: Sequence[TableId], partitions: tuple[int, ...] | None = None) -> list[Request]:
-        """What to read of tables that somebody names, whatever the mode; of a signal table only its structure."""
+        """Requests that read named tables completely, whatever the mode; of a signal table only its structure."""
         return [Request(table, partitions, data=not self._takes_signals(table)) for table in tables]
 
     def _instances(self, database: str, captured: Sequence[TableId]) -> Instances:
-        """Capture instances, if the mode asks for them; none of a database whose capture was turned off."""
+        """Capture instances, if the mode depends on them; empty for a database whose change data capture was turned off."""
         rule, states = rule_of(self._settings), self._ledger.state.tables
         uncaptured = any(table in states and states[table].position is None for table in captured)
         if not uncaptured and not {rule.schema, rule.data} & {"needed", "position lost"}:
             return {}
-        with contextlib.suppress(CdcDisabledError):  # the loop ends its tables and tells why
+        with contextlib.suppress(CdcDisabledError):  # the loop ends its tables and reports why
             return self._server.instances(database)
         return {}
 
     def _mark_lost(self, database: str, captured: Sequence[TableId], instances: Instances) -> None:
-        """Record the gap of a table that no window has found yet: a position that is lost is not kept (`run`)."""
+        """Record gaps that no window has found yet, so that a lost position is not kept (`run`)."""
         states = self._ledger.state.tables
         lost = []
         for state in (states[table] for table in captured if table in states):
@@ -110,7 +110,7 @@ class Due:
         return decide(self._settings, situation)
 
     def _request(self, table: TableId, decision: Decision, *, known: bool) -> Request:
-        """Rows only of tables in the include list, and never those of a signal table (spec debezium-sqlserver §2.4)."""
+        """Read rows only of tables in the include list, and never those of a signal table (spec debezium-sqlserver §2.4)."""
         chosen = not self._include or self._include.match(table.within_database, str(table))
         data = decision.data and chosen and not self._takes_signals(table)
         return Request(table, data=data, keeps_position=known and rule_of(self._settings).keeps_position)
@@ -120,7 +120,7 @@ class Due:
 
 
 def _available(state: TableState, own: Sequence[CaptureInstance]) -> bool:
-    """Whether the changes after a table's position are still there; a table that is not captured has none."""
+    """Whether the changes after a table's position still exist; a table that is not captured has none."""
     last = newest(own)
     if last is None or state.position is None:
         return state.status != "gap"

@@ -1,7 +1,7 @@
-"""What a loop leaves behind, put in order: small files joined, files that nobody needs removed.
+"""Housekeeping after a loop: compact small files, and remove files that nobody needs.
 
-Each window adds files: one per topic table and slice, two to the manifest. So it is done when a loop ends and, for one that
-never does, every `lake.compact.after.files` windows, always between two windows.
+Each window adds files: one per topic table and slice, two to the manifest. So housekeeping runs when a loop ends and, in a
+loop that never ends, every `lake.compact.after.files` windows, always between two windows.
 """
 
 from collections.abc import Iterable
@@ -17,15 +17,15 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.run.account import Account
 
 _REPLACED_HOURS = 1
-"""Age at which files of the manifest are removed that a fold has replaced."""
+"""Age in hours at which files of the manifest are removed after a fold has replaced them."""
 
 
 class Housekeeper:
-    """Tidies from time to time.
+    """Runs housekeeping from time to time.
 
     Args:
         tables: the lake's Delta tables.
-        account: tells what was written since.
+        account: counts what was written since the last housekeeping.
     """
 
     def __init__(self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, account: Account) -> None:
@@ -33,23 +33,23 @@ class Housekeeper:
         self._often = config.lake.compact_after_files
 
     def tidy_when_due(self) -> None:
-        """The same as `tidy`, if there were enough windows since the last time."""
+        """Run `tidy` if there were enough windows since the last time."""
         if self._often and self._account.commits >= self._often:
             self.tidy()
 
     def tidy(self) -> None:
-        """Look after the tables that changed since the last time; if files wait for their commit, the next time."""
+        """Compact and vacuum the tables that changed since the last time; postponed while files wait for their commit."""
         if tidy(self._tables, self._manifest, self._config, self._account.written):
             self._account.begin_tidied()
 
 
 def tidy(tables: TopicTables, manifest: Manifest, config: CaptureConfig, written: Iterable[TableId]) -> bool:
-    """Compact and vacuum the topics that a loop has written to, and vacuum the manifest if it was folded.
+    """Compact and vacuum the topics that a loop has written to; vacuum the manifest if it was folded.
 
     Args:
         tables: the lake's Delta tables.
-        manifest: of the only writer, between two windows.
-        written: tables that have new events.
+        manifest: the manifest of the only writer, between two windows.
+        written: tables with new events.
 
     Returns:
         False if nothing was done, because files wait for their commit.

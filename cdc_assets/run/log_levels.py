@@ -1,6 +1,6 @@
-"""Loggers whose plain information people have asked for: by a signal or a notification channel, or by following a capture.
+"""Loggers whose INFO messages users have asked for: by a signal or notification channel, or by following a capture.
 
-Python drops information unless somebody sets a level, and Dagster's `managed_python_loggers` sets none.
+Python drops INFO messages unless a level is set, and Dagster's `managed_python_loggers` sets none.
 """
 
 import logging
@@ -16,6 +16,6 @@ INFO_LOGGERS = (
 
 
 def enable_info_logs() -> None:
-    """Let them be heard by whichever handlers there are."""
+    """Set the level of these loggers to INFO; the existing handlers print them."""
     for name in INFO_LOGGERS:
         logging.getLogger(name).setLevel(logging.INFO)

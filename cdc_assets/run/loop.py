@@ -1,12 +1,12 @@
 """The loop over windows: until nothing is new, time is up, or another run waits.
 
-Retryable errors are waited out (`retriable.restart.connector.wait.ms`,
-`errors.max.retries`); the pending window is then carried out again with its
-bounds. A database whose change data capture was turned off ends its tables; one
-that is offline or gone is left out and looked at from time to time, and goes on
-where it stopped; one that was restored to an earlier moment is left for good.
-The others go on. Any other error ends the loop and leaves lake and positions as
-they are. Where nothing streams yet, it waits for a table to be enabled, as long as
+After a retryable error the loop waits (`retriable.restart.connector.wait.ms`,
+`errors.max.retries`) and then repeats the pending window with the same bounds.
+The tables of a database whose change data capture was turned off end. A database that
+is offline or gone is left out, checked from time to time, and continues
+where it stopped. A database that was restored to an earlier moment is left out for good.
+The other databases continue. Any other error ends the loop and leaves lake and positions
+unchanged. If no table streams yet, the loop waits for a table to be enabled as long as
 it would wait for a change.
 """
 
@@ -35,30 +35,30 @@ from cdc_assets.streaming.planner import IDLE_CHECK
 log = logging.getLogger(__name__)
 
 _NAP_S = 0.01
-"""First wait for the end of an incremental round; doubled up to the poll interval, for it may come at any moment."""
+"""First wait for the end of an incremental round; doubled up to the poll interval, since the round may end at any moment."""
 
 _MAKE_WAY_S = 5.0
-"""How long a window waits for a round that leaves no task to it; later its tasks stand in Spark's queue."""
+"""How long a window waits for a free task slot while a round uses all of them; after that its tasks queue in Spark."""
 
 _FEW_EVENTS = 1000
-"""A window with fewer is hardly worth its job and its commits: the next one begins a poll interval after it."""
+"""A window with fewer events is hardly worth its job and its commits: the next one starts a poll interval after it."""
 
 Ended = Literal["idle", "deadline", "yielded", "nothing"]
 
 
 def _cut_small(streaming: StreamingSettings) -> bool:
-    """Whether a window of few events may be but the start of a backlog, which nobody must wait for."""
+    """Whether a window of few events may be only the start of a backlog, which must be read without waiting."""
     return 0 < streaming.max_iteration_transactions < 10 * _FEW_EVENTS
 
 
 class StreamLoop:
-    """Reads windows of some databases in turn.
+    """Reads the windows of several databases in turn.
 
     Args:
-        server: whose log is read.
-        activities: carry out windows, and snapshots between them.
-        newcomers: takes tables in that were enabled while the loop runs, if they are to be captured.
-        away: databases that cannot be captured now, and why.
+        server: the server whose log is read.
+        activities: components that carry out windows, and snapshots between them.
+        newcomers: adds tables that were enabled while the loop runs, if they are to be captured.
+        away: databases that cannot be captured now, with the reason.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class StreamLoop:
         self._planner, self._jobs = activities.planner(), activities.jobs()
         self._awaited: set[str] = set()
         self._beyond_repair: set[TableId] = set()
-        """Tables with a gap that could not be read again; the next run tries."""
+        """Tables whose gap a snapshot in this run did not close; the next run tries again."""
         self.away = dict(away)
-        self._looked: dict[str, datetime] = dict.fromkeys(self.away, ledger.clock.now())
+        self._checked: dict[str, datetime] = dict.fromkeys(self.away, ledger.clock.now())
         self._failures = 0
 
     def run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
-        """Loop; see `Capture.stream`."""
+        """Run the loop; see `Capture.stream`."""
         self._activities.account.begin()
         self._watch.look_again()
         try:
@@ -106,7 +106,7 @@ class StreamLoop:
             self._incremental.make_way(_MAKE_WAY_S)
             begun, before = clock.now(), account.streamed
             here = [database for database in databases if database not in self.away or self._is_back(database)]
-            heard = self._patiently(lambda: self._watch.listen(databases))
+            heard = self._run_or_wait(lambda: self._watch.listen(databases))
             worked = [heard, *(self._turn(database) for database in here)]
             if any(worked):
                 quiet_since, nap = clock.now(), _NAP_S
@@ -114,7 +114,7 @@ class StreamLoop:
                     clock.sleep(max(0.0, streaming.poll_interval_s - (quiet_since - begun).total_seconds()))
                 continue
             self._jobs.check(here)
-            if self._awaited:  # rows are being read, or the capture job has not read their markers yet
+            if self._awaited:  # rows are being read, or the capture job has not captured their markers yet
                 quiet_since = clock.now()
                 self._incremental.rest(min(nap, streaming.poll_interval_s))
                 nap *= 2
@@ -122,15 +122,15 @@ class StreamLoop:
             quiet_for = clock.now() - quiet_since
             if streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
                 return "idle" if self._streams() else "nothing"
-            if not self._patiently(self._settle):
+            if not self._run_or_wait(self._settle):
                 clock.sleep(streaming.poll_interval_s)
 
     def _settle(self) -> bool:
         self._ledger.manifest.settle(self._ledger.clock.now())
         return False
 
-    def _patiently(self, action: Callable[[], bool]) -> bool:
-        """What an action outside of a database's turn gives; True if it has to be tried again, after a wait."""
+    def _run_or_wait(self, action: Callable[[], bool]) -> bool:
+        """Result of an action outside of a database's turn; True after a wait if it must be tried again."""
         try:
             return action()
         except RetryableError as error:
@@ -138,10 +138,10 @@ class StreamLoop:
             return True
 
     def _turn(self, database: str) -> bool:
-        """One window of one database; False if there was nothing to do."""
+        """Carry out one window of one database; False if there was nothing to do."""
         pending = self._ledger.state.pending
         if pending is not None and pending.database != database:
-            return False  # it is finished first, in a turn of its own database
+            return False  # it is finished first, in its own database's turn
         fork = self._ledger.state.log(database).fork
         try:
             self._incremental.recover(database)
@@ -149,49 +149,49 @@ class StreamLoop:
             self._incremental.close(database)
             worked = self._step(database)
             if fork != self._ledger.state.log(database).fork:
-                self._incremental.discard_rounds(database)  # markers may be gone, which nobody has read yet
+                self._incremental.discard_rounds(database)  # markers that were not read yet may be gone
             self._repair_gaps(database)
             self._newcomers.join(database, self._planner.tables_without_position)
             asked = self._handle_signals(database)
         except DatabaseRestoredError as error:
-            return self._part(database, error)
+            return self._leave_out(database, error)
         except (DatabaseAwayError, CdcDisabledError) as error:
-            return self._find_out(database, error)
+            return self._leave_out_or_wait(database, error)
         except RetryableError as error:
             self._wait_out(error)
             return True
         self._failures = 0
         self._activities.housekeeper.tidy_when_due()
-        return self._patiently(lambda: self._beat(database)) or worked or asked
+        return self._run_or_wait(lambda: self._beat(database)) or worked or asked
 
     def _beat(self, database: str) -> bool:
         self._activities.heartbeat.beat(self._ledger.clock.now(), self._ledger.state.watermark(database))
         return False
 
     def _streams(self) -> bool:
-        """Whether there is a table to stream, or to read again so that it streams, in a database that is there."""
+        """Whether an available database has a table that streams, or will stream once its gap is repaired."""
         states = self._ledger.state.tables.values()
         databases = {state.table.database for state in states if state.streams or self._has_repairable_gap(state)}
         return not databases <= self.away.keys()
 
     def _has_stopped(self) -> bool:
-        """Whether a table will not go on by itself; if there is none, the first one to stream may still come."""
+        """Whether a table cannot continue by itself; otherwise the first table to stream may still be enabled."""
         included = included_by(self._config)
         states = [state for state in self._ledger.state.tables.values() if included(state.table)]
         return bool(self.away) or any(state.status in ("gap", "failed") for state in states)
 
-    def _find_out(self, database: str, error: CdcError) -> bool:
-        """Leave a database out, unless it is the whole server that went away: that is waited for."""
+    def _leave_out_or_wait(self, database: str, error: CdcError) -> bool:
+        """Leave a database out, unless the whole server is away: then wait for it."""
         try:
             trouble = self._trouble(database, error)
         except RetryableError as lost:
             self._wait_out(lost)
             return True
-        return self._part(database, trouble)
+        return self._leave_out(database, trouble)
 
-    def _part(self, database: str, error: CdcError) -> bool:
-        """Leave a database out; if no other is left and it may come back, wait for it."""
-        self.away[database], self._looked[database] = error, self._ledger.clock.now()
+    def _leave_out(self, database: str, error: CdcError) -> bool:
+        """Leave a database out; if no other database is left and it may come back, wait for it."""
+        self.away[database], self._checked[database] = error, self._ledger.clock.now()
         if self._streams() or isinstance(error, CdcDisabledError | DatabaseRestoredError):
             leave_out_database(self._ledger, self._lake, database, error)
             return True
@@ -202,7 +202,7 @@ class StreamLoop:
         return True
 
     def _trouble(self, database: str, error: CdcError) -> CdcError:
-        """What is wrong with a database; one without capture may have been restored without it."""
+        """Why a database cannot be captured; one without change data capture may have been restored without it."""
         trouble = self._server.source.trouble(database) or error
         if isinstance(trouble, CdcDisabledError):
             try:
@@ -212,22 +212,22 @@ class StreamLoop:
         return trouble
 
     def _is_back(self, database: str) -> bool:
-        """Whether a database that was left out can be captured again; looked at from time to time."""
+        """Whether a database that was left out can be captured again; checked from time to time."""
         now = self._ledger.clock.now()
-        if now - self._looked[database] < IDLE_CHECK or self._ledger.state.log(database).restored:
+        if now - self._checked[database] < IDLE_CHECK or self._ledger.state.log(database).restored:
             return False
-        self._looked[database] = now
+        self._checked[database] = now
         try:
             if self._server.source.trouble(database) is not None:
                 return False
-        except RetryableError:  # the server is away; whoever reads from it waits
+        except RetryableError:  # the server is away; the next read waits for it
             return False
-        log.info("Database %s is back.", database)
+        log.info("Database %s can be captured again.", database)
         del self.away[database]
         return True
 
     def _step(self, database: str) -> bool:
-        """Carry the window out that is in flight, or else the next one; whether there was one."""
+        """Carry out the window in flight, or else the next one; returns whether there was one."""
         pending = self._ledger.state.pending
         repeated = pending is not None and pending.kind == "stream"
         window = pending if repeated else self._planner.plan(database)
@@ -236,14 +236,14 @@ class StreamLoop:
         return window is not None
 
     def _repair_gaps(self, database: str) -> None:
-        if self._mendable(database):
+        if self._tables_to_repair(database):
             self._planner.end_missing_tables(database)  # a table that is gone cannot be read again
-        if tables := self._mendable(database):
+        if tables := self._tables_to_repair(database):
             self._activities.snapshotter.run(database, [Request(table) for table in tables])
             after = self._ledger.state.tables
             self._beyond_repair |= {table for table in tables if after[table].status == "gap"}
 
-    def _mendable(self, database: str) -> list[TableId]:
+    def _tables_to_repair(self, database: str) -> list[TableId]:
         states = self._ledger.state.tables.values()
         return sorted(
             state.table for state in states if state.table.database == database and self._has_repairable_gap(state)
@@ -262,10 +262,10 @@ class StreamLoop:
                 self._planner.end_missing_tables(database)
 
     def _handle_signals(self, database: str) -> bool:
-        """Look for signals and go on with the snapshots they ask for; whether anything was done."""
+        """Read signals and continue the snapshots they request; returns whether anything was done."""
         self._incremental.note_markers(database, self._watch.read_table(database))
         if self._activities.structures.turn(database) or self._blocking.turn(database):
-            self._incremental.discard_rounds(database)  # its rows are older now
+            self._incremental.discard_rounds(database)  # their rows are older now
             return True
         turn = self._incremental.turn(database)
         (self._awaited.add if turn == "waiting" else self._awaited.discard)(database)
@@ -276,5 +276,5 @@ class StreamLoop:
         self._failures += 1
         if 0 <= streaming.max_retries < self._failures:
             raise error
-        log.warning("%s Trying again in %s s (failure %d).", error, streaming.retry_wait_s, self._failures)
+        log.warning("%s Retrying in %s s (failure %d).", error, streaming.retry_wait_s, self._failures)
         self._ledger.clock.sleep(streaming.retry_wait_s)

@@ -1,4 +1,4 @@
-"""Takes tables in that were enabled while the loop runs: with their rows if the mode reads rows, else where capture began."""
+"""Adds tables that were enabled while the loop runs: with their rows if the mode reads rows, else from the start of capture."""
 
 import dataclasses
 import logging
@@ -18,12 +18,12 @@ log = logging.getLogger(__name__)
 
 
 class Newcomers:
-    """Offers each new table once.
+    """Adds each new table once.
 
     Args:
-        due: tells what the mode wants of them.
-        waiting: tables that wait for a snapshot of their own, and so do not join.
-        refused: tables that could not be captured when the run began, and why.
+        due: decides by the snapshot mode what to read of them.
+        waiting: tables that wait for their own snapshot and are not added.
+        refused: tables that could not be captured when the run began, with the reason.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class Newcomers:
         self._config, self._ledger, self._due, self._snapshotter = config, ledger, due, snapshotter
         self._seen = set(waiting)
         self.refused = {trouble.table: trouble for trouble in refused}
-        """Tables that could not be taken in."""
+        """Tables that could not be added, with the reason."""
 
     def join(self, database: str, tables: Iterable[TableId]) -> None:
-        """Take those of some tables of a database in that were not offered before and that the settings let through.
+        """Add those of the given tables that are new, belong to the database and pass the filters.
 
         Raises:
-            CdcError: as `snapshot.run.Snapshotter.run`.
+            CdcError: see `snapshot.run.Snapshotter.run`.
         """
         found = sorted(table for table in tables if table.database == database and table not in self._seen)
         if found:
@@ -57,13 +57,13 @@ class Newcomers:
         refused = unfit(chosen, known, self._config.events)
         failed = [TroubledTable(table, "failed", str(error)) for table, error in refused.items()]
         if fit := [table for table in chosen if table not in refused]:
-            log.info("Now captured too: %s", ", ".join(map(str, fit)))
+            log.info("Added to the capture: %s", ", ".join(map(str, fit)))
             requests = [dataclasses.replace(request, joins=True) for request in self._due.requests(database, fit)]
             failed += self._snapshotter.run(database, requests).failed
         self.refused |= {trouble.table: trouble for trouble in failed}
 
     def _wanted(self, tables: Sequence[TableId]) -> Sequence[TableId]:
-        """Those that the filters let through; one that they cannot tell of is left out, and the others go on."""
+        """Tables that pass the filters. A table that the filters cannot judge is left out; the others continue."""
         filters, clear = TableFilter(self._config.filters), list[TableId]()
         for table in tables:
             try:

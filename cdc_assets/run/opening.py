@@ -1,15 +1,15 @@
-"""What every run does first: it claims the capture, leaves out what cannot be captured now, and finishes what was left.
+"""The first steps of every run: claim the capture, leave out what cannot be captured now, finish what was left in flight.
 
-The claim fences any earlier run. Before it the lake is checked, so that one that cannot be written changes nothing
-anywhere; after it, what an earlier run left in flight is finished or given up before anything new is planned, since a
+The claim fences any earlier run. The lake is checked before it, so that a lake that cannot be written changes nothing
+anywhere. After it, whatever an earlier run left in flight is finished or given up before anything new is planned, since a
 window that is planned later must not be committed earlier.
 
 | left in flight | finished by | given up when |
 |---|---|---|
-| files of an incremental round | committing them | – |
-| a window of the log | carrying it out again with its bounds | its database is away, or not named any more |
-| structures that a signal gave | looking whether they are in the history | – |
-| a snapshot | reading what is not committed | the same, or its tables are others now |
+| files of an incremental round | committing them | never |
+| a window of the log | repeating it with the same bounds | its database is away, or no longer configured |
+| structures given by a signal | checking whether they are in the history | never |
+| a snapshot | reading what is not committed yet | the same, or its tables were replaced |
 """
 
 import contextlib
@@ -36,8 +36,8 @@ class Opening:
     """The first steps of one run.
 
     Args:
-        server: whose tables are captured.
-        activities: finish what was left.
+        server: the server whose tables are captured.
+        activities: components that finish what was left in flight.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class Opening:
         self.restored: dict[str, list[TableId]] = {}
         """Captured tables of databases that were restored."""
         self.refused: list[TroubledTable] = []
-        """Tables that cannot be captured; the others go on."""
+        """Tables that cannot be captured; the others continue."""
 
     def claim(self) -> None:
         """Become the only writer of this capture, once.
 
         Raises:
-            LakeError: the lake cannot be written, or has lost what positions rest on; no event was written.
+            LakeError: the lake cannot be written, or data that positions depend on are missing; no event was written.
             FencedError: another run claimed it at the same moment.
         """
         if self._claimed:
@@ -70,10 +70,10 @@ class Opening:
         self._claimed = True
 
     def begin(self) -> tuple[dict[str, list[TableId]], dict[str, CdcError]]:
-        """Claim the capture, and leave out the databases that cannot be captured now.
+        """Claim the capture, and leave out databases that cannot be captured now.
 
         Returns:
-            Captured tables by database, and why the other databases cannot be captured.
+            Captured tables by database, and the databases that cannot be captured, with the reason.
 
         Raises:
             CdcError: no database is left, and none was restored.
@@ -98,15 +98,15 @@ class Opening:
         return selected, away
 
     def begin_anew(self, database: str, selected: dict[str, list[TableId]], away: dict[str, CdcError]) -> None:
-        """Take a restored database in again, if a new history of it can begin; nothing is in flight.
+        """Capture a restored database again, if a new history of it can begin. Nothing may be in flight.
 
         Args:
             database: one of `restored`.
-            selected: captured tables by database; takes it in.
-            away: databases that cannot be captured; loses it, or learns why it stays.
+            selected: captured tables by database; the database is added.
+            away: databases that cannot be captured; the database is removed, or its reason updated.
 
         Raises:
-            DatabaseRestoredError: it cannot, and there is no other database.
+            DatabaseRestoredError: no new history can begin, and there is no other database.
         """
         try:
             begin_anew(self._ledger, self._server.source, database)
@@ -121,11 +121,11 @@ class Opening:
             del away[database]
 
     def finish(self, captured: Sequence[TableId], away: Mapping[str, CdcError]) -> SnapshotSummary:
-        """Finish what an earlier run left; from then on the filters of now hold.
+        """Finish what an earlier run left in flight; from then on the current filters apply.
 
         Args:
             captured: tables that may be read.
-            away: databases that cannot be captured now, and why.
+            away: databases that cannot be captured now, with the reason.
 
         Raises:
             CdcError: the server or the lake failed as a whole.
@@ -155,10 +155,10 @@ class Opening:
         return done
 
     def snapshot(self, database: str, requests: Sequence[Request]) -> SnapshotSummary:
-        """Snapshot tables; if their database is restored meanwhile, they have failed.
+        """Snapshot tables; if their database is restored meanwhile, they fail.
 
         Raises:
-            CdcError: as `snapshot.run.Snapshotter.run`.
+            CdcError: see `snapshot.run.Snapshotter.run`.
         """
         done = SnapshotSummary()
         with self._of_one_history(database, [request.table for request in requests]) as failed:

@@ -1,9 +1,9 @@
-"""Which tables a capture takes, and which databases it cannot take them from now.
+"""Which tables a capture takes, and which databases cannot be captured now.
 
-A table that the settings leave out from one run to the next rests: nothing is read of it, and it keeps its position.
-When they let it in again it goes on from there, so what came meanwhile is read late and not lost, as long as the server
-keeps it; after that it is a gap like any other. *Crash:* resting and going on are each one row of the manifest, written
-when no window is in flight.
+A table that the settings exclude after it was captured is not read any more and keeps its position. When the settings
+include it again, it continues from there: changes made meanwhile are read late and are not lost, as long as the server
+keeps them; after that it is a gap like any other. *Crash:* excluding and including are each one row of the manifest,
+written when no window is in flight.
 """
 
 import dataclasses
@@ -34,13 +34,13 @@ _EXCLUDED = "The settings leave it out (database.names, table and schema lists);
 
 
 def included_by(config: CaptureConfig) -> Callable[[TableId], bool]:
-    """Whether the settings let a table in."""
+    """A predicate: whether the settings include a table."""
     databases, tables = {name.lower() for name in config.connection.databases}, TableFilter(config.filters)
     return lambda table: table.database.lower() in databases and tables.accepts(table)
 
 
 def abandon_removed_databases(ledger: Ledger, lake: Lake, config: CaptureConfig) -> None:
-    """Give up what an earlier run left in flight in databases that the settings do not name any more.
+    """Give up windows and snapshots in flight in databases that are no longer configured.
 
     Raises:
         FencedError: another writer has taken over.
@@ -49,12 +49,15 @@ def abandon_removed_databases(ledger: Ledger, lake: Lake, config: CaptureConfig)
     in_flight = {*state.snapshots, *([state.pending.database] if state.pending else [])}
     for database in in_flight:
         if database.lower() not in names:
-            log.warning("What was in flight in database %s is given up: database.names has it no more.", database)
+            log.warning(
+                "The window or snapshot in flight in database %s is given up: the database is no longer in database.names.",
+                database,
+            )
             abandon_in_flight(ledger, lake, database)
 
 
 def follow_filters(ledger: Ledger, config: CaptureConfig) -> None:
-    """Let tables rest that the settings leave out now, and let those go on that they let in again.
+    """Exclude tables that the settings exclude now, and continue tables that they include again.
 
     Raises:
         FencedError: another writer has taken over.
@@ -62,14 +65,14 @@ def follow_filters(ledger: Ledger, config: CaptureConfig) -> None:
     included, states = included_by(config), ledger.state.tables.values()
     changed = [state for known in states if (state := _followed(known, included(known.table))) != known]
     for state in changed:
-        log.warning("%s: %s", state.table, state.reason or f"goes on from {state.position}, for it is let in again.")
+        log.warning("%s: %s", state.table, state.reason or f"included again; continues from {state.position}.")
     for database in {state.table.database for state in changed}:
         own = [state for state in changed if state.table.database == database]
         ledger.manifest.mark(ledger.clock.now(), database, own)
 
 
 def _followed(state: TableState, included: bool) -> TableState:
-    """A table with a gap still has it when it is let in again; what failed stays failed."""
+    """Its new state. A table with a gap still has it when it is included again; a failed table stays failed."""
     if included and state.status == "excluded":
         reason = state.reason.removeprefix(_EXCLUDED).strip()
         return dataclasses.replace(state, status="gap" if reason else "healthy", reason=reason)
@@ -80,12 +83,12 @@ def _followed(state: TableState, included: bool) -> TableState:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a capture takes now.
+    """What a capture reads now.
 
     Args:
         tables: captured tables by database.
         away: databases that cannot be captured now, with the reason.
-        refused: tables that the filters let through and that cannot be captured, with the reason; the others go on.
+        refused: tables that pass the filters but cannot be captured, with the reason; the others continue.
     """
 
     tables: dict[str, list[TableId]]
@@ -94,14 +97,14 @@ class Selection:
 
 
 def select(config: CaptureConfig, server: Server, lake: Lake, manifest: Manifest) -> Selection:
-    """Captured tables; there may be none yet.
+    """Captured tables; possibly none yet.
 
-    While nothing was captured, whatever is wrong with a table is a mistake in the settings; later it is a trouble of
-    that table alone, since it may have come at any moment.
+    Before anything was captured, every problem with a table is a mistake in the settings. Later it only affects that
+    table, since it may have appeared at any moment.
 
     Raises:
-        CdcError: a database cannot be captured that never was.
-        ConfigurationError: no table matches although some are enabled, or two tables would share a topic from the beginning.
+        CdcError: a database that was never captured cannot be captured.
+        ConfigurationError: no table matches although some are enabled, or two tables would share a topic before anything is captured.
     """
     source = server.source
     tables: dict[str, Sequence[TableId]] = {}
@@ -131,14 +134,14 @@ def select(config: CaptureConfig, server: Server, lake: Lake, manifest: Manifest
 def _required(
     config: CaptureConfig, server: Server, found: Sequence[TableId], known: Collection[TableId]
 ) -> list[TableId]:
-    """What the filters let through. Where no table was enabled yet, one may still come; else the filters are wrong."""
+    """Tables that pass the filters. If no table is enabled yet, one may still come; otherwise the filters are wrong."""
     filters = TableFilter(config.filters)
     chosen = filters.select(found)
     databases = server.source.databases()
     if filters.is_empty(chosen) and not known and not any(server.instances(database) for database in databases):
         log.warning(
             "No table is enabled for change data capture yet in %s. Next: EXEC sys.sp_cdc_enable_table @source_schema = N'…', "
-            "@source_name = N'…', @role_name = NULL; a table that is enabled and passes the filters is taken in.",
+            "@source_name = N'…', @role_name = NULL; tables that are enabled and pass the filters are added.",
             ", ".join(databases),
         )
         return chosen
@@ -146,12 +149,12 @@ def _required(
 
 
 def unfit(tables: Iterable[TableId], known: Collection[TableId], events: EventSettings) -> dict[TableId, CdcError]:
-    """Which new tables have no topic of their own, and why.
+    """New tables that cannot have a topic of their own, with the reason.
 
     Args:
-        tables: that the filters let through, in order; of two new ones that share a topic the first may have it.
+        tables: tables that pass the filters, in order; of two new ones that share a topic the first gets it.
         known: tables that are captured already, and keep their topics.
-        events: names of topics.
+        events: settings that name the topics.
     """
     taken, found = list(known), dict[TableId, CdcError]()
     for table in tables:
@@ -168,7 +171,7 @@ def unfit(tables: Iterable[TableId], known: Collection[TableId], events: EventSe
 
 
 def _refuse_unknown(known: Collection[TableId], away: Mapping[str, CdcError]) -> None:
-    """A database of which nothing was ever captured is no trouble but a mistake in the settings or the set-up."""
+    """Raise the problem of a database that was never captured: the settings or the set-up are wrong."""
     databases = {table.database for table in known}
     for database, problem in away.items():
         if database not in databases:
@@ -176,12 +179,12 @@ def _refuse_unknown(known: Collection[TableId], away: Mapping[str, CdcError]) ->
 
 
 def _check_keys(server: Server, lake: Lake, tables: Sequence[TableId], known: Collection[TableId]) -> None:
-    """See that the columns of `message.key.columns` exist, while nothing is written yet.
+    """Check that the columns of `message.key.columns` exist, before anything is written.
 
-    A table that comes later, and one that has lost such a column since its structure was recorded, is a trouble of its own.
+    For a table that is added later, or that has lost such a column since its structure was recorded, only that table fails.
 
     Raises:
-        ConfigurationError: one does not.
+        ConfigurationError: a column does not exist.
     """
     keyed = [table for table in tables if message_key(table, lake.events.message_key_columns) is not None]
     keyed = [table for table in keyed if table in known or not known]
@@ -199,14 +202,14 @@ def _check_keys(server: Server, lake: Lake, tables: Sequence[TableId], known: Co
 
 
 def remembered(history: SchemaHistory, manifest: Manifest, databases: Collection[str]) -> list[TableSchema]:
-    """The last recorded structures of tables in some databases."""
+    """The last recorded structures of the tables in some databases."""
     history.read()
     known = [table for table in manifest.read().tables if table.database in databases]
     return [entries[-1].schema for table in known if (entries := history.entries(table))]
 
 
 def troubled_by_database(tables: Iterable[TableId], away: Mapping[str, CdcError]) -> list[TroubledTable]:
-    """Those of some tables whose database cannot be captured now."""
+    """The given tables whose database cannot be captured now, with the reason."""
     return [
         TroubledTable(table, "failed", describe_error(away[table.database]))
         for table in tables

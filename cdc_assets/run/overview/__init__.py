@@ -1,13 +1,13 @@
-"""A capture seen from outside: one answer to each question, for the command line, sensors, checks and whoever else asks.
+"""A capture seen from outside, for the command line, sensors and checks.
 
-Nothing is claimed and no JVM is started. The questions and who answers them:
+Nothing is claimed and no JVM starts. The questions and the modules that answer them:
 
 | question | module |
 |---|---|
-| is a table healthy, what does it lack, how far behind is it? | `tables`, of the manifest, the lake (`capture.losses`) and the server |
-| what does the server say of a database? | `server` |
+| is a table healthy, what does it lack, how far behind is it? | `tables`, from the manifest, the lake (`capture.losses`) and the server |
+| what does the server report about a database? | `server` |
 | what would a run have to do? | `work` |
-| has a table moved away from the structure of its events? | `drift` |
+| does a table differ from the structure of its events? | `drift` |
 """
 
 from cdc_assets.run.overview.capture import CaptureOverview

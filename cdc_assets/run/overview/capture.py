@@ -1,4 +1,4 @@
-"""The overview of a capture: what the manifest, the lake and the server say, each asked once and when it is needed."""
+"""The overview of a capture: manifest, lake and server, each read once and only when needed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -39,16 +39,16 @@ from cdc_assets.run.selection import included_by, unfit
 from cdc_assets.signals.watch import channels_of
 
 AUDIT_S = 1.0
-"""Seconds of a short look at those of the lake's tables that look right."""
+"""Time limit in seconds for examining tables of the lake that look right."""
 
 
 class CaptureOverview:
-    """Looks at a capture from outside, at one moment: what was asked is remembered.
+    """A capture seen from outside at one moment; all answers are cached.
 
     Args:
-        source: of its server; without one, tables are judged by the manifest and the lake, and nothing else is asked.
-        adapters: channels of signals that need one; asked only by `asked`.
-        audit_s: how long the lake's tables that look right are examined, in seconds; None examines all of them.
+        source: the capture's server; without one, tables are judged by the manifest and the lake alone.
+        adapters: signal channels that need an external client (Kafka); read only by `asked`.
+        audit_s: time limit in seconds for examining tables of the lake that look right; None examines all of them.
 
     Raises:
         LakeError: the manifest cannot be read.
@@ -69,34 +69,34 @@ class CaptureOverview:
         self._included, self._adapters = included_by(config), adapters
         self._facts: dict[str, DatabaseFacts] = {}
 
-    # ---- whether all is well -------------------------------------------------------------------------------------
+    # ---- health --------------------------------------------------------------------------------------------------
 
     @cached_property
     def known(self) -> Mapping[TableId, TableState]:
         """Tables that the manifest knows.
 
         Raises:
-            LakeError: it is gone, while the lake has topics.
+            LakeError: the manifest is gone, while the lake has topics.
         """
         refuse_without_manifest(self.lake, self.state, self._manifest.directory, self._config)
         return self.state.tables
 
     @cached_property
     def losses(self) -> Sequence[Loss]:
-        """What topics lack, but for those of tables of which the manifest tells it; the next run records it.
+        """What topics lack, except those of tables that the manifest already reports; the next run records it.
 
         Raises:
             LakeError: the lake cannot be read.
         """
         found = audited(self.lake, self.state, self._config, seconds=self._audit_s) if self.known else {}
-        next_window = self._manifest.read().next_window  # a run may be at work, and have committed meanwhile
+        next_window = self._manifest.read().next_window  # a run may have committed meanwhile
         newer = "holds windows that the manifest does not know, which is an older one"
         losses = [result.loss for result in found.values() if result.loss is not None]
-        told = {loss.directory for loss in losses}
+        known = {loss.directory for loss in losses}
         return losses + [
             Loss(name, newer)
             for name, result in found.items()
-            if name not in told
+            if name not in known
             and result.mark
             and is_numbered(name, self._config)
             and result.mark.window >= next_window
@@ -104,13 +104,13 @@ class CaptureOverview:
 
     @property
     def losses_of_no_table(self) -> Sequence[Loss]:
-        """Those of the schema history, of transactions and the like, and of tables that have no state yet."""
+        """Losses of the schema history, transaction topics and the like, and of tables that have no state yet."""
         topics = owners(self.state, self._config)
         return [loss for loss in self.losses if topics.get(topic_of(loss.directory)) not in self.known]
 
     @cached_property
     def tables(self) -> Sequence[TableOverview]:
-        """All captured tables, sorted by topic, with what is wrong with them; if the server is asked, also those that wait.
+        """All captured tables with their problems, sorted by topic; with a server also tables that wait for a snapshot.
 
         Raises:
             CdcError: the lake cannot be read, or the server is away.
@@ -141,7 +141,7 @@ class CaptureOverview:
         )
 
     def _not_snapshotted(self) -> Sequence[TableOverview]:
-        """Tables that the settings let in, and of which nothing was captured."""
+        """Tables that the settings include and that were never captured."""
         if self._asked is None:
             return []
         found: list[TableId] = []
@@ -162,7 +162,7 @@ class CaptureOverview:
         return topic_name(table, self._config.events)
 
     def _directories(self, topic: str) -> tuple[str, ...]:
-        """Generations of a topic; none if Delta cannot read them, which `losses` tells."""
+        """Generations of a topic; none if Delta cannot read them, which `losses` reports."""
         try:
             return tuple(self.lake.generations(topic))
         except LakeError:
@@ -173,13 +173,11 @@ class CaptureOverview:
     @property
     def _source(self) -> OverviewSource:
         if self._asked is None:
-            raise InvariantError(
-                "An overview without a server was asked for what only a server knows. Next: report this."
-            )
+            raise InvariantError("The overview has no server, and only a server knows the answer. Next: report this.")
         return self._asked
 
     def facts(self, database: str) -> DatabaseFacts:
-        """What the server says of a database, in its own letter case.
+        """What the server reports about a database; the name is in the server's letter case.
 
         Raises:
             RetryableError: the server is away or busy.
@@ -189,7 +187,7 @@ class CaptureOverview:
         return self._facts[database]
 
     def _facts_of(self, database: str) -> DatabaseFacts | None:
-        """None if there is no server to ask, or the settings do not name the database any more."""
+        """None if there is no server, or the database is no longer configured."""
         if self._asked is None or database not in self._asked.databases():
             return None
         return self.facts(database)
@@ -199,7 +197,7 @@ class CaptureOverview:
         return sorted({state.table.database for state in self.known.values() if state.streams})
 
     def problems(self) -> Mapping[str, CdcError]:
-        """Databases with tables that stream, by the manifest, and that cannot be captured now, or were restored.
+        """Databases that have streaming tables in the manifest but cannot be captured now, or were restored.
 
         Raises:
             RetryableError: the server is away or busy.
@@ -214,7 +212,7 @@ class CaptureOverview:
         return found
 
     def capture_jobs(self) -> Sequence[CaptureJob]:
-        """Of every database with a table that streams; of one that cannot be asked, why.
+        """The capture job of every database with a streaming table; with the reason if it cannot be read.
 
         Raises:
             RetryableError: the server is away or busy.
@@ -228,7 +226,7 @@ class CaptureOverview:
         return jobs
 
     def headroom(self) -> Sequence[Headroom]:
-        """Of every table that is streamed, sorted by table; not of databases that cannot be captured now, see `problems`.
+        """Headroom of every streaming table, sorted by table, except in databases that cannot be captured now (`problems`).
 
         Raises:
             RetryableError: the server is away or busy.
@@ -238,7 +236,7 @@ class CaptureOverview:
         return [room for room in rooms if room is not None]
 
     def drifts(self) -> Sequence[Drift]:
-        """How tables that stream differ from the structure of their events, sorted by table.
+        """Differences between streaming tables and the structure of their events, sorted by table.
 
         Raises:
             CdcError: the server or the lake cannot be read.

@@ -1,4 +1,4 @@
-"""How tables on the server have moved away from the structure of their events."""
+"""Differences between tables on the server and the structure of their events."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -15,20 +15,20 @@ from cdc_assets.ledger.state import CaptureState, TableState
 
 
 class OverviewSource(Source, Protocol):
-    """A control plane that also tells how its capture instances came about."""
+    """A control plane that also reports how its capture instances were made."""
 
     def ddl_statements(self, database: str) -> Mapping[str, Sequence[str]]:
-        """DDL that was run on captured tables, by capture instance, oldest first."""
+        """DDL statements run on captured tables, by capture instance, oldest first."""
 
     def instance_options(self, database: str) -> Mapping[str, InstanceOptions]:
-        """What each capture instance was made with, by its name."""
+        """Options with which each capture instance was made, by its name."""
 
 
 def drifts(source: OverviewSource, config: CaptureConfig, tables: TopicTables, state: CaptureState) -> Sequence[Drift]:
-    """Drift of every streaming table, sorted by table; tables and databases that are gone tell that elsewhere.
+    """Drift of every streaming table, sorted by table; tables and databases that are gone are reported elsewhere.
 
     Args:
-        state: what the manifest says.
+        state: state recorded in the manifest.
 
     Raises:
         CdcError: the server or the lake cannot be read.

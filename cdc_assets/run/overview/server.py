@@ -1,4 +1,4 @@
-"""What a server says of one database of a capture, asked now."""
+"""What a server reports about one database of a capture now."""
 
 import logging
 from collections.abc import Mapping
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """Of a database that cannot be captured now the problem alone is known.
+    """Facts about one database. If it cannot be captured now, only `problem` is set.
 
     Args:
         problem: why it cannot be captured now; None if it can.
-        fork: the branch of its history that it is on; None if that cannot be seen.
-        restored: why nothing more may be read from it since it was restored, with the next step; or empty.
-        instances: its capture instances by table, without those that the settings leave out.
-        times: when positions of its tables and the oldest kept changes of its instances were committed; those that the
-            server has forgotten are not in it.
+        fork: its recovery fork; None if the login may not see it.
+        restored: why nothing more may be read from it after a restore, with the next step; empty if it was not restored.
+        instances: its capture instances by table, except those that the settings leave out.
+        times: commit times of its tables' positions and of the oldest kept changes of its instances; without those that the
+            server no longer knows.
         now: the server's clock.
     """
 
@@ -41,10 +41,10 @@ class DatabaseFacts:
 
 
 def ask_database(source: Source, config: CaptureConfig, state: CaptureState, database: str) -> DatabaseFacts:
-    """Ask all of it: some small questions, their number does not grow with that of the tables.
+    """Read all facts with a few small queries, whose number does not grow with the number of tables.
 
     Args:
-        state: what the manifest said before.
+        state: state recorded in the manifest.
         database: in the server's letter case.
 
     Raises:

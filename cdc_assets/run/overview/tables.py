@@ -1,9 +1,9 @@
-"""Whether a table is healthy: the one answer, from three witnesses.
+"""Whether a table is healthy, from the manifest, the lake and the server.
 
-The manifest knows what runs have found. The lake shows what was lost since the last one, the server what the next one
-will find: changes that were cleaned up, a capture that was turned off, a restore. A table is healthy if none of them
-holds anything against it; who cannot be asked says nothing. So this may call a table troubled before the manifest does,
-and never calls one healthy that the manifest does not.
+The manifest knows what runs have found. The lake shows what was lost since the last run. The server shows what the next run
+will find: changes that were cleaned up, capture that was turned off, a restore. A table is healthy if none of them
+reports a problem; one that cannot be read reports none. So a table may be unhealthy here before it is in the manifest,
+but a table that is unhealthy in the manifest is never healthy here.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ from cdc_assets.run.overview.server import DatabaseFacts
 from cdc_assets.streaming.gaps import gap_behind, identity_problem, with_gap
 
 Health = Status | Literal["waiting"]
-"""Of a table in the manifest, and `waiting`: it was not snapshotted yet."""
+"""Status of a table in the manifest, or `waiting`: it was not snapshotted yet."""
 
 Verdict = tuple[Health, str]
 """Health and the reason, with the next step."""
 
 RECORD_IT = f"let a run record it, which leaves the other tables as they are, then {AGAIN}"
-"""The next step after a loss that no run has found yet."""
+"""The next step after a loss that no run has recorded yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Headroom:
     """How far the clean-up job is from a table's unread changes.
 
     Args:
-        position: the lake is complete to here.
-        mark: the server keeps changes from here on; None: it keeps none of this table.
-        hours: of changes between the two; None if their commit times are not known any more.
+        position: LSN up to which the lake is complete.
+        mark: oldest LSN whose changes the server keeps; None if it keeps none of this table.
+        hours: hours of changes between the two; None if their commit times are not known any more.
         lost: whether changes behind the position may be gone.
     """
 
@@ -56,13 +56,13 @@ class TableOverview:
     """One captured table.
 
     Args:
-        topic: where its events go; empty if it cannot have one.
+        topic: topic of its events; empty if it cannot have one.
         status: see the module's head.
         reason: why it is not healthy, with the next step; empty if it is.
-        directories: Delta tables of its topic, oldest generation first; none if Delta cannot read them.
-        recorded: what the manifest says; None of a table that waits for its first snapshot.
+        directories: Delta tables of its topic, oldest generation first; empty if Delta cannot read them.
+        recorded: its state in the manifest; None if it waits for its first snapshot.
         lag_s: seconds between its position's commit and the server's clock; None if one of them is not known.
-        headroom: None if it does not stream, or the server was not asked.
+        headroom: distance to the clean-up job; None if it does not stream, or the server was not asked.
     """
 
     table: TableId
@@ -76,12 +76,12 @@ class TableOverview:
 
     @property
     def name(self) -> str:
-        """How people know it: by its topic."""
+        """Name shown to users: its topic, or else the table."""
         return self.topic or str(self.table)
 
     @property
     def position(self) -> Lsn | None:
-        """Complete up to here; None if it is not streamed."""
+        """LSN up to which it is complete; None if it does not stream."""
         return self.recorded.position if self.recorded else None
 
 
@@ -90,9 +90,9 @@ class DatabaseOverview:
     """The tables of one database together.
 
     Args:
-        complete_to: every healthy table is complete to here; None if none streams.
+        complete_to: LSN up to which every healthy table is complete; None if none streams.
         lag_s: seconds between that commit and the server's clock; None if one of them is not known.
-        troubled: number of tables of which this does not hold: they have a gap, or have failed.
+        troubled: number of tables that have a gap or have failed.
     """
 
     database: str
@@ -102,12 +102,12 @@ class DatabaseOverview:
 
 
 def verdict(state: TableState, losses: Sequence[Loss], facts: DatabaseFacts | None, *, streams: bool) -> Verdict:
-    """Whether a table of the manifest is healthy.
+    """Health of a table in the manifest, with the reason.
 
     Args:
-        state: what the manifest says.
+        state: its state in the manifest.
         losses: what its topic lacks.
-        facts: of its database; None if the server was not asked.
+        facts: facts about its database; None if the server was not asked.
         streams: whether the snapshot mode streams changes, so that the server has to keep them.
     """
     if state.status != "healthy":
@@ -120,7 +120,7 @@ def verdict(state: TableState, losses: Sequence[Loss], facts: DatabaseFacts | No
 def _lost_in_lake(state: TableState, losses: Sequence[Loss]) -> Verdict:
     readable = state.position is not None and all(loss.readable for loss in losses)
     what = "; ".join(f"{loss.directory} {loss.what}" for loss in losses)
-    return "gap" if readable else "failed", f"{what}; the next run takes it out of the stream. Next: {RECORD_IT}"
+    return "gap" if readable else "failed", f"{what}; the next run stops streaming the table. Next: {RECORD_IT}"
 
 
 def _by_server(state: TableState, facts: DatabaseFacts, streams: bool) -> Verdict:
@@ -139,7 +139,7 @@ def _by_server(state: TableState, facts: DatabaseFacts, streams: bool) -> Verdic
 
 
 def headroom_of(state: TableState, facts: DatabaseFacts) -> Headroom | None:
-    """How far the clean-up job is; None of a table that is not read any more."""
+    """How far the clean-up job is from unread changes; None for a table that is not read any more."""
     if facts.problem is not None or facts.restored or state.position is None or not state.instance:
         return None
     own = facts.instances.get(state.table, [])

@@ -34,7 +34,7 @@ def test_signals_before_and_behind_a_hand_over_in_one_window(
     world.run()
 
     assert [text for text in caplog.messages if text == "hand-over" or "'before'" in text] == [
-        "hand-over", "The stream of SalesDb waits for the snapshot of signal 'before'.",
+        "hand-over", "Streaming of SalesDb pauses for the snapshot requested by signal 'before'.",
     ]  # fmt: skip
     state = world.state()
     assert {entry.instance for entry in state.tables.values()} == {"dbo_orders", "signals_again"}
