@@ -1,1 +1,1 @@
-"""What all activities of one capture share: its server, lake and ledger, statements, instances, restores and endings."""
+"""Shared by all activities of one capture: server, lake and ledger, statements, instances, restores and ended tables."""

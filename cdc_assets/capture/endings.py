@@ -1,17 +1,17 @@
-"""Takes tables out of the stream whose position no longer belongs to what the server has under their name.
+"""Retires tables whose position does not belong to the table that the server now has under their name.
 
-A table is known by its object id. When capture was turned off, or the table was
-dropped, created anew, renamed or moved to another schema, its changes end at
-its position: its state says why, the schema history gets a DROP, and the public
-topic tells it. The other tables go on. The same holds for a whole database;
-of one that was restored no end is told, for its changes did not end (`forks`).
+A table is identified by its object id. When capture was turned off, or the table was
+dropped, created again, renamed or moved to another schema, its changes end at its
+position: its state holds the reason, the schema history gets a DROP, and the public
+topic publishes it. The other tables continue. The same holds for a whole database.
+The tables of a restored database get no DROP, for their changes did not end (`forks`).
 
 *Exactly once.* The DROPs are committed under the number of a window that reads
 nothing:
 
 | crash after | next run |
 |---|---|
-| the plan of that window | completes it; the next look finds the same tables again |
+| the plan of that window | completes it; the next check finds the same tables again |
 | the history's commit | publishes the event when it loads the history; a table with a DROP gets no second one |
 | completion | nothing is left to do |
 """
@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 
 
 def retire(ledger: Ledger, lake: Lake, database: str, gone: Sequence[TableState]) -> None:
-    """Record the end of tables, and tell it.
+    """Record the end of tables, and publish their DROPs.
 
     Args:
-        ledger: of the capture. While a window of another database is in flight, states are recorded alone: call again.
-        gone: their new states.
+        ledger: ledger of the capture. While another window is in flight, only the states are recorded: call again.
+        gone: new states of the tables.
 
     Raises:
         FencedError: another writer has taken over.
@@ -56,10 +56,10 @@ def retire(ledger: Ledger, lake: Lake, database: str, gone: Sequence[TableState]
 
 
 def leave_out_database(ledger: Ledger, lake: Lake, database: str, error: CdcError) -> None:
-    """Leave a database out that cannot be captured now.
+    """Leave out a database that cannot be captured now.
 
-    Without change data capture its tables end: what they missed was never recorded. A database that is offline or
-    gone for a while keeps its positions. One that was restored is left as it is: its topics are of another history.
+    Without change data capture its tables end: changes made meanwhile were never recorded. A database that is offline or
+    gone for a while keeps its positions. A restored database is left as it is: its topics belong to another history.
     """
     log.error("Database %s is left out: %s", database, error)
     if isinstance(error, DatabaseRestoredError):
@@ -71,15 +71,15 @@ def leave_out_database(ledger: Ledger, lake: Lake, database: str, error: CdcErro
 
 
 def end_tables(ledger: Ledger, lake: Lake, database: str, error: CdcDisabledError) -> None:
-    """Record the end of the tables of a database without change data capture, and tell it if it was not told yet."""
+    """Record the end of the tables of a database without change data capture, and publish their DROPs, once."""
     reason = f"{error}; its changes stop here. Then materialize its snapshot asset."
-    own = [state for state in ledger.state.tables.values() if state.table.database == database]
-    ended = [state for state in own if state.streams or state.reason == reason]
+    entries = [state for state in ledger.state.tables.values() if state.table.database == database]
+    ended = [state for state in entries if state.streams or state.reason == reason]
     retire(ledger, lake, database, [dataclasses.replace(state, status="failed", reason=reason) for state in ended])
 
 
 def _fail_tables(ledger: Ledger, database: str, reason: str) -> None:
-    """Record that a database was restored; whatever is in flight goes with it, in the same row of the manifest."""
+    """Record that a database was restored, and give up whatever is in flight, in one row of the manifest."""
     state = ledger.state
     if state.log(database).restored:
         return
@@ -90,11 +90,11 @@ def _fail_tables(ledger: Ledger, database: str, reason: str) -> None:
 
 
 def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
-    """Give up the window or snapshot in flight of a database that cannot be read now, so that the others go on.
+    """Give up the window or snapshot in flight of a database that cannot be read now, so that the others continue.
 
-    Tables that the window has committed are complete to its end, the others stay where they are and are read again; one
-    of which it has committed a generation and not the next has failed, for no position is right for both. A snapshot is
-    planned again, unless a signal asked for it: that is told as ABORTED.
+    Tables that the window has committed are complete to its end. The others keep their position and are read again. A table
+    fails if the window committed one generation of its topic and not the next, for no position is right for both. A snapshot
+    is planned again, unless a signal requested it: then it is reported as ABORTED.
     """
     state, now = ledger.state, ledger.clock.now()
     window = state.pending
@@ -107,7 +107,7 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
 
 
 def give_up_snapshot(ledger: Ledger, database: str) -> None:
-    """End the snapshot in flight of a database, if there is one; it is planned again, unless a signal asked for it."""
+    """End the snapshot in flight of a database, if there is one; it is planned again, unless a signal requested it."""
     run = ledger.state.snapshots.get(database)
     if run is not None:
         notifications = [ledger.notice("Initial Snapshot", "ABORTED", run.signal)] if run.signal else []
@@ -115,7 +115,7 @@ def give_up_snapshot(ledger: Ledger, database: str) -> None:
 
 
 def _progress(lake: Lake, window: Window) -> tuple[set[TableId], set[TableId]]:
-    """Tables of which a window has committed a generation of their topic, and tables that lack one of it."""
+    """Tables of which a window has committed a generation, and tables of which it has not committed one."""
     begun: set[TableId] = set()
     lacking: set[TableId] = set()
     for read in window.reads:
@@ -126,22 +126,24 @@ def _progress(lake: Lake, window: Window) -> tuple[set[TableId], set[TableId]]:
 
 
 def torn_by(cause: str) -> str:
-    """Why a table has failed of which one part of a window is committed and the other cannot be had any more."""
+    """Reason of a table that fails because one part of a window is committed and the other can no longer be read."""
     return (
         f"{cause} between the two commits of a window that ends one generation of its topic and begins the next, "
-        "and the run died there. Next: materialize the table's snapshot asset."
+        "and the run died in between. Next: materialize the table's snapshot asset."
     )
 
 
 def empty_window(state: CaptureState, database: str) -> Window:
-    """The next window, which ends where every table is already, so that whoever completes it moves none."""
-    own = [entry.position for entry in state.tables.values() if entry.table.database == database and entry.position]
-    end = min(own, default=ZERO_LSN)
+    """The next window, ending where every table already is, so that completing it moves no table."""
+    positions = [
+        entry.position for entry in state.tables.values() if entry.table.database == database and entry.position
+    ]
+    end = min(positions, default=ZERO_LSN)
     return Window(state.next_window, "stream", database, end, end)
 
 
 def _drop(ledger: Ledger, lake: Lake, state: TableState) -> HistoryEntry | None:
-    """The DROP of a table, valid behind its position; None if its end is recorded already."""
+    """The DROP of a table, valid after its position; None if its end is already recorded."""
     last = lake.history.latest(state.table)
     if last is None or state.position is None:
         return None

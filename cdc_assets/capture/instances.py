@@ -1,16 +1,16 @@
-"""Which capture instance holds which part of the log of a table.
+"""Which capture instance holds which part of a table's log.
 
 A table has at most two instances. The *newest* one, by creation, holds the
-changes from its `start_lsn` on; what lies before comes from the older one. So
+changes from its `start_lsn` on; earlier changes come from the older one. So
 the hand-over is exactly at the newer instance's start LSN, also inside a window
 (spec sqlserver-cdc §1.4 no. 34): each change is read from one instance only,
 and none is left out.
 
-Creation and not start LSN decides which is newer, because the clean-up job
+Creation time, not start LSN, decides which is newer, because the clean-up job
 moves `start_lsn` forward: it is the *low-water mark* below which rows are gone.
-Then the older instance serves up to the mark, if it still can.
+Then the older instance is read up to the mark, if it still exists.
 
-A *gap* is what nobody can serve: changes after `position` and before the low
+A *gap* is what no instance has: changes after `position` and before the low
 water mark of the instance that should hold them. Bounds are exclusive at the
 lower end, so the first change wanted is `position + 1`, and a mark at or below
 that is no gap.
@@ -43,7 +43,7 @@ class Gap:
 
 
 def by_table(found: Iterable[CaptureInstance], settings: StreamingSettings) -> dict[TableId, list[CaptureInstance]]:
-    """Capture instances by table, without those that the settings leave out, or of which they cannot tell."""
+    """Capture instances by table, without those that the settings leave out or cannot judge."""
     include = Names("internal.capture.instance.include.list", settings.instance_include)
     exclude = Names("internal.capture.instance.exclude.list", settings.instance_exclude)
     chosen: dict[TableId, list[CaptureInstance]] = {}
@@ -56,7 +56,7 @@ def by_table(found: Iterable[CaptureInstance], settings: StreamingSettings) -> d
 def _is_wanted(name: str, include: Names, exclude: Names) -> bool:
     try:
         return include.match(name) if include else not exclude.match(name)
-    except ConfigurationError as error:  # of one instance; the others go on
+    except ConfigurationError as error:  # concerns one instance; the others continue
         _warn_once(f"Capture instance {name} is left out: {error}")
         return False
 
@@ -67,25 +67,25 @@ def _warn_once(message: str) -> None:
 
 
 def before(lsn: Lsn) -> Lsn:
-    """The greatest LSN below."""
+    """The greatest LSN below another one."""
     return Lsn.from_int(int(lsn) - 1) if lsn > ZERO_LSN else ZERO_LSN
 
 
 def by_age(instances: Sequence[CaptureInstance]) -> list[CaptureInstance]:
-    """Oldest first."""
+    """Instances, oldest first."""
     return sorted(instances, key=lambda instance: (instance.created or datetime.min, instance.start_lsn))  # noqa: DTZ901 - server time without zone on both sides
 
 
 def newest(instances: Sequence[CaptureInstance]) -> CaptureInstance | None:
-    """The one made last; its columns are the table's structure from now on."""
+    """The instance created last; its columns are the table's current structure."""
     return by_age(instances)[-1] if instances else None
 
 
 def reads_of(table: TableId, instances: Sequence[CaptureInstance], after: Lsn, until: Lsn) -> list[TableRead]:
-    """What to read for the changes in (after, until], in order; the parts are adjacent and do not overlap.
+    """The reads that cover the changes in (after, until], in order; adjacent and without overlap.
 
     Args:
-        instances: of this table, at least one.
+        instances: capture instances of this table, at least one.
         after: exclusive lower bound.
         until: inclusive upper bound, not below `after`.
     """
@@ -99,11 +99,11 @@ def reads_of(table: TableId, instances: Sequence[CaptureInstance], after: Lsn, u
 
 
 def gap_of(reads: Sequence[TableRead], marks: Mapping[str, Lsn]) -> Gap | None:
-    """The first part of the reads that is gone.
+    """The first part of the reads that is no longer on the server; None if all is.
 
     Args:
-        reads: of one table, in the order of the log.
-        marks: low-water mark of each instance, read after the data if the data are to be trusted.
+        reads: reads of one table, in the order of the log.
+        marks: low-water mark of each instance; taken after the data were read if the data are to be trusted.
     """
     for read in reads:
         mark = marks.get(read.instance)

@@ -32,9 +32,9 @@ from cdc_assets.errors import ConfigurationError
 from cdc_assets.run.capture import Capture
 
 ENDED = {
-    "idle": "Nothing new for a while.",
+    "idle": "No new changes for a while.",
     "deadline": "Time is up.",
-    "yielded": "Gave way to another run.",
+    "yielded": "Stopped to let another run continue.",
     "nothing": "No table to stream.",
 }
 
@@ -48,23 +48,27 @@ def capture(
     table: Annotated[
         list[str] | None,
         typer.Option(
-            "--table", "-t", help="Read this table (`schema.table`) as a whole first, whatever the mode. Repeatable."
+            "--table",
+            "-t",
+            help="First read this table (`schema.table`) completely, whatever the snapshot mode. Repeatable.",
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Never end for want of changes; end with Ctrl+C.")
+        bool, typer.Option("--follow", "-f", help="Do not end when there are no changes; end with Ctrl+C.")
     ] = False,
     idle: Annotated[
         float | None,
         typer.Option(
-            min=0.1, max=LONGEST_MS / 1000, help="End after so many seconds without a change (stream.idle.timeout.ms)."
+            min=0.1,
+            max=LONGEST_MS / 1000,
+            help="End after this many seconds without a change (stream.idle.timeout.ms).",
         ),
     ] = None,
 ) -> None:
-    """Capture into the lake: the snapshot that the mode wants, then changes until nothing is new.
+    """Capture into the lake: the snapshot that the mode requires, then changes until nothing is new.
 
-    Can be stopped at any moment, at best by Ctrl+C or SIGTERM, which end it at the next safe point; the next run goes on
-    behind the last committed window.
+    Can be stopped at any moment. Ctrl+C or SIGTERM stop it at the next safe point. The next run continues after the last
+    committed window.
     """
     show_logs()
     settings = _settings(read_config(config), follow, idle)
@@ -84,26 +88,26 @@ def capture(
 
 
 class CaptureRun:
-    """One command.
+    """One execution of the command.
 
     Args:
-        tables: names of tables that are read first, whatever the mode.
-        snapshot_only: whether nothing is streamed.
-        follow: whether tables that could not be read for now are asked for again.
+        tables: names of tables that are read first, whatever the snapshot mode.
+        snapshot_only: whether to skip streaming.
+        follow: whether to retry tables that could not be read for a temporary reason.
     """
 
     def __init__(self, tables: list[str], *, snapshot_only: bool, follow: bool) -> None:
         self._tables, self._snapshot_only, self._follow = tables, snapshot_only, follow
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.failed: Sequence[TroubledTable] = ()
         """Tables that could not be read."""
         self.patience: Patience | None = None
 
     def attempt(self, settings: CaptureConfig, runner: TaskRunner) -> StreamSummary | None:
-        """Snapshot and stream; None if nothing is to be streamed.
+        """Take snapshots and stream; None if nothing is to be streamed.
 
         Raises:
-            CdcError: the server or the lake failed as a whole; the next attempt goes on where this one stopped.
+            CdcError: the server or the lake failed as a whole; the next attempt continues where this one stopped.
         """
         streams = rule_of(settings.snapshot).streams and not self._snapshot_only
         pause_s = settings.streaming.retry_wait_s
@@ -122,25 +126,25 @@ class CaptureRun:
     def _snapshot(self, facade: Capture) -> None:
         if self._tables:
             done = facade.snapshot(_chosen(facade, self._tables))
-            through = {str(table) for table in done.tables} | {table.within_database for table in done.tables}
-            self._tables = [name for name in self._tables if name.lower() not in map(str.lower, through)]
+            finished = {str(table) for table in done.tables} | {table.within_database for table in done.tables}
+            self._tables = [name for name in self._tables if name.lower() not in map(str.lower, finished)]
         else:
             done = facade.snapshot()
-        first = not self._told and not self.failed
+        first = not self._reported and not self.failed
         if done.tables or (first and not done.failed):
             out.print(
                 f"Snapshot: {_count(len(done.tables), 'table')}." if done.tables else "Snapshot: nothing to read."
             )
         self.failed = done.failed
-        _complain([trouble for trouble in done.failed if trouble.reason not in self._told])
-        self._told = {trouble.reason for trouble in done.failed}
+        _print_troubled([trouble for trouble in done.failed if trouble.reason not in self._reported])
+        self._reported = {trouble.reason for trouble in done.failed}
 
     def _progress(self, progress: Progress) -> None:
-        if self._told and progress.kind != "stream" and not progress.tables and not progress.troubled:
-            return  # the same tables could not be read again
+        if self._reported and progress.kind != "stream" and not progress.tables and not progress.troubled:
+            return  # the same tables failed again
         if self.patience is not None:
             self.patience.progress()
-        _tell(progress)
+        _print_progress(progress)
 
 
 def _never() -> bool:
@@ -158,11 +162,14 @@ def _settings(settings: CaptureConfig, follow: bool, idle: float | None) -> Capt
 
 @contextmanager
 def _runner(local: bool) -> Iterator[TaskRunner]:
-    """Threads, or Spark; its session starts with the first rows and ends with the command."""
+    """A runner over threads or Spark; the Spark session starts with the first rows and ends with the command."""
     if local:
         yield LocalRunner()
         return
-    from cdc_assets.adapters.spark.session import LazySession, stop_spark  # --local needs neither pyspark nor Java
+    from cdc_assets.adapters.spark.session import (
+        LazySession,
+        stop_spark,
+    )  # here, so that --local needs neither pyspark nor Java
     from cdc_assets.adapters.spark.settings import DEFAULT_FILE, spark_settings
 
     session = LazySession(spark_settings(file=DEFAULT_FILE))
@@ -173,10 +180,10 @@ def _runner(local: bool) -> Iterator[TaskRunner]:
 
 
 def _chosen(facade: Capture, names: list[str]) -> list[TableId]:
-    """Captured tables by `schema.table` or `db.schema.table`, letter case ignored.
+    """Captured tables named `schema.table` or `db.schema.table`, ignoring letter case.
 
     Raises:
-        ConfigurationError: a name is none of them.
+        ConfigurationError: a name matches no captured table.
     """
     known = [schema.table for schema in facade.discover()]
     chosen = []
@@ -188,7 +195,7 @@ def _chosen(facade: Capture, names: list[str]) -> list[TableId]:
     return chosen
 
 
-def _tell(progress: Progress) -> None:
+def _print_progress(progress: Progress) -> None:
     rows = sum(sum(table.rows.values()) for table in progress.tables.values())
     what = "window" if progress.kind == "stream" else "round"
     what += f" {progress.slices_done}/{progress.slices}" if progress.slices else ""
@@ -203,12 +210,12 @@ def _tell(progress: Progress) -> None:
 def _end(summary: StreamSummary, *, failed: bool) -> None:
     events = sum(sum(rows.values()) for rows in summary.rows.values())
     out.print(f"{ENDED[summary.ended]} {_count(summary.windows, 'window')}, {_count(events, 'event')}.")
-    _complain([*summary.troubled, *summary.unread])
+    _print_troubled([*summary.troubled, *summary.unread])
     if summary.troubled or summary.unread or failed:
         raise typer.Exit(FAILED)
 
 
-def _complain(troubled: Sequence[TroubledTable]) -> None:
+def _print_troubled(troubled: Sequence[TroubledTable]) -> None:
     for trouble in troubled:
         out.print(Text.assemble((f"{trouble.table} {trouble.status}: ", "bold red"), trouble.reason), soft_wrap=True)
 

@@ -1,6 +1,6 @@
-"""What every command shares: where text goes, which capture is meant, how errors end.
+"""Shared by all commands: output streams, choice of the configuration, error handling.
 
-Exit codes: 0 done; 1 it failed; 2 the command or the configuration is wrong; 130 interrupted.
+Exit codes: 0 done; 1 failed; 2 wrong command line or configuration; 130 interrupted.
 """
 
 import logging
@@ -26,7 +26,7 @@ P = ParamSpec("P")
 TRACEBACK_VARIABLE = "CDC_TRACEBACK"
 
 _PIPE_WIDTH = 200
-"""Columns where nobody looks at a terminal: a log, a file, `grep`. Names must not be cut there."""
+"""Width in columns if the output is not a terminal but a log, a file or `grep`: names must not be cut there."""
 
 
 def _console(stream: TextIO, **options: Any) -> Console:
@@ -51,7 +51,7 @@ DEFAULT_CONFIG = Path("resources/captures")
 
 
 def clear_errors(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, with every error ended in one message and an exit code, never in a traceback."""
+    """Wrap a command so that every error ends in one message and an exit code, never in a traceback."""
 
     @wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -60,7 +60,7 @@ def clear_errors(command: Callable[P, None]) -> Callable[P, None]:
         except CdcError as error:
             fail(str(error), WRONG_USE if isinstance(error, InvalidValueError) else FAILED)
         except BrokenPipeError:
-            sys.stderr.close()  # the reader, such as `head`, has seen enough
+            sys.stderr.close()  # the reader, such as `head`, has closed the pipe
             raise typer.Exit(0) from None
         except KeyboardInterrupt:
             fail("interrupted", INTERRUPTED)
@@ -69,14 +69,16 @@ def clear_errors(command: Callable[P, None]) -> Callable[P, None]:
         except Exception as error:
             if os.environ.get(TRACEBACK_VARIABLE):
                 raise
-            text = f"{type(error).__name__}: {error}. Next: set {TRACEBACK_VARIABLE}=1 to see where, and report it"
-            fail(f"This is a fault of cdc-assets. {text}", FAILED)
+            text = (
+                f"{type(error).__name__}: {error}. Next: set {TRACEBACK_VARIABLE}=1 to see the traceback, and report it"
+            )
+            fail(f"This is a bug in cdc-assets. {text}", FAILED)
 
     return guarded
 
 
 def needs_demo(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, with an end in one message where the extra `demo` is not installed."""
+    """Wrap a command so that it ends with one message if the extra `demo` is not installed."""
 
     @wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -88,7 +90,7 @@ def needs_demo(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Print an error and end.
+    """Print an error and end the command.
 
     Raises:
         typer.Exit: always.
@@ -103,56 +105,56 @@ def warn(message: str) -> None:
 
 
 class _Lines(logging.Handler):
-    """A record is a line, which the terminal wraps: a log that is searched must not be wrapped by us."""
+    """Prints each log record on one line; the terminal wraps it, so that a log can be searched."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print it; warnings in yellow, errors in red."""
+        """Print the record; warnings in yellow, errors in red."""
         style = "bold red" if record.levelno >= logging.ERROR else "yellow" if record.levelno >= logging.WARNING else ""
         err.print(Text(self.format(record), style=style), soft_wrap=True)
 
 
 def show_logs() -> None:
-    """Print warnings of all, and what signals, notifications and the stream say, on standard error."""
+    """Print log messages on standard error: all warnings, and INFO messages about signals, notifications and the stream."""
     for root in (logging.getLogger("cdc_assets"), logging.getLogger("resources")):
         if not any(isinstance(handler, _Lines) for handler in root.handlers):
             root.addHandler(_Lines())
     enable_info_logs()
 
 
-def read_config(place: Path) -> CaptureConfig:
-    """The one configuration meant; properties without effect are named in a warning.
+def read_config(path: Path) -> CaptureConfig:
+    """The configuration at a path; warns about properties that have no effect.
 
     Raises:
-        ConfigurationError: there is none, there are several, or it is wrong.
+        ConfigurationError: there is none, there are several, or it is invalid.
     """
-    return _told(load_config(configuration_file(place)))
+    return _with_warnings(load_config(configuration_file(path)))
 
 
-def read_lake_config(place: Path) -> tuple[CaptureConfig, ConfigurationError | None]:
-    """As `read_config`, for commands that read the lake and need no secret of the server.
+def read_lake_config(path: Path) -> tuple[CaptureConfig, ConfigurationError | None]:
+    """Like `read_config`, for commands that only read the lake and need no credentials of the server.
 
     Returns:
-        The settings, and why they do not lead to the server, if they do not.
+        The settings, and the reason if the server cannot be reached with them.
 
     Raises:
-        ConfigurationError: there is none, there are several, or something is wrong that matters for the lake.
+        ConfigurationError: there is none, there are several, or a property that the lake needs is invalid.
     """
-    config, unresolved = load_lake_config(configuration_file(place))
-    return _told(config), unresolved
+    config, unresolved = load_lake_config(configuration_file(path))
+    return _with_warnings(config), unresolved
 
 
-def configuration_file(place: Path) -> Path:
-    """The one configuration file meant."""
-    files = configuration_files(place)
+def configuration_file(path: Path) -> Path:
+    """The only configuration file at a path."""
+    files = configuration_files(path)
     if len(files) > 1:
-        names = ", ".join(path.name for path in files)
+        names = ", ".join(file.name for file in files)
         raise ConfigurationError(
-            "configuration", str(place), f"one of its files: {names}", "name the file with --config"
+            "configuration", str(path), f"one of its files: {names}", "name the file with --config"
         )
     return files[0]
 
 
-def _told(config: CaptureConfig) -> CaptureConfig:
+def _with_warnings(config: CaptureConfig) -> CaptureConfig:
     for name, reason in config.ignored:
         warn(f"{name} has no effect: {reason}")
     return config

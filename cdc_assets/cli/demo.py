@@ -1,8 +1,8 @@
-"""`cdc-assets demo`: the whole story on one machine, behind `make run` and `make dev`.
+"""`cdc-assets demo`: a complete demonstration on one machine, behind `make run` and `make dev`.
 
-`run` plays it once: a stand-in server with the sample shop, a live workload, the capture in a process of its own through
-Dagster (its process shares no interpreter with the server, as in life), and a summary that compares the lake with the server.
-`dev` opens Dagster's pages with sensors on. Both keep their data in `var/`, so that a second run captures what is new.
+`run` plays it once: a stand-in server with the sample shop, a live workload, the capture through Dagster in a separate
+process (so that, as in production, it shares no interpreter with the server), and a summary that compares the lake with the server.
+`dev` opens Dagster's web pages with sensors on. Both keep their data in `var/`, so that a second run captures only what is new.
 """
 
 import os
@@ -24,7 +24,7 @@ import typer
 from cdc_assets.cli.console import clear_errors, err, needs_demo, out, read_config
 from cdc_assets.cli.demo_summary import compare, print_summary, totals
 
-if TYPE_CHECKING:  # the extra `demo`: a command line lists this one without it
+if TYPE_CHECKING:  # needs the extra `demo`; without it the command line still lists the command
     from cdc_assets.standin.control import StandIn
     from cdc_assets.standin.workload import Workload
 
@@ -32,25 +32,25 @@ CONFIGURATION = Path("resources/captures/shop.json")
 STATE = Path("var")
 LOG = STATE / "demo.log"
 SNAPSHOT_DONE = "snapshot done"
-"""What the capture's process says between its two jobs."""
+"""Line that the capture process prints between its two jobs."""
 _MESSAGE = re.compile(r"\S+ \S+ \S+ - dagster - (INFO|WARNING|ERROR|CRITICAL) - \S+ - \S+ - (\S+ - )?(?P<text>.*)")
-"""A line of Dagster's console log that is no mere engine event."""
+"""A line of Dagster's console log that is not only an engine event."""
 _NOTIFICATION = re.compile(r"(Initial|Incremental) Snapshot: ")
-"""What they tell is in the lines about rounds already."""
+"""Left out of the output: the lines about rounds contain the same information."""
 _SETTLE_S = 20.0
-"""Longest wait for a process that was asked to end."""
+"""Longest wait in seconds for a process that was asked to end."""
 
-app = typer.Typer(help="Play the whole story with a stand-in server.", no_args_is_help=True)
+app = typer.Typer(help="Run a complete demonstration with a stand-in server.", no_args_is_help=True)
 
 
 def step(text: str) -> None:
-    """Say what happens now."""
+    """Print the next step of the demonstration."""
     out.print(f"[bold green]==>[/] {text}", soft_wrap=True)
 
 
 @dataclass
 class Shop:
-    """The running stand-in with the sample database, and how others find it."""
+    """The running stand-in with the sample database, and the environment of its clients."""
 
     server: "StandIn"
     workload: "Workload"
@@ -58,7 +58,7 @@ class Shop:
     thread: threading.Thread | None = None
 
     def environment(self) -> dict[str, str]:
-        """Environment for processes that capture the shop."""
+        """Environment variables of processes that capture the shop."""
         return os.environ | {
             "CDC_CONFIG": str(CONFIGURATION),
             "CDC_DATABASE_PORT": str(self.server.port),
@@ -69,12 +69,12 @@ class Shop:
         }
 
     def open_doors(self, rate: float) -> None:
-        """Start the workload: `rate` transactions a second."""
+        """Start the workload with `rate` transactions per second."""
         self.thread = threading.Thread(target=self.workload.run, args=(rate, self.stop), daemon=True)
         self.thread.start()
 
     def close_doors(self) -> int:
-        """Stop the workload, wait until everything is captured; returns the number of transactions."""
+        """Stop the workload and wait until everything is captured; returns the number of transactions."""
         self.stop.set()
         if self.thread is not None:
             self.thread.join()
@@ -84,7 +84,7 @@ class Shop:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM, and SIGHUP of a closed terminal, end the demo as Ctrl-C does: nothing it has started outlives it."""
+    """Let SIGTERM, and SIGHUP of a closed terminal, end the demo like Ctrl+C, so that no child process outlives it."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -99,14 +99,14 @@ def ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def open_shop(seed: int) -> Iterator[Shop]:
-    """Start the server; make the sample database if it is not there yet."""
+    """Start the server; create the sample database if it does not exist yet."""
     from cdc_assets.standin import sample
     from cdc_assets.standin.control import StandIn
     from cdc_assets.standin.workload import Workload
 
     with StandIn(directory=STATE / "standin", password="S" + secrets.token_urlsafe(18)) as server:
         if not server.execute("SELECT name FROM sys.databases WHERE name = ?", sample.DATABASE):
-            step(f"Making the sample database {sample.DATABASE}")
+            step(f"Creating the sample database {sample.DATABASE}")
             server.execute(f"CREATE DATABASE [{sample.DATABASE}]")
             with server.connect(sample.DATABASE) as connection:
                 sample.create(connection.execute)
@@ -119,23 +119,25 @@ def open_shop(seed: int) -> Iterator[Shop]:
 @needs_demo
 @clear_errors
 def run(
-    seconds: Annotated[float, typer.Option(min=0, help="How long the workload goes on after the snapshot.")] = 8.0,
-    rate: Annotated[float, typer.Option(min=0.01, help="Transactions a second.")] = 25.0,
+    seconds: Annotated[
+        float, typer.Option(min=0, help="How many seconds the workload continues after the snapshot.")
+    ] = 8.0,
+    rate: Annotated[float, typer.Option(min=0.01, help="Transactions per second.")] = 25.0,
 ) -> None:
-    """Snapshot and changes of a busy shop through Dagster, then a summary."""
+    """Capture the snapshot and changes of a busy shop through Dagster, then print a summary."""
     started = time.monotonic()
     step("Starting a stand-in SQL Server")
     with ended_by_signals(), open_shop(seed=time.time_ns()) as shop:
         os.environ.update(shop.environment())
         config = read_config(CONFIGURATION)
         before = totals(config)
-        step(f"It listens on {shop.server.host}:{shop.server.port}; {rate:g} transactions a second begin")
+        step(f"The server listens on {shop.server.host}:{shop.server.port}; starting {rate:g} transactions per second")
         shop.open_doors(rate)
         step("Capturing through Dagster (a Spark session starts first)")
         capture_while_busy(shop, seconds)
         agrees = print_summary(config, compare(config, before, shop.server), shop.workload.steps)
     out.print(
-        f"[dim]{time.monotonic() - started:.0f} s. Again: only what is new is captured. Pages: make dev. Anew: make clean.[/]"
+        f"[dim]{time.monotonic() - started:.0f} s. Run it again to capture only what is new. Web pages: make dev. Start over: make clean.[/]"
     )
     if not agrees:
         err.print("The lake and the server differ; see the numbers in red.")
@@ -143,7 +145,7 @@ def run(
 
 
 def capture_while_busy(shop: Shop, seconds: float) -> None:
-    """Run the capture's process; close the shop some time after the snapshot; wait for the capture to be idle."""
+    """Run the capture process; stop the workload some time after the snapshot; wait until the capture is idle."""
     command = [sys.executable, "-m", "cdc_assets.cli.demo_capture"]
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with (
@@ -164,7 +166,7 @@ def capture_while_busy(shop: Shop, seconds: float) -> None:
             raise
     shop.close_doors()
     if process.returncode:
-        err.print(f"The capture failed with exit code {process.returncode}. Everything it said is in {LOG}.")
+        err.print(f"The capture failed with exit code {process.returncode}. Its complete output is in {LOG}.")
         raise typer.Exit(1)
 
 
@@ -172,15 +174,15 @@ def capture_while_busy(shop: Shop, seconds: float) -> None:
 @needs_demo
 @clear_errors
 def dev(
-    rate: Annotated[float, typer.Option(min=0.01, help="Transactions a second.")] = 2.0,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Of Dagster's pages.")] = 3000,
+    rate: Annotated[float, typer.Option(min=0.01, help="Transactions per second.")] = 2.0,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Dagster's web pages.")] = 3000,
 ) -> None:
-    """Dagster's pages with sensors on and a busy shop, until Ctrl-C."""
+    """Open Dagster's web pages with sensors on and a busy shop, until Ctrl+C."""
     step("Starting a stand-in SQL Server")
     with ended_by_signals(), open_shop(seed=time.time_ns()) as shop:
         shop.open_doors(rate)
         step(
-            f"{rate:g} transactions a second; Dagster's pages open on http://127.0.0.1:{port} (Ctrl-C ends everything)"
+            f"{rate:g} transactions per second; Dagster's web pages open on http://127.0.0.1:{port} (Ctrl+C ends everything)"
         )
         command = [sys.executable, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]
         with dagster_process(command, shop.environment()) as process:
@@ -193,9 +195,9 @@ def dev(
 
 @contextmanager
 def dagster_process(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """`dagster dev` in a process group of its own, so that nothing of it stays.
+    """`dagster dev` in its own process group, so that all of its processes can be ended.
 
-    SIGINT is restored first: started from a shell's background it is ignored, and Dagster would copy that to SIGTERM.
+    SIGINT is restored first: a shell's background job starts with SIGINT ignored, and Dagster would copy that to SIGTERM.
     """
     process = subprocess.Popen(  # noqa: S603 - this interpreter, Dagster's own command line
         command,

@@ -1,6 +1,6 @@
-"""The capture's process of `cdc-assets demo run`: both jobs of the shop through Dagster, in one process and one JVM.
+"""The capture process of `cdc-assets demo run`: both jobs of the shop through Dagster, in one process and one JVM.
 
-Dagster's console log goes to the standard output; `demo` shows the part of it that is for people.
+Dagster's console log goes to the standard output; `demo` shows the part that is meant for users.
 """
 
 import sys
@@ -21,7 +21,7 @@ _IDLE_S = 3.0
 
 
 def main() -> None:
-    """Snapshot what needs one, then follow the log until it is quiet."""
+    """Run the snapshot job for tables that need it, then stream until there are no changes."""
     (file,) = configured_files(DEFAULT_CONFIG)
     config = load_config(file)
     names = Names(config.name)

@@ -1,4 +1,4 @@
-"""The end of `cdc-assets demo run`: what was captured, and whether the lake agrees with the server."""
+"""The end of `cdc-assets demo run`: what was captured, and whether the lake matches the server."""
 
 import json
 from collections import Counter
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.console import out
-from cdc_assets.cli.status import told_of
+from cdc_assets.cli.status import completeness_of
 from cdc_assets.cli.tail import lines
 from cdc_assets.cli.topic_events import OPERATIONS, newest, rows_by_operation
 from cdc_assets.config.settings import CaptureConfig, TextSettings
@@ -33,10 +33,10 @@ class Comparison:
     """One topic after the run.
 
     Args:
-        topic: of a captured table.
+        topic: the topic of a captured table.
         new: events of this run by operation.
-        live: rows that exist after applying all events in order.
-        server: rows of the source table.
+        live: number of rows after applying all events in order.
+        server: number of rows of the source table.
     """
 
     topic: TableOverview
@@ -46,13 +46,13 @@ class Comparison:
 
 
 def totals(config: CaptureConfig) -> Totals:
-    """What the lake holds now."""
+    """Number of events in the lake now."""
     overview = CaptureOverview(config)
     return {topic.topic: Counter(rows_by_operation(overview.lake, topic.directories)) for topic in overview.tables}
 
 
 def compare(config: CaptureConfig, before: Totals, server: "StandIn") -> list[Comparison]:
-    """Every topic of the lake beside its table on the server."""
+    """Compare every topic of the lake with its table on the server."""
     overview = CaptureOverview(config)
     return [
         Comparison(
@@ -66,7 +66,7 @@ def compare(config: CaptureConfig, before: Totals, server: "StandIn") -> list[Co
 
 
 def live_rows(lake: TopicTables, topic: TableOverview) -> int:
-    """Rows left after applying a topic's events in position order: the last event of a key decides."""
+    """Number of rows after applying a topic's events in position order: the last event of a key decides."""
     tables = [
         handle.to_pyarrow_dataset().to_table(
             columns={"position": pc.field("position"), "key": pc.field("key"), "op": pc.field("value", "op")}
@@ -87,14 +87,14 @@ def _rows_on(server: "StandIn", topic: TableOverview) -> int:
 
 
 def print_summary(config: CaptureConfig, comparisons: list[Comparison], transactions: int) -> bool:
-    """Print it; returns whether the lake agrees with the server for every table."""
+    """Print the comparison; returns whether the lake matches the server for every table."""
     overview = CaptureOverview(config)
     out.print("\n[bold]Events of this run[/], by topic and operation")
     Console(width=max(out.width, _LEAST_WIDTH)).print(_table(comparisons))
     for database in overview.databases:
-        out.print(told_of(database))
+        out.print(completeness_of(database))
     out.print(f"The workload committed {transactions:,} transactions.")
-    out.print(f"One Delta table per topic lies in {overview.lake.location.root}", soft_wrap=True)
+    out.print(f"The Delta tables, one per topic, are in {overview.lake.location.root}", soft_wrap=True)
     _print_samples(overview.lake, comparisons)
     return all(entry.live == entry.server for entry in comparisons)
 

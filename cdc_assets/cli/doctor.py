@@ -1,4 +1,4 @@
-"""`cdc-assets doctor`: is everything ready, and if not, which T-SQL makes it so."""
+"""`cdc-assets doctor`: checks whether everything is ready, and prints the T-SQL that corrects what is not."""
 
 from collections.abc import Iterator
 
@@ -20,13 +20,13 @@ from cdc_assets.run.overview.tables import RECORD_IT
 
 COMPLETE = "complete"
 PER_TABLE = {"capture instance": "table", "reading": "source or change table", "structure": "table", "topic": "topic"}
-"""Checks made for each of these: good ones are counted, not listed."""
+"""Checks made for each of these objects: passed ones are counted, not listed."""
 
 
 def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Check connection, prerequisites on the server, and the lake; say how to mend what is wrong.
+    """Check the connection, the prerequisites on the server, and the lake; say how to correct what is wrong.
 
-    Changes nothing. Ends with 1 if a capture could not work.
+    Changes nothing. Ends with exit code 1 if a capture could not work.
     """
     settings = read_config(config)
     with SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False) as source:
@@ -52,10 +52,10 @@ def _lake(settings: CaptureConfig) -> Finding:
 
 
 def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator[Finding]:
-    """Tables that do not go on, and topics that have lost events, by comparing all of them with the manifest.
+    """Tables that have stopped, and topics that have lost events; all topics are compared with the manifest.
 
     Args:
-        source: of its server; None if that cannot be asked for what it still has of each table.
+        source: the capture's server; None if it cannot report what it still has of each table.
     """
     try:
         overview = CaptureOverview(settings, source, audit_s=None)
@@ -77,7 +77,7 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
 
 
 def _forks(source: SqlServerSource, overview: CaptureOverview) -> Iterator[Finding]:
-    """Whether each database is still in the history that was read from it, and whether that can be seen."""
+    """Whether each database is still in the history that was read from it, and whether that can be checked."""
     expected = "the one that was read"
     for database in source.databases():
         facts = overview.facts(database)
@@ -85,7 +85,7 @@ def _forks(source: SqlServerSource, overview: CaptureOverview) -> Iterator[Findi
             fact, _, remedy = facts.restored.partition(" Next: ")
             yield Finding("history", database, False, fact, expected, remedy)
         elif facts.fork is None:
-            text = "its recovery fork cannot be seen, so some restores would go unnoticed"
+            text = "its recovery fork is not visible to this login, so some restores would not be detected"
             grant = grant_on_server(source, "VIEW ANY DATABASE")
             yield Finding("history", database, False, text, "visible", grant, blocking=False)
         else:
@@ -98,13 +98,13 @@ def _structure(drift: Drift) -> Iterator[Finding]:
     expected = "as recorded, or brought into the events by a second capture instance"
     yield Finding("structure", str(drift.table), agrees, actual, expected, drift.remedy, blocking=False)
     if drift.removable:
-        text = f"{drift.removable} is read to its end"
+        text = f"{drift.removable} is completely read"
         yield Finding("old instance", str(drift.table), False, text, "dropped", drift.removal, blocking=False)
 
 
 def _show(findings: list[Finding]) -> None:
-    subject, fact = Column("of", overflow="fold"), Column("is", overflow="fold")
-    table = Table("", "what", subject, fact, box=None, header_style="bold")
+    subject, fact = Column("object", overflow="fold"), Column("state", overflow="fold")
+    table = Table("", "check", subject, fact, box=None, header_style="bold")
     for finding in findings:
         if not (finding.ok and finding.check in PER_TABLE):
             table.add_row(_mark(finding), finding.check, Text(finding.subject), Text(finding.actual))
@@ -113,7 +113,7 @@ def _show(findings: list[Finding]) -> None:
             table.add_row(Text("ok", style="green"), check, f"{good} {what}{'' if good == 1 else 's'}", "as expected")
     out.print(table)
     wrong = [finding for finding in findings if not finding.ok]
-    out.print("\n[bold green]Everything is ready." if not wrong else f"\n[bold]{len(wrong)} to look at:")
+    out.print("\n[bold green]Everything is ready." if not wrong else f"\n[bold]{len(wrong)} to check:")
     for finding in wrong:
         kind = "must be" if finding.blocking else "should be"
         out.print(Text(f"\n{finding.subject}: {finding.check} {kind} {finding.expected}"), soft_wrap=True)

@@ -1,15 +1,16 @@
-"""What `cdc-assets capture --follow` waits for, and would end any other run.
+"""`cdc-assets capture --follow`: retries errors that would end any other run.
 
-Errors that may pass are waited out with `retriable.restart.connector.wait.ms` between attempts, as often in a row as
-`errors.max.retries` says: a server that is away at the start, one without room, a capture job that has not scanned the log
-yet. The loop over windows does the same for itself; here is what comes before it, and what it gives up. An attempt goes on
-where the one before stopped, because the lake says where that was; so nothing is remembered here that a crash could lose.
+Retryable errors are retried after `retriable.restart.connector.wait.ms`, up to `errors.max.retries` times in a row: a
+server that is away at the start or that has no free resources, a capture job that has not scanned the log yet. The loop
+over windows does the same for itself; this module covers what comes before the loop, and what the loop gives up. Each
+attempt continues where the one before stopped, because that is recorded in the lake; nothing is kept here that a crash
+could lose.
 
-Settings are read again before each attempt, so a password that was changed is found where `${file:…}` says. A refused one
-is not offered again before it has changed: repeating it could lock the login.
+Settings are read again before each attempt, so that a changed password is found where `${file:…}` refers to it. A rejected
+password is not tried again before it has changed: repeating it could lock the login.
 
-A table whose rows could not be read for a lock, a deadlock or a lost connection is asked for again after each pause, while
-the others stream.
+A table whose rows could not be read because of a lock, a deadlock or a lost connection is read again after each pause, while
+the other tables stream.
 """
 
 import logging
@@ -29,27 +30,27 @@ T = TypeVar("T")
 
 
 class Patience:
-    """Repeats what fails for a reason that may pass.
+    """Repeats attempts that fail for a temporary reason.
 
     Args:
-        read: gives the settings as the file has them now.
-        refers_to_file: whether user or password stand in a file that the settings name.
+        read: returns the settings as they are in the file now.
+        refers_to_file: whether the settings take user or password from a file.
     """
 
     def __init__(self, read: Callable[[], CaptureConfig], refers_to_file: Callable[[], bool]) -> None:
         self._read, self._refers_to_file = read, refers_to_file
         self._failures = 0
-        self._told = ""
+        self._logged = ""
 
     def progress(self) -> None:
-        """Something was achieved: the next failure is the first one again."""
-        self._failures, self._told = 0, ""
+        """Reset the number of failures after something was committed."""
+        self._failures, self._logged = 0, ""
 
     def run(self, attempt: Callable[[CaptureConfig], T]) -> T:
-        """What an attempt comes to.
+        """Result of the first attempt that succeeds.
 
         Raises:
-            CdcError: of the first attempt that failed for good, or once too often.
+            CdcError: an attempt failed with an error that is not retryable, or failed too often.
         """
         settings = self._read()
         while True:
@@ -62,20 +63,20 @@ class Patience:
                 settings = self._other_credentials(error, settings)
 
     def _other_credentials(self, error: CdcError, refused: CaptureConfig) -> CaptureConfig:
-        """Settings with others; if they stand in a file, it is waited until it has them."""
+        """Settings with other credentials; if these come from a file, wait until it has them."""
         while (found := self._read_again(refused)).connection == refused.connection:
             if not self._refers_to_file():
                 raise error
             self._wait(error, refused)
-        log.warning("The settings have another user or password by now: they are tried.")
+        log.warning("The settings have another user or password now; trying again with it.")
         return found
 
     def _read_again(self, before: CaptureConfig) -> CaptureConfig:
-        """The settings of now; while their files are being written, those of before."""
+        """The current settings; the previous ones while their file is being written."""
         try:
             return self._read()
         except ConfigurationError as error:
-            log.warning("The settings cannot be read again now, and stay as they were: %s", error)
+            log.warning("The settings cannot be read now; continuing with the previous ones: %s", error)
             return before
 
     def _wait(self, error: CdcError, settings: CaptureConfig) -> None:
@@ -83,20 +84,20 @@ class Patience:
         self._failures += 1
         if 0 <= streaming.max_retries < self._failures:
             raise error
-        if type(error).__name__ != self._told:
-            log.warning("%s Trying again every %s s.", error, streaming.retry_wait_s)
-            self._told = type(error).__name__
+        if type(error).__name__ != self._logged:
+            log.warning("%s Retrying every %s s.", error, streaming.retry_wait_s)
+            self._logged = type(error).__name__
         sleep(streaming.retry_wait_s)
 
 
 def may_pass(failed: Sequence[TroubledTable]) -> bool:
-    """Whether one of the tables failed for a reason that may pass; the reason begins with the error's name."""
+    """Whether one of the tables failed for a temporary reason; the reason begins with the error's name."""
     kinds = (getattr(errors, trouble.reason.partition(":")[0], None) for trouble in failed)
     return any(isinstance(kind, type) and issubclass(kind, RetryableError) for kind in kinds)
 
 
 def after(seconds: float) -> ShouldYield:
-    """True once so many seconds have passed since it was first asked: what comes before is not the stream's time."""
+    """A predicate that becomes True this many seconds after its first call, so that time before the stream does not count."""
     end: float | None = None
 
     def passed() -> bool:

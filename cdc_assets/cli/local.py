@@ -1,4 +1,4 @@
-"""Tasks in threads of this process, for small captures and machines without Java."""
+"""Runs tasks in threads of this process, for small captures and machines without Java."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -10,17 +10,17 @@ R = TypeVar("R")
 
 
 class LocalRunner:
-    """A `core.ports.TaskRunner` over threads: reading, Arrow and Parquet work outside the interpreter lock.
+    """A `core.ports.TaskRunner` over threads: reading, Arrow and Parquet release the interpreter lock.
 
     Args:
-        parallelism: how many tasks run at once; the machine's cores if None.
+        parallelism: number of tasks that run at once; the number of CPU cores if None.
     """
 
     def __init__(self, parallelism: int | None = None) -> None:
         self.parallelism = parallelism or cpu_count() or 1
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """Results in task order. The first error is raised after the others have stopped; waiting tasks never start."""
+        """Results in the order of the tasks. After an error, waiting tasks do not start; it is raised when the running ones have ended."""
         if len(tasks) == 1:
             return [function(tasks[0])]
         with ThreadPoolExecutor(self.parallelism) as pool:

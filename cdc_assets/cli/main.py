@@ -15,7 +15,7 @@ from cdc_assets.standin import __main__ as standin
 
 app = typer.Typer(
     name="cdc-assets",
-    help="SQL Server change data capture as lake tables of Debezium events.",
+    help="Captures changes of SQL Server tables into lake tables of Debezium events.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -31,10 +31,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version and end."
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
     ),
 ) -> None:
-    """SQL Server change data capture as lake tables of Debezium events."""
+    """Captures changes of SQL Server tables into lake tables of Debezium events."""
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -57,8 +57,8 @@ app.add_typer(demo.app, name="demo")
 def main() -> None:
     """Run a command and end the process with its exit code.
 
-    The interpreter is not torn down: threads of Arrow that still close files of an object store would need it, and
-    abort the process (exit code 134) when it is gone.
+    The interpreter is not finalized: Arrow's threads that still close files of an object store would need it, and
+    abort the process (exit code 134) once it is gone.
     """
     code: int | str | None = 0
     try:
@@ -67,7 +67,7 @@ def main() -> None:
         code = end.code
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(ValueError, BrokenPipeError):  # it is closed, or its reader has seen enough
+        with suppress(ValueError, BrokenPipeError):  # it is closed, or its reader has closed the pipe
             stream.flush()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 

@@ -18,11 +18,12 @@ from cdc_assets.errors import shortened
 
 def properties(
     search: str = typer.Argument(
-        "", help="Part of a name or of its meaning; a complete name tells everything about it."
+        "", help="Part of a name or description; a complete name shows everything about the property."
     ),
-    as_markdown: bool = typer.Option(False, "--markdown", help="Print the configuration page."),
+    as_markdown: bool = typer.Option(False, "--markdown", help="Print the configuration page as Markdown."),
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="List what this file and the environment set, and check it.")
+        Path | None,
+        typer.Option("--config", "-c", help="List and check the properties set by this file and the environment."),
     ] = None,
 ) -> None:
     """List, search or explain configuration properties, or check a configuration."""
@@ -39,9 +40,9 @@ def properties(
         _list(found)
 
 
-def _check(place: Path, search: str) -> None:
-    """Show what is given, secrets hidden, and end with the error if it is wrong."""
-    for file in configuration_files(place):
+def _check(path: Path, search: str) -> None:
+    """Show the given properties with secrets hidden, and end with the error if the configuration is invalid."""
+    for file in configuration_files(path):
         given = given_properties(file)
         masks = Masks(given)
         table = Table(Column("property", overflow="fold"), Column("value", overflow="fold"), box=None)
@@ -53,7 +54,7 @@ def _check(place: Path, search: str) -> None:
 
 
 def _cell(text: str) -> Text:
-    return Text(shortened(text).encode(errors="backslashreplace").decode())  # it may be what is wrong with it
+    return Text(shortened(text).encode(errors="backslashreplace").decode())  # the text may be invalid Unicode
 
 
 def _matching(search: str) -> list[Property]:

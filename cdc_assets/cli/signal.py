@@ -1,4 +1,4 @@
-"""`cdc-assets signal`: ask a capture for something, at work or not."""
+"""`cdc-assets signal`: sends a request to a capture, whether it is running or not."""
 
 import uuid
 from enum import StrEnum
@@ -12,7 +12,7 @@ from cdc_assets.signals.tables import EXPECTED
 
 
 class Kind(StrEnum):
-    """How tables are read."""
+    """How a snapshot reads its tables."""
 
     INCREMENTAL = "incremental"
     BLOCKING = "blocking"
@@ -25,25 +25,32 @@ def signal(
     ],
     tables: Annotated[
         list[str] | None,
-        typer.Argument(help="Regular expressions of database.schema.table, or of schema.table, letter case counting."),
+        typer.Argument(help="Regular expressions for database.schema.table or schema.table, case-sensitive."),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     snapshot: Annotated[
-        Kind, typer.Option("--type", help="Beside the stream (needs the signal table), or with the stream waiting.")
+        Kind,
+        typer.Option(
+            "--type", help="incremental: beside the stream (needs the signal table); blocking: the stream pauses."
+        ),
     ] = Kind.INCREMENTAL,
     condition: Annotated[
         str,
         typer.Option(
-            "--where", help="Read only rows for which this predicate holds; of --type blocking, a whole SELECT."
+            "--where", help="Read only rows that match this predicate; with --type blocking, a complete SELECT."
         ),
     ] = "",
-    surrogate: Annotated[str, typer.Option("--surrogate-key", help="Column to walk along in place of the key.")] = "",
-    message: Annotated[str, typer.Option("--message", help="What log writes; {} stands for the position.")] = "",
+    surrogate: Annotated[
+        str, typer.Option("--surrogate-key", help="Column that orders the chunks, instead of the key.")
+    ] = "",
+    message: Annotated[
+        str, typer.Option("--message", help="Text that `log` writes; {} is replaced by the position.")
+    ] = "",
 ) -> None:
-    """Ask a capture to read tables again, to wait, go on or stop with that, or to log a line.
+    """Ask a capture to snapshot tables again; to pause, resume or stop that; or to log a message.
 
-    The request waits in the lake. The run that follows the log finds it within `signal.poll.interval.ms`; if none is
-    at work, the next one does, which Dagster's sensor starts at its next tick.
+    The request is stored in the lake. A running capture finds it within `signal.poll.interval.ms`. Otherwise the next run
+    does, which Dagster's sensor starts at its next tick.
     """
     names = tables or []
     conditions = dict.fromkeys(names, condition) if condition else {}
@@ -52,4 +59,4 @@ def signal(
     )
     for pattern in ask(read_lake_config(config)[0], composed):
         out.print(f"No captured table matches {pattern!r}: expected {EXPECTED}.", soft_wrap=True, markup=False)
-    out.print(f"Asked, as signal {composed.signal.id}. The run that follows the log carries it out.", soft_wrap=True)
+    out.print(f"Sent as signal {composed.signal.id}. The streaming run carries it out.", soft_wrap=True)

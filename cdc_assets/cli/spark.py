@@ -1,4 +1,4 @@
-"""`cdc-assets spark`: which Spark runs the tasks, and what its executors have."""
+"""`cdc-assets spark`: which Spark runs the tasks, and what is installed on its executors."""
 
 from collections import Counter
 from pathlib import Path
@@ -14,13 +14,13 @@ def spark(
     archive: Annotated[
         Path | None,
         typer.Option(
-            "--archive", help="Pack the libraries that tasks need into this file, for spark.archives, and end."
+            "--archive", help="Pack the libraries that tasks need into this file, for spark.archives, and exit."
         ),
     ] = None,
 ) -> None:
-    """Start the Spark that is configured, and say what its executors have.
+    """Start the configured Spark and print what is installed on its executors.
 
-    Ends with 1 if they could not run a capture's tasks: no executor comes, a library is missing, another Python.
+    Ends with exit code 1 if they could not run a capture's tasks: no executor starts, a library is missing, or Python differs.
     """
     from cdc_assets.adapters.spark.session import LazySession, stop_spark  # other commands need no pyspark
     from cdc_assets.adapters.spark.settings import DEFAULT_FILE, spark_settings

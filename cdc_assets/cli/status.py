@@ -1,4 +1,4 @@
-"""`cdc-assets status` and `summary`: where a capture is, and what it has written."""
+"""`cdc-assets status` and `summary`: the state of a capture, and what it has written."""
 
 from collections.abc import Sequence
 
@@ -17,10 +17,10 @@ STYLES = {"healthy": "green", "excluded": "dim", "waiting": "yellow"}
 
 
 def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Show the position and health of every table, and how it differs from the structure of its events.
+    """Show position and health of every table, and differences between its structure and that of its events.
 
-    A table is healthy if neither the manifest nor the lake nor the server says otherwise. Without the server its part
-    is missing, and the page says so.
+    A table is healthy if neither the manifest nor the lake nor the server reports a problem. If the server cannot be
+    reached, the output says so and covers only the manifest and the lake.
     """
     settings, unresolved = read_lake_config(config)
     lake = CaptureOverview(settings)
@@ -38,19 +38,19 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
     )
     for topic in overview.tables:
         instance = topic.recorded.instance if topic.recorded else None
-        reached = str(topic.position) if topic.position else "not streamed"
-        table.add_row(topic.name, Text(topic.status, STYLES.get(topic.status, "bold red")), reached, instance or "–")
+        position = str(topic.position) if topic.position else "not streamed"
+        table.add_row(topic.name, Text(topic.status, STYLES.get(topic.status, "bold red")), position, instance or "–")
     out.print(table)
     _reasons(overview)
     _databases(overview.databases)
     _structures(drifts)
     if problem is not None:
-        text = f"The server cannot be asked for what it still keeps and for the tables' structures: {problem}"
+        text = f"The server cannot be reached, so changes that it still keeps and table structures are not checked: {problem}"
         out.print(Text(text, style="yellow"), soft_wrap=True)
 
 
 def summary(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Show topics, events by operation, positions and where the tables lie."""
+    """Show topics, events by operation, positions and the location of the tables."""
     overview = CaptureOverview(read_lake_config(config)[0])
     if not overview.known:
         _nothing(overview)
@@ -62,19 +62,19 @@ def summary(config: ConfigOption = DEFAULT_CONFIG) -> None:
         table.add_row(topic.topic, *numbers, f"{sum(counts.values()):,}")
     out.print(table)
     _databases(overview.databases)
-    out.print(f"tables lie in {overview.lake.location.root}", soft_wrap=True)
+    out.print(f"The tables are in {overview.lake.location.root}", soft_wrap=True)
 
 
 def _with_server(
     settings: CaptureConfig, lake: CaptureOverview, unresolved: CdcError | None
 ) -> tuple[CaptureOverview, Sequence[Drift], CdcError | None]:
-    """The overview with what the server says, asked briefly; that of the lake alone if it is away, or nothing leads to it."""
+    """The overview including the server, with short timeouts; only of the lake if the server cannot be reached."""
     try:
         if unresolved is not None:
             raise unresolved
         with quick_source(settings) as source:
             overview = CaptureOverview(settings, source)
-            overview.databases  # noqa: B018 - asks now, while there is a connection
+            overview.databases  # noqa: B018 - cached now, while there is a connection
             return overview, overview.drifts(), None
     except CdcError as error:
         return lake, (), error
@@ -94,15 +94,15 @@ def _reasons(overview: CaptureOverview) -> None:
 
 def _databases(databases: Sequence[DatabaseOverview]) -> None:
     for database in databases:
-        out.print(Text(told_of(database)), soft_wrap=True)
+        out.print(Text(completeness_of(database)), soft_wrap=True)
 
 
-def told_of(database: DatabaseOverview) -> str:
-    """Up to where a database is complete, in a sentence."""
+def completeness_of(database: DatabaseOverview) -> str:
+    """A sentence saying up to which LSN a database is complete."""
     text = f"{database.database} is complete to {database.complete_to or 'no position: nothing streams'}"
     text += f", {database.lag_s:,.0f} s behind the server's clock" if database.lag_s is not None else ""
-    tables = "1 table that is" if database.troubled == 1 else f"{database.troubled} tables that are"
-    return f"{text}, but for {tables} not" if database.troubled and database.complete_to else text
+    tables = "1 table, which is" if database.troubled == 1 else f"{database.troubled} tables, which are"
+    return f"{text}, except {tables} not" if database.troubled and database.complete_to else text
 
 
 def _structures(drifts: Sequence[Drift]) -> None:
@@ -111,5 +111,5 @@ def _structures(drifts: Sequence[Drift]) -> None:
             out.print(Text(f"{drift.table} differs from its events: {'; '.join(map(str, drift.differences))}"))
             out.print(Text(f"    {drift.remedy}", style="cyan"), soft_wrap=True)
         if drift.removable:
-            out.print(Text(f"{drift.table}: instance {drift.removable} is read to its end"), soft_wrap=True)
+            out.print(Text(f"{drift.table}: capture instance {drift.removable} is completely read"), soft_wrap=True)
             out.print(Text(f"    {drift.removal}", style="cyan"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`cdc-assets tail`: events of a topic as Debezium, or FlinkX, would print them."""
+"""`cdc-assets tail`: prints events of a topic as Debezium or FlinkX would."""
 
 import json
 from collections import Counter
@@ -29,19 +29,17 @@ def tail(
         help="Topic or table, or the end of its name: `orders` finds `shop.SalesDb.dbo.orders`."
     ),
     config: ConfigOption = DEFAULT_CONFIG,
-    number: int = typer.Option(10, "--number", "-n", min=0, help="How many of the last events."),
-    form: Annotated[
-        TextFormat | None, typer.Option("--format", help="What is printed of an event (value.format).")
-    ] = None,
+    number: int = typer.Option(10, "--number", "-n", min=0, help="Number of last events to print."),
+    form: Annotated[TextFormat | None, typer.Option("--format", help="Format of the output (value.format).")] = None,
     schemas: bool = typer.Option(
         False, "--schemas", help="Print keys and values with their schemas (*.converter.schemas.enable)."
     ),
     headers: bool = typer.Option(False, "--headers", help="Print headers too."),
-    follow: bool = typer.Option(False, "--follow", "-f", help="Wait for further events."),
+    follow: bool = typer.Option(False, "--follow", "-f", help="Wait for new events and print them."),
 ) -> None:
-    """Print the last events of a topic, one JSON object a line: key, value (null is a tombstone) and position.
+    """Print the last events of a topic, one JSON object per line: key, value (null is a tombstone) and position.
 
-    In the format flinkx each line is a flat FlinkX record.
+    With the format flinkx each line is a flat FlinkX record.
     """
     settings, _ = read_lake_config(config)
     text = _text(settings.text, form, schemas, headers)
@@ -52,10 +50,10 @@ def tail(
 
 
 def _tables(lake: TopicTables, topic: str, number: int, follow: bool) -> Iterator[pa.Table]:
-    """The last events, then without end those that come; of all generations of the topic."""
+    """The last events of all generations of the topic, then new events without end."""
     last_events = [newest(lake, directory, max(number, 1)) for directory in lake.generations(topic)]
     yield from in_order(last_events, number)
-    last = _last_position(last_events, "")  # one event at least was read, behind which to follow
+    last = _last_position(last_events, "")  # at least one event was read, so there is a position to continue from
     while follow:
         sleep(FOLLOW_INTERVAL_S)
         events = [after(lake, directory, last) for directory in lake.generations(topic)]
@@ -64,7 +62,7 @@ def _tables(lake: TopicTables, topic: str, number: int, follow: bool) -> Iterato
 
 
 def in_order(parts: Sequence[pa.Table], count: int) -> Iterator[pa.Table]:
-    """The last events of some tables of different structures, each in position order, as slices in position order."""
+    """The last events of tables with different structures, as slices in position order; each table is sorted by position."""
     places = [(position, number) for number, part in enumerate(parts) for position in part["position"].to_pylist()]
     skipped = Counter(number for _, number in sorted(places)[: max(0, len(places) - count)])
     taken = [skipped[number] for number in range(len(parts))]
@@ -75,10 +73,10 @@ def in_order(parts: Sequence[pa.Table], count: int) -> Iterator[pa.Table]:
 
 
 def _text(given: TextSettings, form: TextFormat | None, schemas: bool, headers: bool) -> TextSettings:
-    """The settings with what the command line says.
+    """The settings combined with the options of the command line.
 
     Raises:
-        ConfigurationError: it asks for what the format does not have.
+        ConfigurationError: the format does not have what an option asks for.
     """
     text = replace(given, format=form or given.format)
     if text.format == "flinkx" and (schemas or headers):
@@ -94,19 +92,19 @@ def _last_position(parts: Sequence[pa.Table], before: str) -> str:
 
 
 def find_topic(overview: CaptureOverview, wanted: str) -> str:
-    """The topic that is named so or ends so.
+    """The topic with this name, or with a name that ends so.
 
     Raises:
-        ConfigurationError: none does, or several do.
+        ConfigurationError: no topic matches, or several do.
         LakeError: nothing was captured yet.
     """
     names = {topic.topic: topic for topic in overview.tables if topic.directories}
     found = [wanted] if wanted in names else [name for name, topic in names.items() if _is_named(topic, wanted.lower())]
     if not found and _is_directory(wanted) and overview.lake.open(wanted) is not None:
-        return wanted  # transactions, notifications, schema changes
+        return wanted  # topics of no table: transactions, notifications, schema changes
     if not names:
         raise LakeError(
-            f"Nothing captured yet in {overview.lake.location.root}. Next: run `cdc-assets capture`, or the sensor."
+            f"Nothing captured yet in {overview.lake.location.root}. Next: run `cdc-assets capture`, or turn on the sensor."
         )
     if len(found) != 1:
         raise ConfigurationError("topic", wanted, "one of " + ", ".join(names), "name one of them")
@@ -114,22 +112,22 @@ def find_topic(overview: CaptureOverview, wanted: str) -> str:
 
 
 def _is_directory(wanted: str) -> bool:
-    """Whether a topic's directory can have that name, and it is none of our own."""
+    """Whether the name can be a topic's directory, and is not one that the capture uses itself."""
     return wanted.isprintable() and not set("/\\") & set(wanted) and "__" not in wanted
 
 
 def _is_named(topic: TableOverview, wanted: str) -> bool:
-    """By the end of the topic's name, or of the table's, which may hold what a topic may not."""
+    """Whether the topic's name ends so, or the table's, which may have characters that a topic may not."""
     return f".{topic.topic}".lower().endswith(f".{wanted}") or f".{topic.table}".lower().endswith(f".{wanted}")
 
 
 def lines(tables: Iterable[pa.Table], text: TextSettings, *, headers: bool = False) -> Iterator[str]:
-    """JSON lines of events in the format that the settings choose.
+    """JSON lines of events in the format of the settings.
 
     Args:
         tables: rows of a topic table in position order.
         text: the format and its options.
-        headers: whether lines have the headers; Debezium's format only.
+        headers: whether lines include the headers; Debezium's format only.
     """
     batches = (batch for table in tables for batch in table.to_batches())
     return _flat_lines(batches, text) if text.format == "flinkx" else _debezium_lines(batches, text, headers)
@@ -144,8 +142,8 @@ def _debezium_lines(batches: Iterable[pa.RecordBatch], text: TextSettings, heade
         }
         if headers:
             parts["headers"] = headers_text(key, batch.column("headers"), schemas=text.value_schema)
-        for place, position in enumerate(batch.column("position").to_pylist()):
-            fields = [f'"{name}":{texts[place].as_py() or "null"}' for name, texts in parts.items()]
+        for index, position in enumerate(batch.column("position").to_pylist()):
+            fields = [f'"{name}":{texts[index].as_py() or "null"}' for name, texts in parts.items()]
             yield "{" + ",".join([*fields, f'"position":{json.dumps(position)}']) + "}"
 
 

@@ -1,4 +1,4 @@
-"""Events of topic tables, read for people: how many there are of each operation, the newest, those that come."""
+"""Reads events of topic tables for display: their number by operation, the newest ones, and new ones."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ def newest(lake: TopicTables, directory: str, count: int) -> pa.Table:
 
 
 def after(lake: TopicTables, directory: str, position: str) -> pa.Table:
-    """Events behind a position, in position order.
+    """Events after a position, in position order.
 
     Raises:
         LakeError: there is no such table.
@@ -54,7 +54,7 @@ def after(lake: TopicTables, directory: str, position: str) -> pa.Table:
 
 
 def _open(lake: TopicTables, directory: str) -> tuple[ds.Dataset, pa.Schema]:
-    """A topic table's current files, and its structure with the metadata that tells Connect's types."""
+    """A topic table's current files, and its Arrow schema with the metadata of the Connect types."""
     handle = lake.open(directory)
     if handle is None:
         raise LakeError(f"There is no table {lake.location.uri(directory)}. Next: list topics with `cdc-assets status`")

@@ -303,6 +303,6 @@ def test_login_that_cannot_see_the_fork(two: Two) -> None:
     two.insert(THERE)
     told = reasons(two.run())
     assert told.keys() == {THERE}
-    assert "may not see" in told[THERE]
+    assert "invisible to this login" in told[THERE]
     assert two.keys(THERE) == [2, 3, 4]
     assert state_of(two.config).log(HERE.database).restored == ""

@@ -1,6 +1,6 @@
-"""What a run would have to do: for sensors, so by as few and small questions as that takes.
+"""What a run would have to do. Sensors ask this often, so it takes as few and small queries as possible.
 
-One read of the manifest, one query per database and channel; what is asked for depends on the snapshot mode.
+One read of the manifest, one query per database and channel; which queries are needed depends on the snapshot mode.
 """
 
 import logging
@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 
 
 class Work:
-    """What waits in one capture.
+    """Pending work of one capture.
 
     Args:
-        state: what the manifest says.
-        rule: of the snapshot mode.
-        included: whether the settings let a table in.
-        channels: of signals; asked only by `asked`.
+        state: state recorded in the manifest.
+        rule: rule of the snapshot mode.
+        included: whether the settings include a table.
+        channels: signal channels; read only by `asked`.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class Work:
         self._included, self._channels = included, channels
 
     def waiting(self, tables: Sequence[TableId], *, first_look: bool = False) -> list[TableId]:
-        """Which of these tables a snapshot run is needed for, by the snapshot mode.
+        """Those of the given tables that need a snapshot run, according to the snapshot mode.
 
         Args:
-            first_look: whether nobody has looked since the start.
+            first_look: whether this is the first evaluation since the start.
 
         Raises:
             RetryableError: the server is away or busy.
@@ -68,7 +68,7 @@ class Work:
         return [table for table in tables if table not in self._state.tables or table in due]
 
     def _enabled(self, tables: Sequence[TableId]) -> set[TableId]:
-        """Tables that were snapshotted when they had no capture instance, and have one now; asked only if there are any."""
+        """Tables that were snapshotted without a capture instance and have one now; queried only if there are such tables."""
         uncaptured = {table for table in tables if table in self._state.tables and not self._state.has_position(table)}
         found: set[TableId] = set()
         for database in sorted({table.database for table in uncaptured if self._rule.streams}):
@@ -77,7 +77,7 @@ class Work:
         return found
 
     def newcomers(self) -> list[TableId]:
-        """Tables that were enabled and of which nothing is captured yet, for a code location that lists none.
+        """Enabled tables of which nothing is captured yet, for a code location that lists none.
 
         Raises:
             RetryableError: the server is away or busy.
@@ -89,11 +89,11 @@ class Work:
         return sorted(table for table in found if table not in self._state.tables and self._included(table))
 
     def fresh(self) -> Mapping[str, Lsn]:
-        """Databases with something to do, and their newest captured transaction, or else how far they were read.
+        """Databases with something to do, and their newest captured transaction, or else the LSN up to which they were read.
 
-        Besides unread changes that is a window in flight, an incremental snapshot whose run was killed, a table that the
-        settings let in again, and a database that was restored or whose capture was turned off, if no run has told the
-        end of its tables yet.
+        Besides unread changes these are: a window in flight; an incremental snapshot whose run was killed; a table that the
+        settings include again; a database that was restored or whose capture was turned off, if no run has recorded the end of
+        its tables yet.
 
         Raises:
             RetryableError: the server is away or busy.
@@ -111,23 +111,25 @@ class Work:
             except CdcDisabledError:
                 newest = watermark
             except DatabaseAwayError as error:
-                log.warning("%s", error)  # the other databases go on; it comes back, or a run tells its tables
+                log.warning(
+                    "%s", error
+                )  # the other databases continue; it comes back, or a run records the end of its tables
                 continue
             if newest is not None:
                 found[database] = newest
         pending = self._state.pending
         if pending is not None and pending.kind == "stream":
             found.setdefault(pending.database, pending.until)
-        for database, own in self._state.signals.items():
+        for database, signals in self._state.signals.items():
             watermark = self._state.watermark(database)
-            if watermark and (own.reads or (own.queue and not own.paused)):
+            if watermark and (signals.reads or (signals.queue and not signals.paused)):
                 found.setdefault(database, watermark)
         return found
 
     def asked(self) -> list[str]:
-        """Channels with signals that nobody has seen, and databases with requests that no run has finished.
+        """Channels with unread signals, and databases with requests that no run has finished.
 
-        A channel that cannot be read is told in the log; the others count.
+        A channel that cannot be read is logged and skipped.
         """
         found = [
             name
@@ -142,10 +144,10 @@ class Work:
                 if channel.waiting(known):
                     found.append(channel.name)
             except CdcError as error:
-                log.warning("Channel %s of signals cannot be read: %s", channel.name, error)
+                log.warning("Signal channel %s cannot be read: %s", channel.name, error)
         return found
 
     def _readable(self) -> bool:
-        """Whether a database is left from which anything may be read."""
+        """Whether there is a database from which anything may still be read."""
         databases = {table.database for table in self._state.tables}
         return not databases or any(not self._state.log(database).restored for database in databases)

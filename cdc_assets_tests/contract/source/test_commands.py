@@ -255,7 +255,7 @@ def test_bad_input_is_one_clear_error_and_changes_nothing(shop: Shop, case: str,
     assert result.exit_code == code, result.output
     assert result.output.count("error ") == 1
     assert "Traceback" not in result.output
-    assert "fault of cdc-assets" not in result.output
+    assert "bug in cdc-assets" not in result.output
     for needle in needles:
         assert needle in result.output
     assert "wr0ng" not in result.output
@@ -267,7 +267,7 @@ def test_lake_that_cannot_be_written(shop: Shop) -> None:
     result = shop.run("capture", "--local")
     assert result.exit_code == 1
     assert str(shop.folder / "lake") in result.output
-    assert "fault of cdc-assets" not in result.output
+    assert "bug in cdc-assets" not in result.output
 
 
 def test_interrupted_command(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,7 @@ def test_lake_that_cannot_be_read(tmp_path: Path) -> None:
     result = RUN.invoke(app, ["status", "-c", configuration(tmp_path)])
     assert result.exit_code == 1
     assert "shop.__windows" in result.output
-    assert "fault of cdc-assets" not in result.output
+    assert "bug in cdc-assets" not in result.output
 
 
 def test_a_fault_of_ours_is_told_without_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_a_fault_of_ours_is_told_without_traceback(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(properties, "_matching", broken)
     result = RUN.invoke(app, ["properties", "x"])
     assert result.exit_code == 1
-    assert "fault of cdc-assets" in result.output
+    assert "bug in cdc-assets" in result.output
     assert TRACEBACK_VARIABLE in result.output
     monkeypatch.setenv(TRACEBACK_VARIABLE, "1")
     assert isinstance(RUN.invoke(app, ["properties", "x"]).exception, ZeroDivisionError)

@@ -252,7 +252,7 @@ def test_nothing_that_anybody_sends_stops_the_stream(
         created = [event["value"]["after"]["id"] for event in world.events(table) if event["value"]["op"] == "c"]
         assert created[-1] == number, f"round {number}"
         text = written.getvalue().decode()
-        for word in ("Traceback", "Logging error", "fault of cdc-assets", "Internal"):
+        for word in ("Traceback", "Logging error", "bug in cdc-assets", "Internal"):
             assert word not in text, f"round {number}"
             assert word not in capfd.readouterr().err, f"round {number}"
         written.truncate(0)
