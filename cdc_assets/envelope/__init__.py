@@ -1,1 +1,1 @@
-"""Change rows to Debezium events."""
+"""Converts change rows to Debezium events."""

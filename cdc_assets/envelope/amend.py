@@ -1,4 +1,4 @@
-"""Changes to events that are built already: snapshot markers and transaction blocks."""
+"""Changes events after they are built: snapshot markers and transaction blocks."""
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ def mark(batch: pa.RecordBatch, row: int, marker: str) -> pa.RecordBatch:
 
 
 def data_events(batch: pa.RecordBatch) -> pa.Array:
-    """Which rows count in a transaction: all but tombstones."""
+    """Mask of the rows that count in a transaction: all but tombstones."""
     return batch.column("value").is_valid()
 
 
@@ -34,9 +34,9 @@ def with_transactions(batch: pa.RecordBatch, total_order: pa.Array, collection_o
 
     Args:
         batch: events of change rows.
-        total_order: place of each event among all events of its transaction, from 1; null for no block. What
-            stands in a tombstone's row is not used.
-        collection_order: place among the transaction's events of the same table, from 1.
+        total_order: number of each event within its transaction, from 1; null for no block. Values in a tombstone's row
+            are not used.
+        collection_order: number among the transaction's events of the same table, from 1.
     """
     value = batch.column("value")
     kind = value.type.field("transaction").type
@@ -56,7 +56,7 @@ def _with_value(batch: pa.RecordBatch, value: pa.Array) -> pa.RecordBatch:
 
 
 def replaced(array: pa.Array, name: str, child: pa.Array) -> pa.Array:
-    """A struct array with one child in place of another."""
+    """A struct array with one child replaced."""
     kind = array.type
     fields = [kind.field(place) for place in range(kind.num_fields)]
     children = [child if field.name == name else array.field(field.name) for field in fields]

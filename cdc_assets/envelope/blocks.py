@@ -37,7 +37,7 @@ TRANSACTION = struct(
 
 
 def release(settings: EventSettings) -> str:
-    """Debezium release that the source block names: the one whose form is written."""
+    """Debezium release named in the source block: the one whose form is written."""
     return _RELEASES[settings.event_version]
 
 

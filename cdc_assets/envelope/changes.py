@@ -1,20 +1,15 @@
-"""Change rows to events (spec debezium-sqlserver §3.7 to §3.9).
+"""Converts change rows to events (spec debezium-sqlserver §3.7 to §3.9).
 
-Rows arrive in position order. A pair of operations 3 and 4 may straddle two
-batches: a lone 3 at the end is carried over. A pair never straddles a slice,
-because slices end at commits, or behind all rows of one command and change LSN,
-so a 3 left at the end, or a 4 without its 3, contradicts the log and stops the
-table.
+Rows arrive in position order. A pair of operations 3 and 4 may straddle two batches: a lone 3 at the end is carried
+over. A pair never straddles a slice, because slices end at commits, or after all rows of one command and change LSN. So
+a 3 at the end of a slice, or a 4 without its 3, contradicts the log and stops the table.
 
-`event_serial_no` counts the change rows that share a position (commit LSN,
-change LSN): 1 for an insert or delete, 2 for an update, running on when the
-next row has the same position, as a primary-key update has. Rows of skipped
-operations do not count, unchanged updates do (measured). The count is kept
-across batches; where a slice begins inside a transaction, it is told how many
-rows before it share the last position.
+`event_serial_no` counts the change rows that share a position (commit LSN, change LSN): 1 for an insert or delete, 2
+for an update; it continues if the next row has the same position, as in an update of the primary key. Rows of skipped
+operations do not count, unchanged updates do (measured). The count is kept across batches; where a slice begins inside
+a transaction, its context gives the number of earlier rows that share the last position.
 
-A function of its input alone, but for the processing time: a repeat after a
-crash builds the same events.
+Except for the processing time, the result depends only on the input: a repetition after a crash builds the same events.
 """
 
 from collections.abc import Iterator
@@ -44,9 +39,9 @@ def change_columns(alias: str, commit_time: str, *, command_id: bool = True) -> 
     """Names and T-SQL of the metadata columns that lead each batch of change rows.
 
     Args:
-        alias: of the change table.
+        alias: alias of the change table.
         commit_time: expression of the commit's datetime, such as `[ltm].[tran_end_time]`.
-        command_id: whether the rows have `__$command_id`; the change function hides it.
+        command_id: whether the rows have `__$command_id`; the change function does not return it.
     """
     table = quote(alias)
     return (
@@ -67,14 +62,14 @@ def change_select_list(plan: EventPlan, alias: str, commit_time: str, *, command
 
 @dataclass(frozen=True)
 class ChangeContext:
-    """What the rows do not tell.
+    """Facts that the rows do not contain.
 
     Args:
-        window_id: of the window that is read.
-        utc_offset_minutes: the server's offset now; commit times are its wall clock.
+        window_id: number of the window that is read.
+        utc_offset_minutes: the server's current offset; commit times are its local time.
         processed: processing time in nanoseconds, read once per batch.
-        preceding: commit and change LSN of the row before the first one, and how many rows up to it share them; None
-            if no row of the same transaction comes before.
+        preceding: commit and change LSN of the row before the first one, and the number of rows up to it that share
+            them; None if there is no earlier row of the same transaction.
     """
 
     window_id: int
@@ -89,9 +84,10 @@ def build_changes(
     """Events of change rows, in their order.
 
     Args:
-        plan: of the rows' structure.
-        batches: columns of `change_select_list`, ordered by commit LSN, command id, change LSN, operation.
-        context: what the rows do not tell.
+        plan: event plan of the rows' structure.
+        batches: batches with the columns of `change_select_list`, ordered by commit LSN, command id, change LSN,
+            operation.
+        context: facts that the rows do not contain.
 
     Raises:
         InvariantError: an update's row 3 is not followed by its row 4, or a 4 has no 3.
@@ -131,13 +127,13 @@ def _broken_pair(plan: EventPlan, rows: pa.RecordBatch, place: int) -> Invariant
 
 @dataclass
 class _Serials:
-    """Serial numbers that run on over batches."""
+    """Serial numbers that continue across batches."""
 
     position: bytes = b""
     serial: int = 0
 
     def of(self, commit: Numbers, change: Numbers) -> Numbers:
-        """Serial of each change row: how many rows with its position there were, itself included."""
+        """Serial number of each change row: the number of rows with its position so far, itself included."""
         places = np.hstack([commit, change])
         starts = np.ones(len(places), dtype=bool)
         starts[1:] = (places[1:] != places[:-1]).any(axis=1)
@@ -169,7 +165,7 @@ def _build(plan: EventPlan, rows: pa.RecordBatch, serials: _Serials, context: Ch
 
 
 def _without_skipped(batch: pa.RecordBatch, plan: EventPlan) -> pa.RecordBatch:
-    """The rows whose operation is not skipped; the connector does not even read the others, so they count nowhere."""
+    """The rows whose operation is not skipped; the connector does not read the others, so they are not counted."""
     skipped = [code for letter in plan.settings.skipped_operations for code in _OPERATIONS.get(letter, ())]
     return batch.filter(pa.array(~np.isin(_operations(batch), skipped))) if skipped else batch
 
@@ -178,7 +174,7 @@ _OPERATIONS = {"c": (2,), "u": (BEFORE, AFTER), "d": (1,)}
 
 
 def _kept(plan: EventPlan, shown: pa.Array, operations: Numbers) -> Numbers:
-    """Last change rows of the events, without updates that change nothing if the settings leave those out."""
+    """Last change rows of the events, without updates that change nothing if the settings skip those."""
     last = np.flatnonzero(operations != BEFORE)
     if not plan.settings.skip_unchanged:
         return last
@@ -189,12 +185,12 @@ def _kept(plan: EventPlan, shown: pa.Array, operations: Numbers) -> Numbers:
 
 
 def _updates_differ(array: pa.Array, after: Numbers) -> Numbers:
-    """Which updates, given by their row 4, differ from their row 3."""
+    """Mask of the updates, given by their row 4, that differ from their row 3."""
     return unequal(array.take(pa.array(after - 1)), array.take(pa.array(after)))
 
 
 def _changed_keys(key: pa.Array | None, operations: Numbers, last: Numbers) -> Numbers:
-    """Which events are updates whose key differs between both rows."""
+    """Mask of the events that are updates whose key differs between both rows."""
     updates = operations[last] == AFTER
     changed = np.zeros(len(last), dtype=bool)
     if key is not None and bool(updates.any()):
@@ -225,7 +221,7 @@ def _parts(
     commit, change, serial = places
     shown, key = structs
     row = layout.row
-    commands = numbers(pc.fill_null(as_type(rows.column(COMMAND_ID), pa.int64()), 0), np.int64)  # old rows have none
+    commands = numbers(pc.fill_null(as_type(rows.column(COMMAND_ID), pa.int64()), 0), np.int64)  # old rows have no key
     operations = _operations(rows)
     printed = positions(commit[row], commands[row], change[row], operations[row], layout.tombstone)
     return Parts(
@@ -245,7 +241,7 @@ def _parts(
 
 
 def picked(array: pa.Array, rows: Numbers) -> pa.Array:
-    """The rows of those numbers; null for -1."""
+    """The rows with these numbers; null for -1."""
     if len(rows) == len(array) and bool(np.array_equal(rows, np.arange(len(array)))):
         return array
     none = rows < 0
@@ -260,6 +256,6 @@ def _letters(codes: Numbers) -> pa.Array:
 
 
 def _utc(times: pa.Array, offset_minutes: int) -> pa.Array:
-    """Microseconds since 1970 of server wall-clock times."""
+    """Microseconds since 1970 UTC of server local times."""
     micros = as_type(times, pa.timestamp("us")).cast(pa.int64())
     return pc.subtract(micros, offset_minutes * 60_000_000)

@@ -1,4 +1,4 @@
-"""The columns that are read of a table, and what becomes of their values."""
+"""The columns that are read from a table, and the handling of their values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,17 +25,17 @@ _SOURCE = "__debezium.source.column."
 
 @dataclass(frozen=True)
 class EventColumn:
-    """A column that is read, and where its value goes.
+    """A column that is read, with the destination of its value.
 
     Args:
         mapped: type, wire form and conversion.
         field: event field in values.
         key_field: event field in keys, which no mask or truncation touches.
-        bit: place in the update mask, from 0.
-        in_value: whether values hold it; False for a key column that a filter took out.
-        shape: mask, hash or truncation behind the conversion.
+        bit: bit in the update mask, from 0.
+        in_value: whether values hold it; False for a key column that a filter excludes.
+        shape: mask, hash or truncation after the conversion.
         required: event value, one row, in place of a NULL that a NOT NULL column cannot have.
-        placeholder: event value, one row, for what the log does not hold; None for columns it always holds.
+        placeholder: event value, one row, for a value that the log does not contain; None if it always does.
     """
 
     mapped: MappedColumn
@@ -65,7 +65,7 @@ def map_columns(
         elif column.name in bits:
             warnings.append(
                 f"Column {column.name!r} of {schema.table} has type {column.type_name}, which events cannot hold; "
-                f"it is left out."
+                f"it is excluded."
             )
     return found
 
@@ -162,9 +162,9 @@ def _parameters(
 ) -> tuple[tuple[str, str], ...]:
     """Schema parameters of a column's rule and of its propagated source type.
 
-    The connector lets one rule per column apply, looking for truncation, mask, propagation, hash in this order: a
-    truncation or mask hides the source type, and a propagated type switches a hash off, so that the plain value goes
-    out. The former is done alike; a hash is always applied here.
+    The connector applies one rule per column, the first of truncation, mask, propagation, hash: a truncation or mask
+        hides the source type, and a propagated type switches a hash off, so that the plain value is published. The
+        former is the same here; a hash is always applied.
     """
     told = () if rule is None else parameters_of(column, rule)
     if rule is not None and rule.kind in ("truncate", "mask"):

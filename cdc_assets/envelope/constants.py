@@ -1,7 +1,6 @@
 """Columns that hold the same value in every row, and LSNs and positions as text.
 
-Repeated values are kept and sliced, which costs nothing: the source block of a
-table is constant but for LSNs and times.
+Constant arrays are cached and sliced, which costs nothing: most fields of a table's source block are constant.
 """
 
 from functools import lru_cache
@@ -15,7 +14,7 @@ from cdc_assets.typemap.textforms import hex_digits
 _LEAST = 1024
 
 LAST_COMMAND = 0xFFFFFFFF
-"""Command id of READs: behind every change of the same commit."""
+"""Command id of READs: sorts after every change of the same commit."""
 
 
 def _room(rows: int) -> int:
@@ -63,7 +62,7 @@ def big_endian(values: Numbers, width: int) -> Numbers:
 
 
 def positions(commit: Numbers, command: Numbers, change: Numbers, operation: Numbers, tombstone: Numbers) -> pa.Array:
-    """Printed positions; a tombstone's has a `t` behind it and so follows its delete."""
+    """Printed positions; a tombstone's has the suffix `t` and so follows its delete."""
     rows, slash = len(commit), literal("/", len(commit))
     codes = (operation + ord("0")).astype(np.uint8)[:, None]
     parts = [*lsn_parts(commit), slash, hex_digits(big_endian(command, 4)), slash, *lsn_parts(change), slash, codes]

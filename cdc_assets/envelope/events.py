@@ -1,4 +1,4 @@
-"""The last step: parts of events into a batch of the topic table."""
+"""Assembles the parts of events into a batch of the topic table."""
 
 import time
 from collections.abc import Callable

@@ -6,11 +6,10 @@
 | not paved | the same with objects `before` and `after` |
 | split | two records, `update_before` and `update_after`, each with its image only |
 
-An insert has only the new image, a delete only the old one. A READ of a
-snapshot, which FlinkX does not have, is an insert; tombstones are left out.
-`lsn` is the commit LSN. `ts` is not a time but a growing number whose upper
-bits are milliseconds of the processing time, as FlinkX's.
-Values stand as the event settings have them (time, decimal, binary modes).
+An insert has only the new image, a delete only the old one. A READ of a snapshot, which FlinkX does not have, is an
+insert; tombstones are left out. `lsn` is the commit LSN. `ts` is not a time but a growing number whose upper bits are
+milliseconds of the processing time, as FlinkX's. Values have the form of the event settings (time, decimal, binary
+modes).
 """
 
 import numpy as np
@@ -44,9 +43,9 @@ def flat_records(
 
     Args:
         batch: events.
-        paved: whether images are columns of their own, `before_x` and `after_x`.
-        split: whether an update gives two records.
-        last_number: `ts` of the record before these; theirs are greater.
+        paved: whether images are separate columns, `before_x` and `after_x`.
+        split: whether an update becomes two records.
+        last_number: `ts` of the previous record; these records have greater ones.
     """
     value = batch.column("value").filter(batch.column("value").is_valid())
     types = pc.if_else(pc.equal(value.field("op"), "r"), "c", value.field("op"))
@@ -69,7 +68,7 @@ def flat_records(
 
 
 def _rows(updates: Numbers, split: bool) -> tuple[Numbers, Numbers]:
-    """Event of each record, and which records are the second half of an update."""
+    """Event of each record, and the mask of records that are the second half of an update."""
     if not split:
         return np.arange(len(updates)), np.zeros(len(updates), dtype=bool)
     rows = np.repeat(np.arange(len(updates)), 1 + updates.astype(np.int64))
@@ -98,13 +97,14 @@ def _only(image: pa.Array, kept: Numbers) -> pa.Array:
 
 
 def _numbers(value: pa.Array, last: int) -> pa.Array:
-    """Growing numbers, also where slices built at once have processing times that do not grow with the position."""
+    """Increasing numbers, even if slices built in parallel have processing times that do not increase with the
+    position."""
     start = value.field("ts_ms").to_numpy(zero_copy_only=False).astype(np.int64) << _SEQUENCE_BITS
     return pa.array(np.maximum.accumulate(np.maximum(start, last + 1)) + np.arange(len(start)))
 
 
 def flat_json(records: pa.RecordBatch) -> pa.Array:
-    """Records as JSON text; images that a record does not have are left out."""
+    """Records as JSON text; absent images are omitted."""
     names = records.column("type")
     made, places = [], []
     for name in pc.unique(names).to_pylist():

@@ -1,10 +1,8 @@
 """Headers of events.
 
-Data events, tombstones and schema changes carry the context headers;
-transaction and heartbeat events do not (measured, debezium-live §4 no. 13).
-Events of a changed message key carry the other key in front of them: the delete
-and its tombstone `__debezium.newkey`, the create `__debezium.oldkey`. The
-lake's headers are texts, so that key stands there as JSON.
+Data events, tombstones and schema changes carry the context headers; transaction and heartbeat events do not (measured,
+debezium-live §4 no. 13). Events of a changed message key carry the other key in front of them: the delete and its
+tombstone `__debezium.newkey`, the create `__debezium.oldkey`. The lake's headers are texts, so that key is JSON.
 """
 
 import numpy as np
@@ -53,7 +51,7 @@ def key_change_headers(plan: EventPlan, key: pa.Array, layout: Layout) -> pa.Arr
 
 
 def _interleaved(chosen: Numbers, first: pa.Array, texts: pa.Array, pairs: tuple[tuple[str, str], ...]) -> pa.Array:
-    """The same headers in every row, behind one more of its own in the chosen rows."""
+    """The same headers in every row; chosen rows have an additional individual header in front."""
     offsets = np.zeros(len(chosen) + 1, dtype=np.int32)
     np.cumsum(chosen + len(pairs), out=offsets[1:])
     own = offsets[:-1][chosen]

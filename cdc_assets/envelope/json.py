@@ -1,10 +1,9 @@
 """Debezium's JSON text of events, with and without schemas, from the lake's columns alone.
 
-What Kafka Connect's JSON converter prints (`key.converter.schemas.enable`,
-`value.converter.schemas.enable`): payloads with fields in schema order; with
-schemas each message is `{"schema":…,"payload":…}`. The converter replaces null
-in an optional field that has a default by that default, and so does this one
-unless told otherwise (`value.converter.replace.null.with.default`).
+What Kafka Connect's JSON converter prints (`key.converter.schemas.enable`, `value.converter.schemas.enable`): payloads
+with fields in schema order; with schemas each message is `{"schema":…,"payload":…}`. The converter replaces null in an
+optional field that has a default by that default, and so does this code unless
+`value.converter.replace.null.with.default` is false.
 """
 
 import numpy as np
@@ -27,10 +26,10 @@ def to_json(
     """Key, value and headers of events as JSON text.
 
     Args:
-        schema: topic schema, whose field metadata tells Connect's types.
+        schema: topic schema, whose field metadata holds Connect's types.
         batch: rows of the topic table.
-        schemas: whether each text carries its schema; slice the batch then, a text has some 10 KB.
-        replace_null_with_default: whether a default stands for null, as the converter's own default is.
+        schemas: whether each text contains its schema, about 10 KB; then pass small slices of a batch.
+        replace_null_with_default: whether a default replaces null, as is the converter's default.
 
     Returns:
         Key and value texts, null where the event has none (`large_string` with schemas); headers, a JSON object each.

@@ -13,7 +13,7 @@ def schema_of(field: pa.Field, *, named: bool = False) -> dict[str, Any]:
 
     Args:
         field: made by `ConnectType.to_field`.
-        named: whether it stands inside a struct and tells its field name.
+        named: whether it is inside a struct and so includes its field name.
     """
     connect = described(field)
     found: dict[str, Any] = {"type": connect.kind}

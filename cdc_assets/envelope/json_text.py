@@ -1,15 +1,12 @@
 """Arrow values as JSON text, a whole array at once.
 
-A value becomes *pieces*: literals and string arrays that stand side by side. A
-struct without nulls only adds its own pieces to its parent's, so that a whole
-envelope is joined in one pass, in C++. A piece that is null in a row stands for
-JSON's null there. Arrays that hold the same value in every row, as most of the
-source block does, become literals.
+A value becomes *pieces*: a sequence of literals and string arrays. A struct without nulls only adds its own pieces to
+its parent's, so that a whole envelope is joined in one pass, in C++. A piece that is null in a row means JSON's null
+there. Arrays that hold the same value in every row, as most of the source block does, become literals.
 
-Strings are escaped as Jackson does: quote, backslash and everything below
-0x20, the rest as it is. Bytes are looked at first, so that a batch without such
-characters pays for one scan. Numbers that JSON does not have (NaN, infinities)
-become strings, as in Jackson; SQL Server stores none.
+Strings are escaped as Jackson does: quote, backslash and everything below 0x20, the rest as it is. Bytes are scanned
+first, so that a batch without such characters costs one scan. Numbers that JSON does not have (NaN, infinities) become
+strings, as in Jackson; SQL Server stores none.
 """
 
 import json
@@ -32,7 +29,7 @@ _SPECIAL[[0x22, 0x5C]] = True
 
 _SHORT = {0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r", 0x22: '\\"', 0x5C: "\\\\"}
 _ORDER = [0x5C, 0x22, *range(0x20)]
-"""Backslashes first: the other replacements bring new ones."""
+"""Backslashes first, because the other replacements add some."""
 
 
 def quoted(text: str) -> str:
@@ -67,7 +64,7 @@ def value_pieces(field: pa.Field, array: pa.Array, *, defaults: bool) -> Pieces:
     Args:
         field: made by `ConnectType.to_field`.
         array: its values.
-        defaults: whether the schema's default stands for null.
+        defaults: whether the schema's default replaces null.
     """
     connect = described(field)
     absent = connect.default if defaults and connect.default is not None else None
@@ -203,7 +200,7 @@ def constant_text(array: pa.Array) -> str | None:
 
 
 def escaped(array: pa.Array) -> pa.Array:
-    """Strings with what JSON may not hold escaped, without quotes."""
+    """Strings with escapes for JSON, without quotes."""
     offsets = numbers_of_offsets(array)
     data = np.frombuffer(array.buffers()[2] or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
     special = _SPECIAL[data]

@@ -1,4 +1,4 @@
-"""Which events the change rows of a batch give, as row numbers (spec debezium-sqlserver §3.7, §3.8).
+"""Maps the change rows of a batch to events, as row numbers (spec debezium-sqlserver §3.7, §3.8).
 
 | rows | events |
 |---|---|
@@ -7,10 +7,9 @@
 | 3, 4 with the same key | `u` |
 | 3, 4 with another key | `d` of the old key, tombstone, `c` of the new key |
 
-A layout has one entry per event. `row` is the change row whose position and key
-the event carries: for a key change the old key's events carry the row of
-operation 3 and the new key's that of operation 4, so positions stay unique and
-in order.
+A layout has one entry per event. `row` is the change row whose position and key the event has: for a key change the old
+key's events use the row of operation 3 and the new key's event that of operation 4, so positions stay unique and in
+order.
 """
 
 from dataclasses import dataclass
@@ -29,13 +28,13 @@ class Layout:
     """Row numbers of events; -1 means none.
 
     Args:
-        row: whose position and key the event has.
+        row: change row whose position and key the event has.
         before: row of the old image.
         after: row of the new image.
-        last: last change row of the event, which carries its serial number.
+        last: last change row of the event, which has its serial number.
         letter: ASCII code of the event's operation.
         tombstone: events without value.
-        key_change: events that a change of the message key gave.
+        key_change: events that result from a change of the message key.
     """
 
     row: Numbers
@@ -48,7 +47,7 @@ class Layout:
 
 
 def lay_out(operations: Numbers, last: Numbers, changed_key: Numbers, *, tombstones: bool) -> Layout:
-    """Expand events into their parts.
+    """Expand change rows into events.
 
     Args:
         operations: of all change rows.

@@ -1,8 +1,7 @@
 """Names of topics, schemas and fields (spec debezium-sqlserver §4.1).
 
-A topic is `<prefix>.<db>.<schema>.<table>`; what a topic may not hold becomes
-`_`. Schema names are the topic's plus `.Key`, `.Value`, `.Envelope`, adjusted
-by `schema.name.adjustment.mode`; fields by `field.name.adjustment.mode`.
+A topic is `<prefix>.<db>.<schema>.<table>`; invalid characters become `_`. Schema names are the topic's name plus
+`.Key`, `.Value`, `.Envelope`, adjusted by `schema.name.adjustment.mode`; fields by `field.name.adjustment.mode`.
 """
 
 import re
@@ -17,8 +16,8 @@ from cdc_assets.errors import ConfigurationError
 NOT_IN_TOPIC = r"[^A-Za-z0-9._-]"
 """Characters that become `_`."""
 _NOT_IN_ADDRESS = re.compile(r"[/\\%#?@\x00-\x1f]")
-"""What a table's directory may not hold, whatever `topic.sanitize.pattern` lets through: what separates, escapes or ends
-parts of an address, and the mark of a topic's next generation."""
+"""Characters not allowed in a table's directory, even if `topic.sanitize.pattern` allows them: separators, escapes and
+delimiters of an address, and the mark of a topic's next generation."""
 
 
 def topic_name(table: TableId, settings: EventSettings) -> str:
@@ -32,7 +31,7 @@ def topic_name(table: TableId, settings: EventSettings) -> str:
 
 
 def sanitized(name: str, settings: EventSettings) -> str:
-    """A topic name without forbidden characters.
+    """A topic name with invalid characters replaced.
 
     Raises:
         ConfigurationError: the name is longer than 249 bytes, is `.` or `..`, or no directory can have it.
@@ -43,7 +42,7 @@ def sanitized(name: str, settings: EventSettings) -> str:
         raise ConfigurationError(
             "topic.sanitize.pattern",
             settings.sanitize_pattern,
-            f"a regular expression that is quickly matched: {error}",
+            f"a regular expression that matches quickly: {error}",
             "correct it",
         ) from None
     if not 0 < len(topic.encode()) <= LONGEST_TOPIC or topic in (".", ".."):
@@ -58,9 +57,9 @@ def sanitized(name: str, settings: EventSettings) -> str:
 
 
 def key_part(name: str) -> str:
-    """A name as a part of an asset key: what Dagster refuses in the names that it makes of keys becomes `_`, as in topics.
+    """A name as a part of an asset key: characters that Dagster does not allow become `_`, as in topics.
 
-    So two tables with the same key would share a topic, which `check_conflicts` does not let through.
+    So two tables with the same key would share a topic, which `check_conflicts` refuses.
     """
     return re.sub(NOT_IN_TOPIC, "_", name)
 
@@ -79,9 +78,9 @@ def adjusted(name: str, mode: AdjustmentMode, *, dots: bool = False) -> str:
     """A name that Avro accepts, or the name itself in mode `none`.
 
     Args:
-        name: of a schema or field.
-        mode: `avro` puts `_` for what is not valid, `avro_unicode` its code as `_uXXXX`.
-        dots: whether dots may stand behind the first character.
+        name: name of a schema or field.
+        mode: `avro` replaces invalid characters by `_`, `avro_unicode` by their code as `_uXXXX`.
+        dots: whether dots are allowed after the first character.
     """
     if mode == "none" or not name:
         return name
@@ -117,7 +116,7 @@ def _replacement(character: str, unicode_form: bool) -> str:
 
 
 def check_conflicts(tables: Iterable[TableId], settings: EventSettings) -> None:
-    """See that no two tables share a topic or a schema name.
+    """Check that no two tables share a topic or a schema name.
 
     Delta directories on some file systems ignore letter case, so names that differ only by case conflict too.
 
@@ -133,5 +132,5 @@ def check_conflicts(tables: Iterable[TableId], settings: EventSettings) -> None:
                 "topic name",
                 name.removesuffix(".Value"),
                 "one table per topic",
-                f"exclude {other} or {table}, or set topic.sanitize.pattern so that their names stay apart",
+                f"exclude {other} or {table}, or set topic.sanitize.pattern so that their names differ",
             )

@@ -1,12 +1,11 @@
-"""Everything needed to turn rows of one table structure into events, decided once.
+"""The plan for converting rows of one table structure to events, made once.
 
-A plan is made on the driver from the table's structure and the settings, and
-travels to the tasks. Building events from it looks nothing up any more.
+A plan is made on the driver from the table's structure and the settings, and sent to the tasks. Building events with it
+needs no further look-ups.
 
-Which columns: those of the table that the capture instance holds and the
-column filters let through, in table order, all of them if the filters let none
-through (as the connector does). Key columns that a filter took out of the
-value are read none the less, because the key holds them.
+Columns: those of the table that the capture instance captures and the column filters accept, in table order; all of
+them if the filters accept none (as in the connector). Key columns that a filter excludes from the value are still read,
+because the key holds them.
 
 Topic table layout: `position`, `key`, `value`, `headers`,
 `window_id`. A table without key has a `key` column of type string that is
@@ -37,12 +36,12 @@ WINDOW = pa.field("window_id", pa.int64())
 
 @dataclass(frozen=True)
 class ConnectorIdentity:
-    """Who writes the events.
+    """Identity of the writer of events.
 
     Args:
         name: connector name in the context headers.
-        task_id: of the context headers.
-        run_id: of the context headers; one per run of the capture.
+        task_id: task id in the context headers.
+        run_id: run id in the context headers; one per run of the capture.
     """
 
     name: str = "sqlserver"
@@ -52,16 +51,16 @@ class ConnectorIdentity:
 
 @dataclass(frozen=True)
 class EventPlan:
-    """How rows of one table structure become events; picklable.
+    """Plan for converting rows of one table structure to events; picklable.
 
     Args:
         topic: name of the topic and of its lake table.
-        columns: in the order in which they are read.
+        columns: columns in the order in which they are read.
         key: names of the key's columns in key order; empty if there is none.
-        topic_schema: of the batches that are built.
-        settings: what the plan was made from.
-        connector: who writes.
-        warnings: what the operator should know; worth a line when the structure is recorded.
+        topic_schema: schema of the batches of events.
+        settings: settings from which the plan was made.
+        connector: identity of the writer.
+        warnings: messages for the operator, logged when the structure is recorded.
     """
 
     table: TableId
@@ -74,19 +73,19 @@ class EventPlan:
     warnings: tuple[str, ...] = ()
 
     def select_list(self, alias: str) -> str:
-        """T-SQL expressions of the data columns in order, each readable exactly by the bulk reader."""
+        """T-SQL expressions of the data columns in order, in forms that the bulk reader reads exactly."""
         return ", ".join(
             f"{column.mapped.wire.expression(column.name, alias)} AS {quote(column.name)}" for column in self.columns
         )
 
     @property
     def value_columns(self) -> tuple[int, ...]:
-        """Places of the columns that values hold."""
+        """Indexes of the columns in values."""
         return tuple(place for place, column in enumerate(self.columns) if column.in_value)
 
     @property
     def key_columns(self) -> tuple[int, ...]:
-        """Places of the key's columns in key order."""
+        """Indexes of the key's columns in key order."""
         places = {column.name: place for place, column in enumerate(self.columns)}
         return tuple(places[name] for name in self.key)
 
@@ -94,13 +93,13 @@ class EventPlan:
 def plan_events(
     schema: TableSchema, captured: Sequence[str] | None, settings: EventSettings, *, connector: ConnectorIdentity
 ) -> EventPlan:
-    """Decide how a table's rows become events.
+    """Plan the conversion of a table's rows to events.
 
     Args:
         schema: structure of the source table.
-        captured: columns of the capture instance in mask order; None takes all of the table.
-        settings: how events look.
-        connector: who writes them.
+        captured: columns of the capture instance in mask order; None means all of the table.
+        settings: form of events.
+        connector: identity of the writer.
 
     Raises:
         ConfigurationError: a name is not valid, two fields collide, or a key column does not exist.
@@ -119,7 +118,7 @@ def plan_events(
 
 def _unknown(schema: TableSchema, bits: Mapping[str, int]) -> list[str]:
     return [
-        f"Column {name!r} of the capture table is not among the columns of {schema.table}; its values are left out."
+        f"Column {name!r} of the capture table is not among the columns of {schema.table}; its values are excluded."
         for name in bits
         if schema.column(name) is None
     ]
@@ -128,7 +127,7 @@ def _unknown(schema: TableSchema, bits: Mapping[str, int]) -> list[str]:
 def _key_warnings(
     schema: TableSchema, key: Sequence[str], mapped: Mapping[str, MappedColumn], settings: EventSettings
 ) -> Iterator[str]:
-    remedy = "Next: set message.key.columns if that must not be."
+    remedy = "Next: set message.key.columns if this is not acceptable."
     lacking = [name for name in schema.key if name not in mapped]
     if lacking and message_key(schema.table, settings.message_key_columns) is None:
         yield f"The key of {schema.table} lacks {', '.join(lacking)}, so rows may share a key. {remedy}"
@@ -141,7 +140,7 @@ def _key_warnings(
             )
         rule = rule_for(schema.table, column, settings.column_rules)
         if rule is not None and rule.kind != "truncate" and column.type_name in MASKED:
-            yield f"Key column {name!r} of {schema.table} is hidden in values, but not in keys, which name rows. {remedy}"
+            yield f"Key column {name!r} of {schema.table} is masked in values, but not in keys, because keys identify rows. {remedy}"
 
 
 def _key(schema: TableSchema, settings: EventSettings, mapped: Mapping[str, MappedColumn]) -> tuple[str, ...]:

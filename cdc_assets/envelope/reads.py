@@ -1,9 +1,8 @@
-"""Rows of a table to READ events (spec debezium-sqlserver §2.5).
+"""Converts rows of a table to READ events (spec debezium-sqlserver §2.5).
 
-A READ sorts behind every change of the commit at its snapshot LSN and before
-the next commit, because the row it holds contains them all: its position has
-the commit LSN, the greatest command id, and in place of the change LSN the
-window, slice and row number, which keep it unique.
+A READ sorts after every change of the commit at its snapshot LSN and before the next commit, because its row contains
+them all: its position has the commit LSN, the greatest command id, and in place of the change LSN the numbers of
+window, slice and row, which make it unique.
 """
 
 from collections.abc import Iterator
@@ -30,13 +29,13 @@ _SLICES = 1 << 16
 
 @dataclass(frozen=True)
 class ReadContext:
-    """What the rows do not tell.
+    """Facts that the rows do not contain.
 
     Args:
-        window_id: of the snapshot or window that writes them.
-        commit_lsn: by which READ events sort: low watermark of a snapshot, position of a chunk.
-        server_time: aware time of the server when the table (or chunk) was begun.
-        slice_number: unique among the slices of the window, below 65,536.
+        window_id: number of the snapshot or window that writes them.
+        commit_lsn: LSN by which READ events sort: low watermark of a snapshot, position of a chunk.
+        server_time: time of the server, with time zone, when the table (or chunk) was started.
+        slice_number: number unique among the slices of the window, below 65,536.
         snapshot: marker of all rows: `true` or `incremental`; `mark` changes single rows.
         processed: processing time in nanoseconds, read once per batch.
 
@@ -62,9 +61,9 @@ def build_reads(plan: EventPlan, batches: Iterator[pa.RecordBatch], context: Rea
     """READ events of table rows, in their order.
 
     Args:
-        plan: of the rows' structure.
-        batches: columns of `plan.select_list`; further columns behind them are ignored.
-        context: what the rows do not tell.
+        plan: event plan of the rows' structure.
+        batches: batches with the columns of `plan.select_list`; further columns are ignored.
+        context: facts that the rows do not contain.
 
     Raises:
         InvalidValueError: a value does not fit its event type.

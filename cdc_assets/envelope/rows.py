@@ -1,23 +1,21 @@
-"""Rows as they arrive to event values, column by column.
+"""Converts received rows to event values, column by column.
 
-Which values the log does not hold (spec debezium-sqlserver §3.9). SQL Server
-logs a large value only when it was changed, so a null there may mean "not
-logged". It becomes `unavailable.value.placeholder` by the update mask, whose
-last byte holds the lowest columns:
+Values that the log does not contain (spec debezium-sqlserver §3.9): SQL Server logs a large value only when it was
+changed, so a null there may mean "not logged". The update mask, whose last byte is for the lowest columns, decides
+whether it becomes `unavailable.value.placeholder`:
 
 | column | delete | insert | update, before | update, after |
 |---|---|---|---|---|
 | `(max)`, xml | – | – | null and bit 0 | null and bit 0 |
 | text, ntext, image | null | – | null | null and bit 0 |
 
-Deliberately better than Debezium 3.6.3, which (measured) does so for xml alone,
-takes the bits from the mask's first byte (wrong from the ninth column on), and
-leaves the old value of text, ntext and image null: a null in our events is a
-NULL in the table. The one exception are computed columns, whose types have no
-room for a placeholder: they are null in changes, and optional in the schema.
+This deliberately differs from Debezium 3.6.3, which (measured) does so for xml alone, takes the bits from the mask's
+first byte (wrong from the ninth column on), and leaves the old value of text, ntext and image null: a null in our
+events is a NULL in the table. The only exception are computed columns, whose types have no placeholder: they are null
+in changes, and optional in the schema.
 
-A mask or hash comes before the placeholder, which a consumer must be able to
-recognise; it tells nothing of the value.
+The placeholder is not masked or hashed, because a consumer must be able to recognise it; it reveals nothing of the
+value.
 """
 
 import logging
@@ -56,12 +54,12 @@ def event_values(plan: EventPlan, arrived: Sequence[pa.Array]) -> list[pa.Array]
     """Converted values of each of the plan's columns, without masks and placeholders, as keys hold them.
 
     Args:
-        plan: of the rows' structure.
-        arrived: columns in the plan's order, as the bulk reader gave them.
+        plan: event plan of the rows' structure.
+        arrived: columns in the plan's order, as the bulk reader returned them.
 
     Raises:
         InvalidValueError: a value does not fit its event type and `event.converting.failure.handling.mode` is `fail`.
-        InvariantError: a column arrived in a form that its type does not have.
+        InvariantError: a column was received in a form that its type does not have.
     """
     return [_converted(plan, column, array) for column, array in zip(plan.columns, arrived, strict=True)]
 
@@ -82,9 +80,9 @@ def _converted(plan: EventPlan, column: EventColumn, array: pa.Array) -> pa.Arra
         return error.converted
     except (ValueError, pa.ArrowException) as error:
         raise InvariantError(
-            f"Values of {plan.table}.{column.name} arrived as {array.type}, which cannot be read as "
+            f"Values of {plan.table}.{column.name} were received as {array.type}, which cannot be read as "
             f"{column.mapped.column.type_name} ({error}). Next: compare the column with the structure that the "
-            f"capture instance was made for; if they differ, make a second capture instance."
+            f"capture instance was made for; if they differ, create a second capture instance."
         ) from error
 
 
@@ -95,14 +93,14 @@ def images(
     operations: Numbers | None = None,
     masks: pa.Array | None = None,
 ) -> pa.Array:
-    """Row structs as `before` and `after` hold them.
+    """Row structs for `before` and `after`.
 
     Args:
-        plan: of the rows' structure.
-        arrived: columns in the plan's order, whose nulls are the server's.
-        values: of `event_values`, null also where a value could not be converted.
-        operations: of change rows; None for rows of a table, of which nothing is missing.
-        masks: update masks of change rows.
+        plan: event plan of the rows' structure.
+        arrived: columns in the plan's order, with the server's nulls.
+        values: result of `event_values`, null also where a value could not be converted.
+        operations: operations of change rows; None for rows of a table, which are complete.
+        masks: update masks of the change rows.
     """
     shaped = [
         _shaped(plan.columns[place], arrived[place], values[place], operations, masks) for place in plan.value_columns
@@ -143,7 +141,7 @@ def _filled(array: pa.Array, rows: Numbers, value: pa.Array) -> pa.Array:
 
 
 def _missing(column: EventColumn, operations: Numbers, masks: pa.Array) -> Numbers:
-    """Rows in which a null means that the log does not hold the value."""
+    """Mask of the rows in which a null means that the log does not contain the value."""
     update = (operations == 3) | (operations == 4)
     missing: Numbers = update & ~mask_bit(masks, column.bit)
     if column.mapped.column.type_name in NEVER_IN_BEFORE_IMAGE:

@@ -1,4 +1,4 @@
-"""Which of Debezium's column rules apply to a column (spec debezium-sqlserver §4.2, §4.6).
+"""Selects the column rules of Debezium that apply to a column (spec debezium-sqlserver §4.2, §4.6).
 
 All patterns are anchored and ignore letter case.
 """
@@ -22,14 +22,14 @@ _PROPERTY = {
 
 
 def rule_for(table: TableId, column: Column, rules: Iterable[ColumnRule]) -> ColumnRule | None:
-    """The one mask, hash or truncation of a column."""
+    """The mask, hash or truncation of a column, if any."""
     names = (f"{table.within_database}.{column.name}", f"{table}.{column.name}")
     ranked = sorted(rules, key=lambda rule: _RANK.index(rule.kind))
     return next((rule for rule in ranked if Names(_PROPERTY[rule.kind], rule.columns).match(*names)), None)
 
 
 def propagates_type(table: TableId, column: str, type_text: str, settings: EventSettings) -> bool:
-    """Whether the schema tells the column's source type."""
+    """Whether the schema includes the column's source type."""
     by_column = (f"{table.within_database}.{column}", f"{table}.{column}")
     by_type = (f"{table.within_database}.{type_text}", f"{table}.{type_text}")
     columns = Names("column.propagate.source.type", settings.propagate_columns)

@@ -1,1 +1,1 @@
-"""The lake: one Delta table per topic, the window manifest, and how both are read and kept."""
+"""The lake: one Delta table per topic; reading, writing and maintenance of these tables."""

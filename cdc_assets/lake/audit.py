@@ -1,19 +1,19 @@
-"""Compares what the manifest says of the lake's tables with what these hold.
+"""Compares the content of the lake's tables with what the manifest recorded.
 
-The manifest has a `Mark` for each table: up to which window it is committed, and how many rows it has. A mark is
-recorded after the commit that it speaks of, so a table holds what its mark says or more, whatever crash came between.
-It holds less if somebody or something took events away: a folder was removed or replaced by an older copy, a commit of
-Delta's log was lost or emptied, a data file is missing or cut off.
+The manifest has a `Mark` for each table: the last committed window and the number of rows. A mark is recorded after its
+commit, so a table holds at least what its mark says, also after a crash in between. It holds less only if events were
+removed: a folder was removed or replaced by an older copy, a commit of Delta's log was lost or emptied, a data file is
+missing or truncated.
 
-*What is compared.* `is_as_marked` reads one small file, Delta's newest commit, and asks for the size of the files that
-it names: what a power cut takes first. It is enough to say that a table looks right, never that it is wrong: a log
-that was cleaned up, a compaction, a commit behind the mark look different too. Of such tables, and of as many of the
-others as time allows, those first whose turn is longest ago, `examine` compares everything: application transaction,
-rows, and each data file's size. So a start costs a bounded time however many tables there are, and each table has its
-turn.
+*What is compared.* `is_as_marked` reads one small file, Delta's newest commit, and queries the size of the files it
+names, which a power cut damages first. This can show that a table looks right, never that it is wrong: after a log
+clean-up, a compaction or a commit later than the mark a sound table differs too. `examine` compares everything:
+application transaction, number of rows, and each data file's size. It runs for the tables that differ, and for others
+as time allows, least recently examined first. So a start takes bounded time for any number of tables, and every table
+is examined in time.
 
 *No false alarms.* Compaction keeps application transactions and rows, and vacuum removes files that the newest version
-does not name. Rows that somebody deleted with a Delta DELETE are not missed. Contents of files are not read.
+does not name. Rows deleted by a Delta DELETE are not reported. File contents are not read.
 """
 
 import json
@@ -35,22 +35,22 @@ from cdc_assets.lake.presence import damaged
 from cdc_assets.lake.topics import TopicTables, deleted_from
 
 _THREADS = 8
-"""A store on the net answers several questions at once."""
+"""Number of parallel requests to a remote store."""
 
 _READ = 0
-"""Operation of a READ event's position; a snapshot writes many of one LSN, in several commits."""
+"""Operation in the position of READ events; a snapshot writes many of them at one LSN, in several commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a table lacks.
+    """The loss of data in a table.
 
     Args:
-        what: for people.
-        after: exclusive start of what cannot be shown any more.
-        until: inclusive end; None: to the table's position.
-        readable: whether Delta can read the table, so that it can take new events.
-        damaged: data files that are missing or cut off.
+        what: description for people.
+        after: exclusive start of the interval that may be incomplete.
+        until: inclusive end; None: the table's position.
+        readable: whether Delta can read the table, so that it can receive new events.
+        damaged: data files that are missing or truncated.
     """
 
     directory: str
@@ -63,7 +63,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A table that was compared with its mark; `mark` is what it holds now, None if there is no such table."""
+    """Result for an examined table; `mark` describes its current content, None if there is no such table."""
 
     mark: Mark | None
     loss: Loss | None = None
@@ -77,17 +77,17 @@ def audit(
     whole: Collection[str] = (),
     seconds: float | None = None,
 ) -> dict[str, Examined]:
-    """Examine the tables that do not look as marked, and others while there is time.
+    """Examine the tables that differ from their mark, and others while time remains.
 
     Args:
         tables: the lake's Delta tables.
-        marks: what they must hold.
-        directories: which to look at; of one without a mark nothing is expected.
-        whole: those of them that are examined in any case.
-        seconds: for those that look right; None examines all.
+        marks: recorded content of the tables.
+        directories: tables to check; nothing is expected of a table without a mark.
+        whole: tables that are examined in any case.
+        seconds: time limit for tables that look right; None examines all.
 
     Returns:
-        Those that were examined.
+        The examined tables.
     """
     names = sorted(directories, key=lambda name: (marks[name].examined if name in marks else 0, name))
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -112,7 +112,7 @@ def audit(
 
 
 def is_as_marked(tables: TopicTables, directory: str, mark: Mark) -> bool:
-    """Whether a table's newest commit is the marked one, whole, with all its files."""
+    """Whether a table's newest commit is the marked one, complete, with all its files."""
     files = tables.location.existing(directory)
     try:
         if files.get_file_info(_commit(mark.version + 1)).type != fs.FileType.NotFound:
@@ -125,7 +125,7 @@ def is_as_marked(tables: TopicTables, directory: str, mark: Mark) -> bool:
         ]
         plain = not windows and any(
             "remove" in action or "metaData" in action for action in actions
-        )  # made, or compacted
+        )  # a commit that created or compacted the table
         whole = windows == [mark.window] or plain
         return whole and not damaged(files, added)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, DeltaError):
@@ -137,8 +137,8 @@ def _commit(version: int) -> str:
 
 
 def examine(tables: TopicTables, directory: str, mark: Mark | None) -> Examined:
-    """Compare a table's transaction, rows and files with its mark; of a table without a mark only its files."""
-    tables.forget(directory)  # a kept handle does not notice that its table is gone
+    """Compare a table's transaction, rows and files with its mark; without a mark only check its files."""
+    tables.forget(directory)  # a cached handle does not notice that its table was removed
     try:
         handle = tables.open(directory)
         if handle is None:
@@ -160,7 +160,7 @@ def _compared(tables: TopicTables, directory: str, mark: Mark | None, handle: De
     if broken:
         losses.append(_of_files(directory, broken, actions))
     if mark is not None and now.window < mark.window:
-        what = f"holds windows up to {now.window}, but {mark.window} was committed: the newest of its log is lost, or it was replaced"
+        what = f"holds windows up to {now.window}, but {mark.window} was committed: the newest commits of its log are lost, or the table was replaced"
         losses.append(Loss(directory, what, _shown_until(actions, broken)))
     elif mark is not None and rows < mark.rows and None not in counts and not deleted_from(handle):
         losses.append(
@@ -181,8 +181,8 @@ def _of_files(directory: str, broken: Mapping[str, str], actions: pa.Table) -> L
 
 
 def _shown_until(actions: pa.Table, broken: Collection[str]) -> Lsn:
-    """Up to where the events that are left are complete: windows hold whole transactions, but READs of one LSN may come
-    in several commits."""
+    """LSN up to which the remaining events are complete: windows hold whole transactions, but READs of one LSN may span
+    several commits."""
     last = max((high for path, _, high in _bounds(actions) if high and path not in broken), default="")
     if not last:
         return ZERO_LSN
@@ -190,7 +190,7 @@ def _shown_until(actions: pa.Table, broken: Collection[str]) -> Lsn:
 
 
 def _bounds(actions: pa.Table) -> Iterable[tuple[str, str | None, str | None]]:
-    """Path, least and greatest position of each file, if the log has them."""
+    """Path, least and greatest position of each file, if the log has these statistics."""
     nothing = [None] * actions.num_rows
     columns = [
         actions[name].to_pylist() if name in actions.column_names else nothing
@@ -225,7 +225,7 @@ def _joined(losses: list[Loss]) -> Loss | None:
 
 
 def unknown_commits(tables: TopicTables, directory: str, window: int) -> list[tuple[Lsn, Lsn] | None]:
-    """LSN ranges of a table's commits of this window and later ones, oldest first; None for one that is no window of the log.
+    """LSN ranges of a table's commits from this window on, oldest first; None for a commit that is not a stream window.
 
     Raises:
         LakeError: Delta cannot read the table.
@@ -243,7 +243,7 @@ def _range_of(entry: Mapping[str, str]) -> tuple[Lsn, Lsn] | None:
 
 
 def newest_lsn(tables: TopicTables, directory: str) -> Lsn | None:
-    """The greatest LSN of a table's events, by the statistics in its log."""
+    """The greatest LSN of a table's events, from the statistics in its log."""
     handle = tables.open(directory)
     bounds = [] if handle is None else list(_bounds(pa.table(handle.get_add_actions(flatten=True))))
     return max((_lsn(high) for _, _, high in bounds if high), default=None)

@@ -1,29 +1,30 @@
-"""Keeps the Delta log of a table small, so that a commit costs the same however many there were.
+"""Keeps the Delta log of a table small, so that the cost of a commit does not grow with the number of commits.
 
-Each look at a table lists its log, and reads each commit behind the newest checkpoint. With Delta's own retention, which is a
-matter of days, a loop that commits twice a second lists hundreds of thousands of names. Here a checkpoint is written every
-`CHECKPOINT_EVERY` commits, and behind each of them `trim` removes what is older than the newest so many commits.
+Opening a table lists its log and reads each commit after the newest checkpoint. Delta's default retention is days, so a
+loop that commits twice a second would list hundreds of thousands of names. Here a checkpoint is written every
+`CHECKPOINT_EVERY` commits, and after each of them `trim` removes all but the newest commits.
 
-*What is never removed.* The last checkpoint but one and all commits from there on: if the newest checkpoint is lost or cut
-off, they are the table. And of the newest `_YOUNG_COMMITS` those younger than `_GRACE_S`, for somebody may be opening the table
-at this moment with the names of files that he listed a moment ago. What stays begins with a checkpoint, if there is one that
-early, so each version that is left can be opened.
+*What is never removed.* The second newest checkpoint and all commits after it: if the newest checkpoint is lost or
+truncated, the table is read from them. And those of the newest `_YOUNG_COMMITS` that are younger than `_GRACE_S`,
+because a reader may be opening the table with file names that it listed a moment ago. The remaining log begins with a
+checkpoint, if there is one that early, so each remaining version can be opened.
 
-*A damaged checkpoint* can be done without, since all that it says is still there: `repair` removes it, and the hint that
-names it, if the checkpoint before it and all commits from there on are left. Both may be missing at any time, so a crash
-between them does no harm.
+*A damaged checkpoint* is redundant: `repair` removes it, and the hint that names it, if the checkpoint before it and
+all later commits exist. Both files are optional, so a crash between the two removals does no harm.
 
-*A newest commit that was cut off*, as a power cut leaves it, makes a table unreadable as a whole. `repair` renames it, and the
-table is then as if that commit had been lost, which `audit` finds and tells. Commits appear in one piece in all stores, so one
-that lies there in part for `_TORN_S` is nobody's who is still writing it. A crash behind the renaming leaves nothing to do.
+*A truncated newest commit*, as a power cut may leave it, makes the whole table unreadable. `repair` renames it; the
+table is then as if that commit had been lost, which `audit` detects and reports. Commits appear atomically in all
+stores, so one that is incomplete for `_TORN_S` is not being written any more. After a crash following the renaming
+nothing is left to do.
 
-*Who could miss what is removed.* Nobody who has opened a table: he holds its files, which `upkeep.vacuum` leaves alone, and
-if he looks for news later, he goes on from a checkpoint. Readers that need each commit, such as a stream over the table or a
+*Effect on readers.* A reader that has opened a table is not affected: `upkeep.vacuum` keeps the files of its version,
+and a later refresh continues from a checkpoint. Readers that need each commit, such as a stream over the table or a
 reader of old versions, must keep up with the newest `lake.log.commits`.
 
-*Crash between any two steps.* Before the checkpoint: the next one does the work. Between two removals, which go from the
-oldest on: the log begins at a later commit than it could, below the checkpoint that readers begin with; the next `trim`
-removes the rest. Positions, transactions and files are in every checkpoint, so none of them depends on a commit that is gone.
+*Crash between any two steps.* Before the checkpoint: the next one does the work. Between two removals, which start with
+the oldest file: the log starts earlier than necessary, before the checkpoint that readers start from; the next `trim`
+removes the remaining files. Positions, transactions and files are in every checkpoint, so none of them depends on a
+removed commit.
 """
 
 import json
@@ -42,24 +43,25 @@ from cdc_assets.lake.location import STORE_ERRORS, Location
 log = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY = 25
-"""Commits from one checkpoint to the next: at ten times as many, reading what is behind it costs twice the commit."""
+"""Commits from one checkpoint to the next; with ten times as many, reading the commits after it would double the cost
+of a commit."""
 LEAST_COMMITS = 4 * CHECKPOINT_EVERY
-"""That are kept in any case."""
+"""Number of commits that are always kept."""
 _GRACE_S = 60.0
 _YOUNG_COMMITS = 200
 _TORN_S = 10.0
 _THREADS = 8
-"""A store on the net removes several files at once."""
+"""Number of parallel removals in a remote store."""
 _ENTRY = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet|checkpoint\.\d{10}\.\d{10}\.parquet)")
-"""What is known here; other files of other writers are left to them."""
+"""File names that are handled here; other files belong to other writers."""
 
 
 def log_properties(replaced_minutes: int) -> dict[str, str]:
-    """Delta's table properties by which other writers keep the log as it is kept here.
+    """Delta's table properties with which other writers maintain the log in the same way.
 
     Args:
-        replaced_minutes: how long the log remembers files that were replaced. A checkpoint lists them all, and takes four
-            microseconds for each.
+        replaced_minutes: time for which the log keeps entries of replaced files. A checkpoint lists them all, at four
+            microseconds each.
     """
     return {
         "delta.checkpointInterval": str(CHECKPOINT_EVERY),
@@ -80,13 +82,14 @@ class _Entry:
 
 
 def trim(location: Location, directory: str, commits: int) -> int:
-    """Remove what is older than a table's newest commits.
+    """Remove log files older than a table's newest commits.
 
     Args:
-        commits: how many stay; at least `LEAST_COMMITS`, and those that a damaged checkpoint would need.
+        commits: number of commits to keep; at least `LEAST_COMMITS`, and those needed if the newest checkpoint is
+            damaged.
 
     Returns:
-        How many files were removed; whatever cannot be removed is left to the next time.
+        Number of removed files; a file that cannot be removed is left for the next call.
     """
     try:
         entries = _entries(location, directory)
@@ -100,7 +103,7 @@ def trim(location: Location, directory: str, commits: int) -> int:
                 with ThreadPoolExecutor(_THREADS) as pool:
                     list(pool.map(lambda entry: files.delete_file(entry.path), expired))
     except STORE_ERRORS as error:
-        log.debug("The log of %s is shortened later: %s", location.uri(directory), error)
+        log.debug("The log of %s could not be shortened; it is retried later: %s", location.uri(directory), error)
         return 0
     return len(expired)
 
@@ -118,7 +121,8 @@ def _entries(location: Location, directory: str) -> list[_Entry]:
 
 
 def _expired(entries: Sequence[_Entry], commits: int) -> list[_Entry]:
-    """Those of a log, in order, that nobody needs; times are compared with one another, not with a clock."""
+    """Log files that are not needed, in order; ages come from comparing file times with each other, not with a
+    clock."""
     checkpoints = [entry.version for entry in entries if entry.is_checkpoint]
     if len(checkpoints) < 2:
         return []
@@ -131,10 +135,11 @@ def _expired(entries: Sequence[_Entry], commits: int) -> list[_Entry]:
 
 
 def repair(location: Location, directory: str) -> bool:
-    """Take away what a table's log can do without and cannot be read with: damaged checkpoints, a newest commit cut off.
+    """Remove from a table's log what makes it unreadable and is not needed: damaged checkpoints, a truncated newest
+    commit.
 
     Returns:
-        Whether anything was taken away, so that the table may be readable now.
+        Whether anything was removed, so that the table may be readable now.
     """
     try:
         entries, files = _entries(location, directory), location.existing(directory)
@@ -148,14 +153,17 @@ def repair(location: Location, directory: str) -> bool:
         log.debug("The log of %s cannot be repaired: %s", location.uri(directory), error)
         return False
     if damaged:
-        log.warning("A checkpoint of the log of %s was damaged; its commits are all there.", location.uri(directory))
+        log.warning(
+            "A damaged checkpoint of the log of %s was removed; all its commits exist.", location.uri(directory)
+        )
     if torn:
-        log.error("The newest commit of %s is cut off; it is called %s.damaged now.", location.uri(directory), torn)
+        log.error("The newest commit of %s is truncated; it was renamed to %s.damaged.", location.uri(directory), torn)
     return bool(damaged or torn)
 
 
 def _damaged_checkpoints(entries: Sequence[_Entry], files: fs.FileSystem) -> list[str]:
-    """Those newer than the newest whole one, and the hint that names one of them; none if commits are missing behind that."""
+    """Checkpoints newer than the newest intact one, and the hint that names one of them; none if commits after that one
+    are missing."""
     named = [entry for entry in entries if entry.path.endswith(".checkpoint.parquet")]
     found: list[str] = []
     while named and not (named[-1].is_checkpoint and _is_parquet(files, named[-1].path)):
@@ -170,7 +178,7 @@ def _damaged_checkpoints(entries: Sequence[_Entry], files: fs.FileSystem) -> lis
 
 
 def _torn(entries: Sequence[_Entry], files: fs.FileSystem) -> str:
-    """The newest commit, if it is not whole."""
+    """The newest commit, if it is truncated."""
     commits = [entry for entry in entries if entry.path.endswith(".json")]
     if not commits or abs(time.time() - commits[-1].written) < _TORN_S or _is_commit(files, commits[-1].path):
         return ""

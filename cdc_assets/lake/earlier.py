@@ -1,6 +1,6 @@
-"""Gives tables that an earlier release made what they would have now: Delta's properties, and narrow statistics.
+"""Upgrades tables made by an earlier release: Delta properties, and statistics of one column only.
 
-The properties come last, so that after a crash in between it is done again; with them there is nothing left to do.
+The properties are set last, so a crash in between repeats the upgrade; a table that has them needs no upgrade.
 """
 
 import json
@@ -16,13 +16,13 @@ from cdc_assets.lake.files import STATISTICS
 STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
 
 _FORMER = {"delta.logRetentionDuration": ("interval 7 days", "interval 1 day")}
-"""What earlier releases set; any other value is somebody's own and stays."""
+"""Values set by earlier releases; any other value was set by a user and stays."""
 _SETTINGS = ("delta.deletedFileRetentionDuration",)
-"""Properties that follow a property of the capture."""
+"""Properties that depend on a property of the capture."""
 
 
 def modernize(handle: DeltaTable, wanted: Mapping[str, str]) -> bool:
-    """Set the properties that a table lacks; whether there were any."""
+    """Set missing properties of a table; return whether there were any."""
     known = handle.metadata().configuration
     missing = {
         name: value
@@ -39,7 +39,7 @@ def modernize(handle: DeltaTable, wanted: Mapping[str, str]) -> bool:
 
 
 def _narrow_statistics(handle: DeltaTable) -> None:
-    """Leave the statistics of one column to files that an earlier release compacted."""
+    """Reduce the statistics of files compacted by an earlier release to one column."""
     files = pa.table(handle.get_add_actions(flatten=True))
     if any(name.startswith("null_count.") and name != f"null_count.{STATISTICS}" for name in files.column_names):
         actions: list[AddAction | RemoveAction] = [_narrowed(file) for file in files.to_pylist()]
@@ -48,7 +48,7 @@ def _narrow_statistics(handle: DeltaTable) -> None:
 
 
 def _narrowed(file: Mapping[str, Any]) -> AddAction:
-    """A file's `add` with the statistics of one column; it replaces the one that is there, and changes no data."""
+    """A file's `add` with the statistics of one column; it replaces the existing one and changes no data."""
     stats: dict[str, object] = {"numRecords": file["num_records"]}
     least, greatest = (file.get(f"{bound}.{STATISTICS}") for bound in ("min", "max"))
     if least is not None and greatest is not None:

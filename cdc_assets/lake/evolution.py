@@ -1,19 +1,16 @@
-"""How a topic table's structure follows the events' structure.
+"""Adapts a topic table's structure to the events' structure.
 
-Delta can add nullable fields, at any depth. Everything else an event schema
-does is either no change for readers (a field that is no longer written stays as
-a nullable one) or cannot be expressed (another type): then the topic goes on in
-a new *generation*, a table of its own, and readers see both.
+Delta can add nullable fields, at any depth. Any other change of an event schema either does not affect readers (a field
+that is no longer written stays as a nullable one) or cannot be expressed (another type): then the topic continues in a
+new *generation*, a separate table, and readers see both.
 
-The lake declares nested fields nullable even where the event schema says that
-they are required. Delta cannot loosen a field later, and a column that is
-dropped or made nullable at the source must not force a new generation. What the
-event schema said travels in the field's metadata (`connect.*`).
+The lake declares nested fields nullable even where the event schema says that they are required. Delta cannot make a
+field nullable later, and a column that is dropped or made nullable at the source must not force a new generation. The
+event schema's nullability is in the field's metadata (`connect.*`).
 
-The same type with another meaning is another type: a `datetime` in milliseconds
-and a `datetime2(7)` in nanoseconds are both int64, and must not stand in one column,
-nor must hexadecimal digits and base64.
-A field that says nothing of its meaning, as one that Spark has computed, goes by its type.
+The same type with another meaning counts as another type: a `datetime` in milliseconds and a `datetime2(7)` in
+nanoseconds are both int64, but must not share a column; nor may hexadecimal digits and base64. A field without metadata
+of its meaning, such as one that Spark computed, is compared by its type.
 """
 
 from collections.abc import Iterable
@@ -21,11 +18,11 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 REQUIRED = frozenset({"position", "window_id", "sequence"})
-"""Top-level columns that no row lacks."""
+"""Top-level columns that are never null."""
 
 
 def lake_schema(schema: pa.Schema) -> pa.Schema:
-    """The structure a topic table is made with: only positions are NOT NULL."""
+    """The structure of a new topic table: only positions are NOT NULL."""
     return pa.schema([_nullable(field) if field.name not in REQUIRED else field for field in schema])
 
 
@@ -39,18 +36,18 @@ def _nullable(field: pa.Field) -> pa.Field:
 
 
 def is_compatible(table: pa.Schema, events: pa.Schema) -> bool:
-    """Whether rows of `events` fit a table of structure `table` once missing fields were added."""
+    """Whether rows of `events` fit a table of structure `table` after missing fields are added."""
     return _fits(list(table), list(events))
 
 
 def _fits(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> bool:
-    """Names that differ by letter case alone cannot stand side by side in a Delta table."""
+    """Whether fields fit; names that differ only in letter case cannot be in one Delta table."""
     known = {field.name.lower(): field for field in old}
     return all(_same(known[field.name.lower()], field) for field in new if field.name.lower() in known)
 
 
 def _same(old: pa.Field, new: pa.Field) -> bool:
-    """Whether a field's values can go on where the old ones are: the same type, and the same meaning of it."""
+    """Whether a field's values can share a column with the old ones: same type and same meaning."""
     if old.name != new.name:
         return False
     if pa.types.is_struct(old.type) and pa.types.is_struct(new.type):
@@ -60,7 +57,7 @@ def _same(old: pa.Field, new: pa.Field) -> bool:
 
 
 def _same_form(old: pa.Field, new: pa.Field) -> bool:
-    """Forms were not told in earlier releases."""
+    """Whether the text forms agree; earlier releases did not record the form."""
     forms = {form for field in (old, new) if (form := (field.metadata or {}).get(b"lake.form"))}
     return len(forms) < 2
 
@@ -76,15 +73,15 @@ def _same_type(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def meaning(field: pa.Field) -> str:
-    """What a value stands for beside its type, such as `io.debezium.time.MicroTimestamp` for an int64; empty for itself."""
+    """Semantic type of a value, such as `io.debezium.time.MicroTimestamp` for an int64; empty for a plain value."""
     return str((field.metadata or {}).get(b"connect.name", b"").decode())
 
 
 def fields_to_add(table: pa.Schema, events: pa.Schema) -> list[pa.Field]:
-    """Top-level fields of `events` that hold something `table` lacks, in the lake's nullable form.
+    """Top-level fields of `events` with content that `table` lacks, in the lake's nullable form.
 
-    Of a struct that the table has, only the missing fields are in it: Delta merges the rest, but refuses to merge
-    fields whose metadata differ, such as one that has become optional.
+    A struct that the table has contains only the missing fields: Delta refuses to merge fields whose metadata differ,
+        such as one that has become optional.
     """
     return _missing(list(table), list(events))
 
@@ -101,7 +98,7 @@ def _missing(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> list[pa.Field]
 
 
 def _inner_missing(old: pa.DataType, new: pa.DataType) -> pa.DataType | None:
-    """What a nested type lacks, as that type with nothing else in it; None if it lacks nothing."""
+    """A nested type reduced to the missing fields; None if nothing is missing."""
     if pa.types.is_struct(old) and pa.types.is_struct(new):
         fields = _missing(list(old), list(new))
         return pa.struct(fields) if fields else None

@@ -1,15 +1,13 @@
 """Parquet files of a topic table, written inside tasks and described for a Delta commit.
 
-Written by pyarrow in the task (3.4 times the JVM writer, spec spark §2b). Small
-batches are coalesced into row groups, which end at rows or at bytes, whichever
-comes first; a file is closed before it becomes too large, and a writer holds one
-row group at most: memory is bounded by bytes, not by the window. A file is no data until a commit names it, so a task may be repeated
-or abandoned at any moment; vacuum removes what nobody named.
+Written by pyarrow in the task (3.4 times the JVM writer, spec spark §2b). Small batches are coalesced into row groups,
+which end at rows or at bytes, whichever comes first; a file is closed before it becomes too large, and a writer holds
+one row group at most: memory is bounded by bytes, not by the window. A file counts only when a commit names it, so a
+task may be repeated or abandoned at any moment; vacuum removes unnamed files.
 
-*A full disk.* A writer that fails removes its files, and `remove_attempt` those of
-tasks that ran beside it, for else each repetition would take more of the room that
-is missing. They are known by the attempt's own mark in their names: those of an
-earlier attempt, or of a process that was believed dead, may be committed yet.
+*A full disk.* A writer that fails removes its files, and `remove_attempt` removes those of parallel tasks, because
+otherwise each repetition would use more of the missing space. The attempt's id in their names identifies them: files of
+an earlier attempt, or of a process that was believed dead, may still be committed.
 """
 
 import json
@@ -31,10 +29,10 @@ from pyarrow import fs
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
 STATISTICS = "position"
-"""The one column whose bounds stand in the Delta log. Compaction is told so by a table property: of the first 32 leaf
-columns, which it would take else, a struct may have a part only, and there are readers that such statistics break."""
+"""The only column with statistics in the Delta log. A table property tells compaction so: its default are the first 32
+leaf columns, which may contain only a part of a struct, and such statistics break some readers."""
 ROW_GROUP_ROWS = 128 * 1024
-"""Rows per row group, unless they are wide."""
+"""Maximum rows per row group; fewer if rows are wide."""
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Arrow bytes of a row group at most; a row is never divided."""
 _WIDE_ROW, _WIDE_GROUP_BYTES = 4 * 1024, 16 * 1024 * 1024
@@ -46,7 +44,7 @@ FILE_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A written file, as a commit needs it.
+    """A written file, with the facts that a commit needs.
 
     Args:
         path: relative to the topic table's directory.
@@ -69,7 +67,7 @@ class DataFile:
     written_ms: int = 0
 
     def action(self) -> AddAction:
-        """The Delta log's `add`, with the statistics by which readers skip files."""
+        """The `add` action of the Delta log, with the statistics that let readers skip files."""
         stats: dict[str, object] = {"numRecords": self.rows}
         if self.least:
             stats |= {
@@ -85,9 +83,9 @@ class TopicWriter:
 
     Args:
         directory: the topic table's directory.
-        schema: of every batch.
-        window_id: becomes part of the file names.
-        attempt: part of the names of its files, so that two attempts never write the same one.
+        schema: schema of every batch.
+        window_id: number that becomes part of the file names.
+        attempt: id that becomes part of the file names, so that two attempts never write the same file.
     """
 
     def __init__(
@@ -119,7 +117,7 @@ class TopicWriter:
         """Add rows in position order.
 
         Raises:
-            LakeFullError: there is no room.
+            LakeFullError: the storage is full.
             LakeError: the store refuses.
         """
         for batch in batches:
@@ -157,7 +155,7 @@ class TopicWriter:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What the store says, in our words; nothing of this writer stays behind."""
+        """Translate errors of the store, and remove this writer's files."""
         try:
             yield
         except STORE_ERRORS as error:
@@ -168,7 +166,7 @@ class TopicWriter:
             ) from error
 
     def _abandon(self) -> None:
-        """Remove what was written: nobody was told of it, so nobody commits it."""
+        """Remove the written files; they were not returned, so nobody commits them."""
         names = [file.path for file in self.files]
         if self._open is not None:
             names.append(self._open.path)
@@ -198,7 +196,8 @@ def _prefix(window_id: int, attempt: str) -> str:
 
 
 def remove_attempt(location: Location, directories: Iterable[str], window_id: int, attempt: str) -> None:
-    """Remove the files of an attempt whose tasks have ended and of which nothing was committed, as far as that goes."""
+    """Remove the files of an attempt whose tasks have ended and of which nothing was committed; failures are
+    ignored."""
     for directory in set(directories):
         with suppress(*STORE_ERRORS):
             files = location.existing(directory)
@@ -208,7 +207,7 @@ def remove_attempt(location: Location, directories: Iterable[str], window_id: in
 
 
 class _OpenFile:
-    """One file being written; statistics are gathered on the way."""
+    """One file being written; statistics are collected at the same time."""
 
     def __init__(self, filesystem: fs.FileSystem, prefix: str, window_id: int, schema: pa.Schema) -> None:
         self.path = f"{prefix}{uuid4().hex}.parquet"
@@ -258,17 +257,17 @@ def operations_of(table: pa.Table) -> dict[str, int]:
 
 
 _REPEATED = ("value.source.", "value.transaction.", "value.op", "value.ts_", "headers.", "window_id")
-"""Columns whose values repeat from row to row: the only ones that a dictionary makes smaller and not slower."""
+"""Columns whose values repeat from row to row: only for them a dictionary reduces size without costing time."""
 
 _ORDERED = ("value.source.ts_", "value.source.commit_lsn", "value.ts_", "window_id")
-"""Those of them by whose least and greatest value a reader may skip a row group; the others are the same everywhere."""
+"""Columns whose least and greatest value let a reader skip a row group; the others have the same values everywhere."""
 
 
 def _encoding(schema: pa.Schema) -> dict[str, object]:
     """Parquet options, measured on events of eight columns: 2.5 times as fast as dictionaries everywhere, half the size.
 
     `position` is unique but neighbours share most of it, which delta encoding keeps once. zstd at level 1 is the
-    fastest that halves what is left. Statistics of what is the same in every row would take an eighth of the time.
+    fastest codec that halves the remaining size. Statistics of constant columns would take an eighth of the time.
     """
     leaves = _leaves(schema)
     repeated = [name for name in leaves if name.startswith(_REPEATED) and name != "value.source.change_lsn"]

@@ -1,4 +1,4 @@
-"""A folder of small files in the lake, beside the tables."""
+"""A folder of small files in the lake, next to the tables."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,18 +15,18 @@ class Folder:
     """Files of one folder; every method may raise LakeError, or LakeFullError.
 
     Args:
-        directory: the folder's name; it is made when it is first used.
+        directory: the folder's name; it is created at first use.
     """
 
     def __init__(self, location: Location, directory: str) -> None:
         self._location, self._directory = location, directory
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file, which is whole when its name is there."""
+        """Write a file atomically: it is complete as soon as its name exists."""
         self._try("written", lambda: self._location.write(self._directory, name, content))
 
     def names(self, suffix: str) -> Sequence[str]:
-        """Names of files that end so, sorted; without those that are no text, which nobody here has written."""
+        """Sorted names of files with this suffix, without names that are not valid text, which are foreign."""
         selector = fs.FileSelector("", allow_not_found=True)
         found = self._try("listed", lambda: self._files().get_file_info(selector))
         return sorted(name for info in found if (name := _name(info)) and name.endswith(suffix))

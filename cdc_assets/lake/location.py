@@ -1,9 +1,8 @@
-"""Where the lake lies, as a value that travels to tasks.
+"""Location of the lake, as a value that can be sent to tasks.
 
-A local directory is the default; every URL that delta-rs's object store accepts
-(`s3://`, `abfss://`, `gs://`, `file://`, …) works the same way, with
-`storage_options` as its credentials. Data files are written through the same
-store client as the Delta log, so there is one set of options and one spelling.
+A local directory is the default; every URL that delta-rs's object store accepts (`s3://`, `abfss://`, `gs://`,
+`file://`, …) works the same way, with `storage_options` as its credentials. Data files are written through the same
+store client as the Delta log, so there is only one set of options.
 """
 
 import errno
@@ -28,7 +27,7 @@ _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 
 _PROBE = "__probe"
 _OLD_PROBE_S = 600.0
-"""Age of a probe that nobody will remove."""
+"""Age in seconds after which a probe counts as abandoned."""
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
@@ -37,29 +36,29 @@ _STACK = re.compile(r" 0: .* 1: .*")
 
 
 def plain(error: BaseException) -> str:
-    """An error's text in one line, without the colours, line breaks and stacks of the store's client."""
+    """An error's text in one line, without colours, line breaks and stacks of the store's client."""
     return _STACK.sub("", " ".join(_COLOUR.sub("", str(error)).split())).rstrip(".")
 
 
 _NO_ROOM = re.compile(r"no space left|disk quota exceeded|os error (28|122)\b|storage ?full", re.IGNORECASE)
-"""As file systems, delta-rs and object stores tell it; only the first of them has a number."""
+"""Texts of file systems, delta-rs and object stores for a full store; only file systems give an error number."""
 
 STORE_ERRORS = (OSError, pa.ArrowException, DeltaError)
-"""What the libraries that write to the lake raise."""
+"""Exceptions of the libraries that write to the lake."""
 
 
 def trouble(what: str, error: Exception, hint: str) -> LakeError | LakeFullError:
-    """A library's error as ours: a full disk is waited for, anything else needs somebody.
+    """Translate a library's error: retryable if the disk is full, terminal otherwise.
 
     Args:
-        what: for people, such as `The folder x cannot be written`.
+        what: description for people, such as `The folder x cannot be written`.
         error: one of `STORE_ERRORS`.
-        hint: the next step, if there is room.
+        hint: next step if the disk is not full.
     """
     text = plain(error)
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or _NO_ROOM.search(text):
         return LakeFullError(
-            f"{what}: {text}. Nothing is lost: it goes on from the same place. Next: make room in the lake "
+            f"{what}: {text}. Nothing is lost: the capture continues from the same position. Next: free space in the lake "
             "(lake.retention.hours and lake.compact.after.files say how long replaced files are kept)."
         )
     return LakeError(f"{what}: {text}. Next: {hint}.")
@@ -79,7 +78,7 @@ class Location:
 
     @classmethod
     def of(cls, settings: LakeSettings) -> "Location":
-        """From settings; a relative local path is resolved against the working directory."""
+        """The location of the settings; a relative local path is resolved against the working directory."""
         if _URL.match(settings.path):
             return cls(settings.path.rstrip("/"), settings.storage_options)
         return cls(str(Path(settings.path).expanduser().absolute()), settings.storage_options)
@@ -91,12 +90,12 @@ class Location:
 
     @property
     def on_disk(self) -> bool:
-        """Whether the files are in a file system of this machine, which every library reads by itself."""
+        """Whether the files are in a file system of this machine, which every library can read."""
         return self.is_local or self.root.startswith(_FILE)
 
     @property
     def storage_options(self) -> dict[str, str] | None:
-        """In delta-rs's form."""
+        """The options in delta-rs's form."""
         return dict(self.options) or None
 
     def uri(self, directory: str) -> str:
@@ -104,17 +103,17 @@ class Location:
         return f"{self.root}/{directory}"
 
     def filesystem(self, directory: str) -> fs.FileSystem:
-        """File system rooted at one table's directory, which is made if it is missing."""
+        """File system rooted at one table's directory, which is created if it is missing."""
         if self.is_local:
             path = Path(self.uri(directory))
             path.mkdir(parents=True, exist_ok=True)
             return fs.SubTreeFileSystem(str(path), fs.LocalFileSystem())
-        if self.root.startswith(_FILE):  # object stores have no directories, this one has
+        if self.root.startswith(_FILE):  # needed for local directories; object stores have none
             Path(self.uri(directory).removeprefix(_FILE)).mkdir(parents=True, exist_ok=True)
         return fs.PyFileSystem(DeltaStorageHandler(self.uri(directory), self.storage_options))
 
     def existing(self, directory: str) -> fs.FileSystem:
-        """As `filesystem`, but a directory that is missing stays so."""
+        """As `filesystem`, but does not create the directory."""
         if self.on_disk:
             return fs.SubTreeFileSystem(self.uri(directory).removeprefix(_FILE), fs.LocalFileSystem())
         return fs.PyFileSystem(DeltaStorageHandler(self.uri(directory), self.storage_options))
@@ -125,7 +124,7 @@ class Location:
         return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
 
     def write(self, directory: str, name: str, content: bytes) -> None:
-        """Write a small file, which is whole when its name is there.
+        """Write a small file atomically: it is complete as soon as its name exists.
 
         Raises:
             OSError, ValueError, pa.ArrowException, DeltaError: it cannot be written.
@@ -140,16 +139,16 @@ class Location:
             finally:
                 part.unlink(missing_ok=True)
             return
-        # through a buffer: given a whole one, pyarrow passes it on as an object that the store's client refuses
+        # written in parts: pyarrow passes a whole buffer on as an object that the store's client refuses
         with self.filesystem(directory).open_output_stream(name, buffer_size=len(content) + 1) as stream:
             stream.write(content)
 
     def check_writable(self) -> None:
-        """Write and remove a small file, and what earlier probes that were killed have left.
+        """Write and remove a small file, and remove files left by earlier probes that were killed.
 
         Raises:
-            LakeFullError: there is no room.
-            LakeError: it cannot be done; nothing else was touched.
+            LakeFullError: the storage is full.
+            LakeError: the lake cannot be written; nothing else was changed.
         """
         name = f"probe-{uuid4().hex}"
         try:
@@ -162,7 +161,7 @@ class Location:
             self._tidy_probes()
 
     def _tidy_probes(self) -> None:
-        """Others may be probing at this moment; whatever cannot be removed does no harm."""
+        """Remove abandoned probes. Other processes may be probing now; a file that cannot be removed does no harm."""
         with suppress(*STORE_ERRORS, ValueError):
             files = self.existing(_PROBE)
             for info in files.get_file_info(fs.FileSelector("", allow_not_found=True)):

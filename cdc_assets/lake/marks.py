@@ -1,17 +1,17 @@
-"""What a table of the lake held when something was last recorded about it; kept in the manifest (`lake.audit`)."""
+"""The content of a lake table at the time of its last record; stored in the manifest (`lake.audit`)."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a table must hold at least.
+    """Minimum content of a table.
 
     Args:
         window: its newest application transaction.
-        version: its newest Delta version, as far as the writer knew.
-        rows: how many rows it has.
-        examined: number of the next window when all of it was last compared with its files; 0 if it never was.
+        version: its newest Delta version known to the writer.
+        rows: its number of rows.
+        examined: number of the next window at the time when it was last examined completely; 0 if never.
     """
 
     window: int

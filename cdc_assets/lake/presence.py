@@ -1,13 +1,13 @@
-"""Looks whether data files are where the Delta log says, or shall say, with all their bytes.
+"""Checks that data files exist where the Delta log says, or will say, with their full size.
 
-*Before a commit.* A task may run on a machine that mounts another disk at the lake's path: it writes, and tells of files
-that nobody else sees. So a commit names only files that the process that commits has found itself, through its own client
-of the store, as long as the task said; else nothing is committed. All files of a window, or of a round, are looked for
-before the first of its tables is committed, and before the manifest records them. A network file system may show a new file
-a moment late, so what is missing is looked for a second time.
+*Before a commit.* A task may run on a machine that mounts another disk at the lake's path: it writes and reports files
+that no other machine sees. So a commit names only files that the committing process has found itself, through its own
+client of the store, with the size that the task reported; otherwise nothing is committed. All files of a window, or of
+a round, are checked before the first of its tables is committed, and before the manifest records them. A network file
+system may show a new file a moment late, so missing files are checked twice.
 
-A file on a disk costs microseconds, one in an object store a question, of which many are asked at once. A listing would
-bring all files of the topic, of which there are thousands beside the few of a window.
+A file on a disk costs microseconds, one in an object store a request, of which many run in parallel. A listing would
+return all files of the topic: thousands, compared with the few of a window.
 """
 
 import time
@@ -21,17 +21,17 @@ from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
 _THREADS = 16
-"""Questions to a store at a time."""
+"""Number of parallel requests to a store."""
 _FEW = 4
-"""Files that an audit asks for one by one."""
+"""Maximum number of files that an audit checks one by one."""
 _LATE_S = 1.0
 
 
 def see(location: Location, files: Mapping[str, Collection[DataFile]]) -> None:
-    """See that files are there, by topic directory, as tasks said.
+    """Check that the files reported by tasks exist.
 
     Raises:
-        LakeError: one is not, or the store cannot be asked.
+        LakeError: a file is missing or truncated, or the store cannot be queried.
     """
     missing = unseen(location, files)
     for directory, found in missing.items():
@@ -40,17 +40,17 @@ def see(location: Location, files: Mapping[str, Collection[DataFile]]) -> None:
         others = f" (and {count - 1} more files)" if count > 1 else ""
         raise LakeError(
             f"A task wrote {path}{others}, which this process cannot see: it is {what} in {location.uri(directory)}. The lake at "
-            f"{location.root} is not shared between driver and executors, or somebody removes its files. Nothing was committed "
-            "and no position has moved. Next: set lake.path to a place that is the same for all of them, such as an object store "
-            "or a file system that each machine has mounted, or run the tasks on this machine alone."
+            f"{location.root} is not shared between driver and executors, or its files are being removed. Nothing was committed "
+            "and all positions are unchanged. Next: set lake.path to a location that all of them share, such as an object store "
+            "or a file system that each machine has mounted, or run the tasks only on this machine."
         )
 
 
 def unseen(location: Location, files: Mapping[str, Collection[DataFile]]) -> dict[str, dict[str, str]]:
-    """Files that are not there, by topic directory, with what is wrong.
+    """Files that are missing or truncated, by topic directory, with the reason.
 
     Raises:
-        LakeError: the store cannot be asked.
+        LakeError: the store cannot be queried.
     """
     found = _unseen(location, files)
     if found:
@@ -83,13 +83,13 @@ def _asked(store: fs.FileSystem, paths: Collection[str]) -> list[fs.FileInfo]:
 
 
 def damaged(files: fs.FileSystem, sizes: Mapping[str, int]) -> dict[str, str]:
-    """Files of a table that are missing or not as large as its log says; elsewhere than below it is not looked."""
+    """Files of a table that are missing or smaller than its log says; files outside its directory are not checked."""
     own = {path: size for path, size in sizes.items() if "://" not in path}
     return _compared(own, files.get_file_info(list(own)) if len(own) < _FEW else _listed(files, own))
 
 
 def _listed(files: fs.FileSystem, sizes: Mapping[str, int]) -> list[fs.FileInfo | None]:
-    """A listing brings a thousand names at once."""
+    """Sizes of files by a listing, which returns a thousand names per request."""
     found = {info.base_name: info for info in files.get_file_info(fs.FileSelector("", allow_not_found=True))}
     return [files.get_file_info(path) if "/" in path else found.get(path) for path in sizes]
 

@@ -1,4 +1,4 @@
-"""Topics of a few rows that the driver writes itself: heartbeats, notifications."""
+"""Small topics whose rows the driver writes itself: heartbeats, notifications."""
 
 import pyarrow as pa
 
@@ -7,20 +7,20 @@ from cdc_assets.lake.topics import TopicTables
 
 
 def append_rows(tables: TopicTables, topic: str, rows: pa.Table, version: int) -> bool:
-    """Append some rows in one commit.
+    """Append rows in one commit.
 
     Args:
         tables: the lake's Delta tables.
         topic: directory name.
-        rows: with columns `position` and `window_id`.
-        version: of the application transaction; must grow. A version that is there already is not written again.
+        rows: table with columns `position` and `window_id`.
+        version: version of the application transaction; must grow. An existing version is not written again.
 
     Returns:
-        False if the version was there.
+        False if the version existed already.
 
     Raises:
         LakeError: the lake cannot be written.
-        LakeConflictError: other writers won too often.
+        LakeConflictError: other writers committed first too often.
     """
     with TopicWriter(tables.location, topic, rows.schema, version) as writer:
         writer.write(rows.to_batches())

@@ -1,19 +1,18 @@
-"""Topic tables: open, follow the events' structure, commit a window once.
+"""Topic tables: open them, adapt their structure, commit each window exactly once.
 
-*Why a commit is exactly once.* Each commit carries the application transaction
-`(capture, window_id)`. Before committing we look whether the table has reached
-that window already; delta-rs refuses a commit whose application transaction was
-changed by somebody else since our handle was loaded. So between two writers of
-one window one wins and the other finds the window there. Both would have
-written the same rows, for a window's bounds are fixed in the manifest.
+*Why a commit is exactly once.* Each commit carries the application transaction `(capture, window_id)`. Before a commit
+the code checks whether the table has reached that window already; delta-rs refuses a commit whose application
+transaction was changed by another writer since the handle was loaded. So of two writers of one window, one commits and
+the other finds the window committed. Both would have written the same rows, because a window's bounds are fixed in the
+manifest.
 
-*Files of a lost or repeated attempt* are never deleted here: after an error one
-cannot tell whether the commit landed, and deleting committed files would lose
-data. They are not part of any version; `upkeep.vacuum` removes them.
+*Files of a lost or repeated attempt* are never deleted here: after an error it is unknown whether the commit succeeded,
+and deleting committed files would lose data. Files without a commit are not part of any version; `upkeep.vacuum`
+removes them.
 
-*Generations.* `topic` is the first table of a topic, `topic@2` the next. A
-window may write to two of them (a hand-over to an incompatible structure inside
-it); each has its own application transaction, so each is repeated alone.
+*Generations.* `topic` is the first table of a topic, `topic@2` the next. A window may write to two of them (if a
+hand-over to an incompatible structure lies inside it); each has its own application transaction, so each is repeated
+independently.
 """
 
 import time
@@ -37,23 +36,23 @@ from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import see
 
 _ATTEMPTS = 5
-"""Repetitions of a commit that lost against another writer of the same table, such as a compaction."""
+"""Attempts of a commit that conflicts with another writer of the same table, such as a compaction."""
 
 _REPLACED_MINUTES = 10
-"""How long a table that is often folded remembers the files that were: who reads it lists them and reads them at once."""
+"""Retention of replaced files of a table that is often folded; its readers list and read files at once."""
 
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
-"""Delta-rs would list the whole log behind each commit to find what is old enough to be removed; `delta_log` does it."""
+"""Delta-rs's own clean-up is off: it would list the whole log after each commit; `delta_log` does this work."""
 
 
 class TopicTables:
-    """All Delta tables below one location, with their handles kept open.
+    """All Delta tables below one location, with cached handles.
 
-    A kept handle reads only new log entries; opening anew costs three times as much (spec spark §5).
+    A cached handle reads only new log entries; opening a table again costs three times as much (spec spark §5).
 
     Args:
         capture: application id of all commits.
-        settings: how long the log keeps what; as `LakeSettings` has it if None.
+        settings: retention of the log; the defaults of `LakeSettings` if None.
     """
 
     def __init__(self, location: Location, capture: str, settings: LakeSettings | None = None) -> None:
@@ -62,22 +61,23 @@ class TopicTables:
         self._log_commits, self._replaced_minutes = settings.log_commits, 60 * settings.retention_hours
         self._handles: dict[str, DeltaTable] = {}
         self._held: dict[str, Mark] = {}
-        """What tables hold that were committed to."""
+        """Marks of tables with commits."""
         self._marks: dict[str, Mark] = {}
         self._seen: set[tuple[str, str]] = set()
-        """Files that were looked for, and are not committed yet."""
+        """Files that were checked and are not committed yet."""
         self._lock = Lock()
 
     @classmethod
     def of(cls, config: CaptureConfig) -> Self:
-        """Those of a capture.
+        """The topic tables of a capture.
 
-        Their application id is the topic prefix, as it is in their names: it stays when the capture gets another name.
+        Their application id is the topic prefix, as in their names, so it stays when the capture is renamed.
         """
         return cls(Location.of(config.lake), config.events.topic_prefix, config.lake)
 
     def apart(self) -> "TopicTables":
-        """Handles of their own, which nobody refreshes but their owner, for a small table whose files are replaced often."""
+        """An instance with separate handles, refreshed only by their owner, for a small table whose files are replaced
+        often."""
         found = TopicTables(self.location, self.capture)
         found._log_commits, found._replaced_minutes = LEAST_COMMITS, _REPLACED_MINUTES
         return found
@@ -86,7 +86,7 @@ class TopicTables:
         """The table at its newest version, or None if there is none.
 
         Raises:
-            LakeError: it is there but cannot be read.
+            LakeError: it exists but cannot be read.
         """
         try:
             handle = self._handles.get(directory)
@@ -127,9 +127,9 @@ class TopicTables:
         return found
 
     def directory_for(self, topic: str, schema: pa.Schema) -> str:
-        """Where events of this structure go: the newest generation they fit in, else a new one.
+        """Directory for events of this structure: the newest generation that they fit, otherwise a new one.
 
-        A structure keeps its generation when a window is repeated, also after a newer one was opened in that window.
+        When a window is repeated, a structure keeps its generation, even if the window has opened a newer one.
         """
         existing = self.generations(topic)
         for directory in reversed(existing):
@@ -139,10 +139,10 @@ class TopicTables:
         return generation(topic, len(existing) + 1)
 
     def ensure(self, directory: str, schema: pa.Schema) -> DeltaTable:
-        """Make the table, or add what it lacks for events of this structure.
+        """Create the table, or add the fields it lacks for events of this structure.
 
         Args:
-            directory: of the topic table's generation.
+            directory: directory of the topic table's generation.
 
         Raises:
             LakeError: the store refuses.
@@ -186,7 +186,7 @@ class TopicTables:
         return -1 if version is None else version
 
     def _transaction(self, handle: DeltaTable, directory: str) -> int | None:
-        """Version of the application transaction; also if the table's folder was removed since it was opened."""
+        """Version of the application transaction, also if the table's folder was removed after it was opened."""
         try:
             return handle.transaction_version(self.capture)
         except STORE_ERRORS as error:
@@ -194,19 +194,19 @@ class TopicTables:
             raise _unreadable(self.location.uri(directory), error) from error
 
     def row_count(self, topic: str) -> int:
-        """Rows of a topic in all its generations, from the Delta log alone."""
+        """Number of rows of a topic in all its generations, from the Delta log alone."""
         return sum(
             _row_count(handle) for directory in self.generations(topic) if (handle := self.open(directory)) is not None
         )
 
     def see(self, files: Mapping[str, Sequence[DataFile]]) -> None:
-        """See that what tasks wrote is there, before any of it is recorded or committed.
+        """Check that the files written by tasks exist, before they are recorded or committed.
 
         Args:
             files: by directory of the topic table's generation.
 
         Raises:
-            LakeError: a file is missing or cut off, so nothing of them may be committed.
+            LakeError: a file is missing or truncated, so none of them may be committed.
         """
         see(self.location, files)
         self._seen.update((directory, file.path) for directory, written in files.items() for file in written)
@@ -219,27 +219,27 @@ class TopicTables:
         window_id: int,
         metadata: Mapping[str, str],
     ) -> bool:
-        """Make files data, once for each window.
+        """Commit files, once for each window.
 
         Args:
-            directory: of the topic table's generation.
-            schema: of the events, which the table is made to hold first; None if `ensure` was called.
-            files: written below `directory`.
+            directory: directory of the topic table's generation.
+            schema: schema of the events, to which the table is adapted first; None if `ensure` was called.
+            files: files written below `directory`.
             window_id: version of the application transaction.
-            metadata: for the commit, such as from_lsn and to_lsn.
+            metadata: commit metadata, such as from_lsn and to_lsn.
 
         Returns:
-            False if this window was there already.
+            False if this window was committed already.
 
         Raises:
-            LakeConflictError: other writers won `_ATTEMPTS` times.
-            LakeError: the store refuses, or a file is not there (`presence`).
+            LakeConflictError: other writers committed first `_ATTEMPTS` times.
+            LakeError: the store refuses, or a file is missing (`presence`).
         """
         for attempt in range(_ATTEMPTS):
             handle = self.open(directory) if schema is None else self.ensure(directory, schema)
             if handle is None:
                 raise LakeError(
-                    f"The Delta table {directory} has vanished. Next: restore it; positions are not guessed."
+                    f"The Delta table {directory} no longer exists. Next: restore it; positions cannot be reconstructed otherwise."
                 )
             reached = self._transaction(handle, directory)
             if reached is not None and reached >= window_id:
@@ -270,24 +270,24 @@ class TopicTables:
         )
 
     def _behind(self, handle: DeltaTable, directory: str, files: Sequence[DataFile], window_id: int) -> Mark:
-        """The mark of a table behind a commit; if another writer comes between, its version is a later one."""
+        """The mark of a table after a commit; if another writer commits in between, its version is later."""
         held = self._held.get(directory)
         rows = held.rows if held is not None and held.version == handle.version() else self._counted(handle, held)
         return Mark(window_id, handle.version() + 1, rows + sum(file.rows for file in files))
 
     @staticmethod
     def _counted(handle: DeltaTable, held: Mark | None) -> int:
-        """Rows of a table that somebody else may have committed to: fewer than before only if they were deleted."""
+        """Number of rows of a table to which others may have committed; lower than before only if rows were deleted."""
         rows = _row_count(handle)
         return rows if held is None or rows >= held.rows or deleted_from(handle) else held.rows
 
     def _trim(self, directory: str, version: int) -> None:
-        """Shorten the log behind a checkpoint."""
+        """Shorten the log after a checkpoint was written."""
         if (version + 1) % CHECKPOINT_EVERY == 0:
             trim(self.location, directory, self._log_commits)
 
     def modernize(self, directory: str) -> None:
-        """Give a table that an earlier release made the properties and statistics that it would have now.
+        """Upgrade the properties and statistics of a table made by an earlier release.
 
         Raises:
             LakeError: the store refuses.
@@ -304,7 +304,7 @@ class TopicTables:
             self.forget(directory)
 
     def remove_files(self, directory: str, paths: Sequence[str]) -> None:
-        """Take data files out of a table's log, because they are not whole.
+        """Remove damaged data files from a table's log.
 
         Raises:
             LakeError: the store refuses.
@@ -322,7 +322,7 @@ class TopicTables:
             self.forget(directory)
 
     def holds(self, directory: str) -> bool:
-        """Whether a directory is a table that this capture has committed to."""
+        """Whether a directory is a table with commits of this capture."""
         try:
             return self.reached(directory) >= 0
         except LakeError:
@@ -331,24 +331,24 @@ class TopicTables:
             self.forget(directory)
 
     def fresh_marks(self) -> dict[str, Mark]:
-        """Marks of tables that were committed to, and are not recorded yet."""
+        """Marks of tables with commits that are not recorded in the manifest yet."""
         with self._lock:
             return dict(self._marks)
 
     def forget_marks(self, recorded: Mapping[str, Mark]) -> None:
-        """They are recorded."""
+        """Drop these marks, which are recorded now."""
         with self._lock:
             self._marks = {name: mark for name, mark in self._marks.items() if recorded.get(name) != mark}
 
     def kept(self, directory: str) -> DeltaTable:
-        """An opened handle as it is, not refreshed."""
+        """The cached handle, not refreshed."""
         return self._handles[directory]
 
     def commit_fenced(self, directory: str, file: DataFile, sequence: int, mode: str) -> bool:
-        """Commit to a kept handle without looking at what others did; for the manifest.
+        """Commit with the cached handle without refreshing it; for the manifest.
 
         Returns:
-            False if any other writer has committed `sequence` since; the handle is then dropped.
+            False if another writer has committed `sequence` in the meantime; the handle is then dropped.
         """
         handle = self.kept(directory)
         try:
@@ -365,7 +365,7 @@ class TopicTables:
         return handle.transaction_version(self.capture) == sequence
 
     def _has_landed(self, directory: str, file: DataFile) -> bool:
-        """After an error that leaves it open: whether a commit is there. If not, the kept handle stays as it is."""
+        """Whether a commit exists, after an error that does not say so. If not, the cached handle stays unchanged."""
         kept = self.kept(directory)
         self.forget(directory)
         handle = self.open(directory)
@@ -395,7 +395,7 @@ def generation(topic: str, number: int) -> str:
 
 
 def deleted_from(handle: DeltaTable) -> bool:
-    """Whether somebody took rows out on purpose, as far back as the log goes."""
+    """Whether rows were deleted on purpose, as far back as the log goes."""
     return any(entry.get("operation") == "DELETE" for entry in handle.history())
 
 

@@ -1,19 +1,17 @@
 """Compaction and vacuum of topic tables.
 
-A loop writes one small file per table and slice in each window; many small
-files make every reader slow (500 files: 25 times, spec spark §5). Compaction
-rewrites them and marks the commit as no change of data, so that a reader of the
-log sees nothing new. It runs at the end of a loop, in the process that is the
-only writer; a commit that it loses against is repeated by `TopicTables.commit`.
+A loop writes one small file per table and slice in each window; many small files make every reader slow (500 files: 25
+times, spec spark §5). Compaction rewrites them and marks the commit as no change of data, so that a reader of the log
+sees nothing new. It runs at the end of a loop, in the process of the single writer; `TopicTables.commit` repeats a
+commit that conflicts with it.
 
-Compacted files have the statistics that windows write, by a property of the table;
-tables of earlier releases are given it, and their files' statistics, once.
+A table property gives compacted files the same statistics as files of windows; tables of earlier releases are upgraded
+once.
 
-Vacuum removes files that no version within the retention names: those that
-compaction or the manifest's folding replaced, and those of attempts that never
-committed. It never runs while recorded files wait for their commit, which may
-be older than the retention when a run begins long after the last one ended.
-Files that another run is writing at this moment are younger than it.
+Vacuum removes files that no version within the retention names: files replaced by compaction or by folding the
+manifest, and files of attempts that never committed. It never runs while recorded files wait for their commit, which
+may be older than the retention when a run begins long after the last one ended. Files that another run is writing now
+are younger than the retention.
 """
 
 from collections.abc import Iterable
@@ -28,11 +26,11 @@ from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.topics import HOOKS, TopicTables
 
 _SMALL = 0.75
-"""A file below this part of the target counts as small."""
+"""Fraction of the target size below which a file counts as small."""
 
 
 class Upkeep:
-    """Keeps topic tables quick to read.
+    """Keeps topic tables fast to read.
 
     Args:
         tables: the lake's Delta tables.
@@ -43,9 +41,9 @@ class Upkeep:
         self._tables, self._settings = tables, settings
 
     def tidy(self, directories: Iterable[str]) -> list[str]:
-        """Compact the tables that have too many small files and vacuum them; names of those that were.
+        """Compact and vacuum the tables that have too many small files; return their names.
 
-        A failure is left to the next time: the data are complete without it.
+        After a failure it is retried at the next call: the data are complete without it.
         """
         directories = list(directories)
         for directory in directories:
@@ -57,7 +55,7 @@ class Upkeep:
         return done
 
     def try_vacuum(self, directory: str) -> None:
-        """Vacuum; a failure is left to the next time."""
+        """Vacuum; after a failure it is retried at the next call."""
         with suppress(LakeError, LakeFullError):
             self.vacuum(directory)
 
@@ -93,7 +91,7 @@ class Upkeep:
             self._tables.forget(directory)
 
     def vacuum(self, directory: str) -> list[str]:
-        """Remove files that no version within the retention names; their paths.
+        """Remove files that no version within the retention names; return their paths.
 
         Raises:
             LakeError: the store refuses.

@@ -1,1 +1,1 @@
-"""What is recorded about a capture: windows, the state of each table, requests. The only place where state changes."""
+"""The recorded state of a capture: windows, the state of each table, requests. State changes only here."""

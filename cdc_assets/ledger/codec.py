@@ -25,13 +25,13 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: type[T], data: Any) -> T:
-    """Inverse of `encode`; fields that the data lack take their defaults.
+    """Inverse of `encode`; missing fields get their defaults.
 
     Args:
         kind: type of the value.
-        data: as `encode` gave it, or an earlier release.
+        data: output of `encode`, of this or an earlier release.
 
     Raises:
-        ValueError, TypeError, KeyError: the data are of another form.
+        ValueError, TypeError, KeyError: the data have another form.
     """
     return _CONVERTER.structure(data, kind)

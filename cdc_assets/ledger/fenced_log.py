@@ -1,12 +1,10 @@
 """Rows of one Delta table with one writer at a time, numbered without gaps.
 
-*Fencing.* Each commit carries the application transaction (capture, sequence)
-with a sequence that grows by one, and the handle is never refreshed after
-`claim`. A writer that was believed dead and wakes up finds its next sequence
-taken: delta-rs refuses the commit, and we raise `FencedError`. A crash leaves a
-commit that happened, or a file that no version names. After an error, such as a
-full disk, the commit is looked for: it is there, or the same row may be tried
-again with the same handle.
+*Fencing.* Each commit carries the application transaction (capture, sequence) with a sequence that grows by one, and
+the handle is never refreshed after `claim`. A writer that was believed dead and resumes finds its next sequence taken:
+delta-rs refuses the commit, and `FencedError` is raised. A crash leaves either a complete commit or an unreferenced
+file. After an error, such as a full disk, the log is searched for the commit: either it exists, or the same row may be
+retried with the same handle.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,8 +30,8 @@ class FencedLog:
     """Reads and writes the rows.
 
     Args:
-        tables: the lake's Delta tables; only their place and the capture's name are used.
-        schema: of the rows, with a column `sequence`.
+        tables: the lake's Delta tables; only the location and the capture's name are used.
+        schema: schema of the rows, with a column `sequence`.
     """
 
     def __init__(self, tables: TopicTables, directory: str, schema: pa.Schema) -> None:
@@ -47,32 +45,34 @@ class FencedLog:
         """Number of the next row.
 
         Raises:
-            InvariantError: the log is not claimed, or not any more.
+            InvariantError: the log is not claimed.
         """
         if self._sequence is None:
             raise InvariantError("The manifest must be claimed before it is written. Next: report this.")
         return self._sequence + 1
 
     def read(self) -> Sequence[Row]:
-        """All rows in order, as they are now.
+        """All current rows in order.
 
         Raises:
-            LakeError: the table is there but cannot be read.
+            LakeError: the table exists but cannot be read.
         """
         handle = self._tables.apart().open(self.directory)
         return [] if handle is None else self._rows(handle)
 
     def claim(self) -> Sequence[Row]:
-        """Prepare to write behind the rows that there are; who appends first is the only writer.
+        """Prepare to append to the existing rows; the first to append becomes the single writer.
 
         Returns:
             These rows in order.
 
         Raises:
-            LakeError: the table cannot be made or read.
+            LakeError: the table cannot be created or read.
         """
         self._tables.forget(self.directory)
-        with suppress(LakeError, LakeFullError):  # of an earlier release's table, if nobody else does it at this moment
+        with suppress(
+            LakeError, LakeFullError
+        ):  # of a table made by an earlier release, unless another process does it at this moment
             self._tables.modernize(self.directory)
         rows = self._rows(self._tables.ensure(self.directory, self._schema))
         self._sequence = rows[-1]["sequence"] if rows else 0
@@ -88,11 +88,11 @@ class FencedLog:
         self._write([row], "append")
 
     def replace(self, row: Row, keep: int) -> None:
-        """Write the row `next_sequence`, and leave but the newest of the others.
+        """Write the row `next_sequence`, and remove all but the newest of the others.
 
         Args:
-            row: that makes them dispensable.
-            keep: how many of them stay.
+            row: row that contains the state of the removed ones.
+            keep: number of other rows to keep.
 
         Raises:
             FencedError: another writer has taken over.
@@ -115,18 +115,18 @@ class FencedLog:
         if not landed:
             self._sequence = None
             raise FencedError(
-                f"Another run has taken over capture {self._tables.capture}: manifest entry {sequence} is not ours. "
-                "Next: nothing, if a newer run is active; it goes on from the same position."
+                f"Another run has taken over capture {self._tables.capture}: manifest entry {sequence} is from another writer. "
+                "Next: nothing, if a newer run is active; it continues from the same position."
             )
         self._sequence = sequence
 
     def _remove(self, path: str) -> None:
-        """Remove a file that is in no commit, so that repetitions on a full disk take no more room."""
+        """Remove an uncommitted file, so that repetitions on a full disk use no additional space."""
         with suppress(*STORE_ERRORS):
             self._tables.location.existing(self.directory).delete_file(path)
 
     def _written(self, path: str, rows: list[Row], sequence: int) -> DataFile:
-        """One small Parquet file."""
+        """Write one small Parquet file."""
         table = pa.Table.from_pylist(rows, self._schema)
         with self._tables.location.filesystem(self.directory).open_output_stream(path) as stream:
             pq.write_table(table, stream, compression="zstd", store_schema=False)
@@ -141,7 +141,7 @@ class FencedLog:
         except (OSError, pa.ArrowException) as error:
             raise LakeError(
                 f"The manifest {self.directory} cannot be read: {error}. Next: restore the missing file, "
-                "or the whole directory, from a copy; positions are not guessed."
+                "or the whole directory, from a copy; positions cannot be reconstructed otherwise."
             ) from error
         rows = sorted((row for table in tables for row in table.to_pylist()), key=lambda row: row["sequence"])
         self._check_sequence(rows)
@@ -151,7 +151,7 @@ class FencedLog:
         for row, following in pairwise(rows):
             if following["sequence"] != row["sequence"] + 1:
                 raise LakeError(
-                    f"The manifest {self.directory} lacks what was recorded between entries {row['sequence']} and "
+                    f"The manifest {self.directory} lacks the rows between entries {row['sequence']} and "
                     f"{following['sequence']}: a commit of its log is lost or empty. Next: restore the whole directory "
-                    "from a copy; positions are not guessed."
+                    "from a copy; positions cannot be reconstructed otherwise."
                 )

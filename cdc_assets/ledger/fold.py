@@ -19,7 +19,7 @@ def fold(rows: Sequence[Row]) -> CaptureState:
     """State after the rows.
 
     Args:
-        rows: of the manifest (`manifest.SCHEMA`), in order.
+        rows: rows of the manifest (`manifest.SCHEMA`), in order.
     """
     start = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=0)
     state = CaptureState()
@@ -46,9 +46,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             return dataclasses.replace(state, pending=window, next_window=window.window_id + 1)
         case "complete" if row["kind"] == "stream":
             behind, until = {decode(TableId, names) for names in detail["behind"]}, Lsn.parse(row["to_lsn"])
-            if (
-                state.pending is not None and state.pending.reads
-            ):  # a window that reads nothing ends at no LSN of its own
+            if state.pending is not None and state.pending.reads:  # a window that reads nothing has no end LSN
                 state = state.with_log_read(database, until)
             return dataclasses.replace(state.advanced(database, until, behind), pending=None)
         case "written":
@@ -59,7 +57,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             run = decode(SnapshotRun, detail["snapshot"])
             next_window = max(state.next_window, run.snapshot_id + 1)
             if state.pending is not None and state.pending.kind == "snapshot" and state.pending.database == database:
-                state = dataclasses.replace(state, pending=None, written=None)  # the snapshot begins again
+                state = dataclasses.replace(state, pending=None, written=None)  # the snapshot restarts
             notifications = decode(dict[str, SignalState], detail.get("signals", {}))
             return dataclasses.replace(
                 state,
@@ -86,7 +84,7 @@ def _signalled(state: CaptureState, changed: Mapping[str, SignalState]) -> Captu
 
 
 def _of_history(state: CaptureState, database: str, log: LogHistory) -> CaptureState:
-    """A database's log is on another fork; if that was found to be a restore, all that was in flight is given up."""
+    """The state after a database's log moved to another fork; after a restore all work in flight is abandoned."""
     state = dataclasses.replace(state, logs={**state.logs, database: log})
     if not log.restored:
         return state
@@ -117,12 +115,12 @@ def _round_completed(state: CaptureState, database: str) -> CaptureState:
 def _snapshot_completed(state: CaptureState, database: str) -> CaptureState:
     remaining = {name: run for name, run in state.snapshots.items() if name != database}
     if state.pending is not None and state.pending.kind == "snapshot" and state.pending.database == database:
-        state = dataclasses.replace(state, pending=None, written=None)  # the snapshot was given up
+        state = dataclasses.replace(state, pending=None, written=None)  # the snapshot was abandoned
     return dataclasses.replace(state, snapshots=remaining)
 
 
 def encode_state(state: CaptureState) -> dict[str, Any]:
-    """A whole state as JSON data; what is keyed by a table or a database there is a list here."""
+    """A whole state as JSON data; mappings keyed by table or database become lists."""
     return {
         "tables": encode(list(state.tables.values())),
         "next_window": state.next_window,

@@ -1,37 +1,29 @@
-"""The window manifest: what was planned, what is complete, and what state each table is in.
+"""The window manifest: planned windows, complete windows, and the state of each table.
 
-An append-only Delta table `<prefix>.__windows`. Its rows, folded in order, give
-the `CaptureState`; each change of state is one row, committed before anything
-acts on it. It is the only place that says which LSN interval a window number
-means, and the topic tables' application transactions are the only place that
-says which window each has reached.
+An append-only Delta table `<prefix>.__windows`. Its rows, folded in order, give the `CaptureState`; each change of
+state is one row, committed before anything acts on it. Only the manifest maps a window number to an LSN interval, and
+only the topic tables' application transactions say which window each table has reached.
 
-*Where the truth about a position is, and why.* A topic table's newest
-application transaction (capture, window) says up to which window it is
-committed, and the manifest says which LSNs that window covers. Both survive
-log clean-up: application transactions are carried into every Delta checkpoint,
-and manifest rows are data. Commit metadata (`from_lsn`, `to_lsn`) is written
-too, for people and tools, but nothing relies on it, because `history()` forgets
-commits older than the log's retention, and because an idle table has no commit.
-A `complete` row is the conclusion "every healthy table of the database is
-complete to `to_lsn`", so one read of this small table replaces the opening of
-all topic tables. Only the single window in flight needs the tables themselves.
+*Where a position is recorded, and why.* A topic table's newest application transaction (capture, window) says up to
+which window it is committed, and the manifest says which LSNs that window covers. Both survive log clean-up:
+application transactions are carried into every Delta checkpoint, and manifest rows are data. Commit metadata
+(`from_lsn`, `to_lsn`) is written for people and tools, but nothing relies on it, because `history()` drops commits
+older than the log's retention, and because an idle table has no commit. A `complete` row states "every healthy table of
+the database is complete to `to_lsn`", so reading this small table replaces opening all topic tables. Only the single
+window in flight needs the tables themselves.
 
-*Fencing.* A writer that was believed dead and wakes up cannot write another row
-(`fenced_log`). Until it tries, it can only have repeated the planned window, with
-the same bounds and the same application transactions on the topic tables, which
-is harmless.
+*Fencing.* A writer that was believed dead and resumes cannot write another row (`fenced_log`). Until it tries, it can
+only have repeated the planned window, with the same bounds and the same application transactions on the topic tables,
+which is harmless.
 
-*Crash between any two steps.* Before `planned`: nothing happened. After it: the
-window is repeated with its bounds. After some topic tables: those have reached
-the window and are left out. After `complete`: the next window is planned.
-`checkpoint` replaces rows by their fold in one commit, so it happened or not.
+*Crash between any two steps.* Before `planned`: nothing happened. After it: the window is repeated with its bounds.
+After some topic tables: those have reached the window and are skipped. After `complete`: the next window is planned.
+`checkpoint` replaces rows by their fold in one atomic commit.
 
-*Marks.* Each row also says what the topic tables hold that were committed to since the row before (`audit`).
+*Marks.* Each row also records the content of the topic tables that were committed to since the previous row (`audit`).
 
-*Notifications* about a change are recorded in its row and sent behind it, before
-anything else is recorded. So those of the newest row may not have been sent:
-`claim` records and sends them again. They keep their numbers (`notifications`).
+*Notifications* about a change are recorded in its row and sent after it, before another row is written. So those of the
+newest row may not have been sent: `claim` records and sends them again. They keep their numbers (`notifications`).
 """
 
 import json
@@ -75,13 +67,13 @@ SCHEMA = pa.schema(
 )
 
 _CHECKPOINT_EVERY = 100
-"""Commits after which the rows are folded; bounds the time to read the manifest."""
+"""Number of commits after which the rows are folded; limits the time to read the manifest."""
 _KEEP_ROWS = 1000
-"""Folded rows that are kept for people to look at."""
+"""Number of folded rows that are kept for people."""
 
 
 def manifest_directory(prefix: str) -> str:
-    """Where the manifest of a topic prefix lies in the lake."""
+    """Directory of a topic prefix's manifest in the lake."""
     return f"{prefix}.__windows"
 
 
@@ -91,7 +83,7 @@ class Manifest:
     Args:
         tables: the lake's Delta tables.
         prefix: topic prefix.
-        outbox: sends notifications; None if nothing is to be recorded.
+        outbox: sender of notifications; None for readers, which record nothing.
     """
 
     def __init__(self, tables: TopicTables, prefix: str, outbox: Outbox | None = None) -> None:
@@ -101,19 +93,19 @@ class Manifest:
         self._outbox = outbox
         self._since_checkpoint = 0
         self.folded = False
-        """Whether this writer has replaced files, so that a vacuum finds some."""
+        """Whether this writer has replaced files, so that there is something to vacuum."""
         self.state = CaptureState()
 
     def read(self) -> CaptureState:
         """The newest state, without claiming it; for status and sensors.
 
         Raises:
-            LakeError: the manifest is there but cannot be read.
+            LakeError: the manifest exists but cannot be read.
         """
         return fold(self._log.read())
 
     def claim(self, now: datetime) -> CaptureState:
-        """Become the only writer, and tell what the writer before may not have told.
+        """Become the single writer, and send notifications that the previous writer may not have sent.
 
         Raises:
             FencedError: another writer claimed it at the same moment.
@@ -147,14 +139,14 @@ class Manifest:
         rows: Mapping[str, Mapping[str, int]],
         notifications: Iterable[Notification] = (),
     ) -> CaptureState:
-        """The pending stream window is committed everywhere but for tables that stay behind.
+        """Record that the pending stream window is committed, except for tables that stay behind.
 
         Args:
-            now: aware, UTC: when it was completed.
+            now: time of completion, with time zone UTC.
             changed: new states of tables.
-            behind: tables that keep the position of their state, because nothing of theirs was committed.
-            rows: events by table and operation, for people.
-            told: notifications about it.
+            behind: tables that keep their position, because nothing of them was committed.
+            rows: number of events by table and operation, for people.
+            notifications: notifications about the window.
 
         Raises:
             FencedError: another writer has taken over.
@@ -171,7 +163,7 @@ class Manifest:
         return self.state
 
     def record_files(self, now: datetime, written: RoundFiles) -> None:
-        """The pending round's tasks are through; their files are what will be committed.
+        """Record the files of the pending round, whose tasks have ended; these files will be committed.
 
         Raises:
             FencedError: another writer has taken over.
@@ -179,7 +171,7 @@ class Manifest:
         self._record(now, "written", {"written": encode(written)}, "round-written", window=self._pending())
 
     def complete_round(self, now: datetime, notifications: Iterable[Notification] = ()) -> CaptureState:
-        """The pending snapshot round is committed everywhere; `told` are notifications about it.
+        """Record that the pending snapshot round is committed, with notifications about it.
 
         Raises:
             FencedError: another writer has taken over.
@@ -198,7 +190,8 @@ class Manifest:
         signals: Mapping[str, SignalState] | None = None,
         notifications: Iterable[Notification] = (),
     ) -> None:
-        """Fix a snapshot's ranges and low watermarks; with it, signals' states by database, for a request acts once."""
+        """Fix a snapshot's ranges and low watermarks. Signal states are recorded with it, so that a request is handled
+        once."""
         detail = {"snapshot": encode(run), "signals": encode(dict(signals or {}))}
         low = run.tables[0].low
         self._record(
@@ -214,20 +207,21 @@ class Manifest:
     def finish_snapshot(
         self, now: datetime, database: str, tables: Iterable[TableState], notifications: Iterable[Notification] = ()
     ) -> None:
-        """End a snapshot, because it is complete or given up."""
+        """End a snapshot that is complete or abandoned."""
         detail = {"tables": encode(list(tables))}
         self._record(
             now, "snapshot-complete", detail, "snapshot-complete", database=database, notifications=notifications
         )
 
     def mark(self, now: datetime, database: str, tables: Iterable[TableState]) -> None:
-        """Record new states of tables; nothing if there are none."""
+        """Record new states of tables; no row is written if there are none."""
         changed = encode(list(tables))
         if changed:
             self._record(now, "tables", {"tables": changed}, "tables-marked", database=database)
 
     def advance(self, now: datetime, database: str, until: Lsn) -> None:
-        """All streaming tables of a database are complete to `until`, because no change lies before it."""
+        """Record that all streaming tables of a database are complete to `until`, because there are no changes before
+        it."""
         self._record(now, "advance", {}, "positions-advanced", database=database, until=until)
 
     def record_log(
@@ -238,13 +232,14 @@ class Manifest:
         notifications: Iterable[Notification] = (),
         tables: Iterable[TableState] = (),
     ) -> None:
-        """A database's log is on another fork. If it was restored, its tables fail and what is in flight is given up.
+        """Record that a database's log is on another fork. If it was restored, its tables fail and work in flight is
+        abandoned.
 
         Args:
-            now: aware, UTC: when it was found.
-            log: what is known of it now.
-            told: notifications about what is given up.
-            tables: states that change with it.
+            now: time of detection, with time zone UTC.
+            log: new history of the log.
+            notifications: notifications about the abandoned work.
+            tables: changed states of tables.
 
         Raises:
             FencedError: another writer has taken over.
@@ -257,7 +252,8 @@ class Manifest:
     def record_audit(
         self, now: datetime, tables: Iterable[TableState], marks: Mapping[str, Mark | None], next_window: int
     ) -> None:
-        """What the lake's tables hold, states of those that lack something, and a window number that none of them has.
+        """Record the content of the lake's tables, the states of those that lost data, and a window number that no
+        table has reached.
 
         Raises:
             FencedError: another writer has taken over.
@@ -273,7 +269,7 @@ class Manifest:
     def record_signals(
         self, now: datetime, states: Mapping[str, SignalState], notifications: Iterable[Notification] = ()
     ) -> None:
-        """Signals changed something in some databases; files of an incremental round take the next window's number.
+        """Record new signal states of databases; files of an incremental round use the next window's number.
 
         Raises:
             FencedError: another writer has taken over.
@@ -287,7 +283,7 @@ class Manifest:
 
     def _pending(self) -> Window:
         if self.state.pending is None:
-            raise InvariantError("No window is in flight that could be completed. Next: report this.")
+            raise InvariantError("No window is in flight, so none can be completed. Next: report this.")
         return self.state.pending
 
     def _record(
@@ -302,7 +298,7 @@ class Manifest:
         rows: int | None = None,
         notifications: Iterable[Notification] = (),
     ) -> None:
-        """Write a row; then it has happened, step `reached` is reached, and it is told."""
+        """Write a row, report step `reached`, and send the row's notifications."""
         sequence = self._log.next_sequence
         if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in notifications]):
             detail = {**detail, "told": encode(stamped)}
@@ -344,8 +340,8 @@ class Manifest:
         }
         try:
             self._log.replace(row, _KEEP_ROWS)
-        except LakeFullError as error:  # what was to be recorded is
-            log.warning("The manifest is folded later: %s", error)
+        except LakeFullError as error:  # the row itself is recorded
+            log.warning("The manifest could not be folded; it is retried later: %s", error)
             return
         self._since_checkpoint = 0
         self.folded = True
@@ -353,7 +349,7 @@ class Manifest:
 
 
 def _since_checkpoint(rows: Sequence[Row]) -> int:
-    """Rows behind the newest state; those before it are kept for people only."""
+    """Rows from the newest checkpoint on; those before it are kept for people only."""
     folded = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=-1)
     return len(rows) - 1 - folded
 

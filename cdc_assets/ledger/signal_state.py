@@ -1,4 +1,4 @@
-"""Pending work that signals have requested; stored in the manifest, so that a crash forgets and repeats nothing."""
+"""Pending work that signals have requested; stored in the manifest, so that a crash loses and repeats nothing."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ Key = tuple[str | None, ...]
 """Values of a key's columns in the server's own text form; None is NULL."""
 
 _REMEMBERED = 1000
-"""Requests of the inbox that are not acted on again. Positions alone protect against repetition elsewhere."""
+"""Number of remembered request ids of the inbox, which are not handled again. Other channels need positions only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A table in the queue of the incremental snapshot.
+    """A table in the queue of an incremental snapshot.
 
     Args:
-        signal: id of the signal that asked for it.
+        signal: id of the signal that requested it.
         condition: predicate that limits the rows, or empty.
-        surrogate: column to walk along in place of the key, or empty.
-        maximum: greatest key when the table was begun; later rows come from the stream. None: not begun.
-        last: rows up to this key are committed; None: none are.
-        rows: READ events so far.
-        order: names of the columns whose values `maximum` and `last` are.
+        surrogate: column that orders the chunks in place of the key, or empty.
+        maximum: greatest key at the table's start; later rows come from the stream. None: not started.
+        last: key up to which rows are committed; None if there are none.
+        rows: number of READ events so far.
+        order: names of the columns to which the values of `maximum` and `last` belong.
     """
 
     table: TableId
@@ -40,11 +40,11 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class BlockingRequest:
-    """A snapshot that the stream is to wait for.
+    """A requested blocking snapshot, during which streaming waits.
 
     Args:
-        signal: id of the signal that asked for it.
-        tables: in their order, each with a SELECT that is read in its place, or empty.
+        signal: id of the signal that requested it.
+        tables: tables in order, each with the SELECT that replaces it, or empty.
     """
 
     signal: str
@@ -53,11 +53,11 @@ class BlockingRequest:
 
 @dataclass(frozen=True, slots=True)
 class StructureRequest:
-    """Structures that a signal gives.
+    """Structures given by a signal.
 
     Args:
         changes: Debezium's `tableChanges` as JSON text.
-        window_id: under which they were last tried, or 0.
+        window_id: window number of the last attempt, or 0.
     """
 
     signal: str
@@ -67,15 +67,15 @@ class StructureRequest:
 
 @dataclass(frozen=True, slots=True)
 class RoundReads:
-    """Files of a round that are recorded and may not be committed yet.
+    """Files of an incremental round that are recorded and perhaps not committed yet.
 
     Args:
         window_id: number of the commit.
-        directory: of the topic table's generation.
-        files: what was written; none if all rows were dropped.
-        last: rows up to this key were read.
+        directory: directory of the topic table's generation.
+        files: written files; none if all rows were dropped.
+        last: key up to which rows were read.
         finished: whether the table has no further row.
-        entry: the queued table as it stood; None in what earlier releases recorded.
+        entry: state of the queued table at that time; None in rows of earlier releases.
     """
 
     window_id: int
@@ -88,18 +88,19 @@ class RoundReads:
 
 @dataclass(frozen=True, slots=True)
 class SignalState:
-    """One database's signals.
+    """Signal state of one database.
 
     Args:
-        read_until: rows of the signal table up to this commit LSN were handled; None: from its first position on.
-        handled: ids of requests of the inbox that were acted on, newest last.
+        read_until: commit LSN up to which rows of the signal table were handled; None: start at the table's first
+            position.
+        handled: ids of handled requests of the inbox, newest last.
         queue: tables to read; the first is being read.
-        paused: whether the incremental snapshot waits.
+        paused: whether the incremental snapshot is paused.
         reads: see `RoundReads`.
-        blocking: snapshots for which the stream is to wait, in their order.
-        structures: to be taken into the schema history, in their order.
-        places: of channels outside the log: stream and number of the first message that was not handled; the same
-            in every database.
+        blocking: requested blocking snapshots, in order.
+        structures: structures to be recorded in the schema history, in order.
+        places: positions in channels outside the log: stream, and number of the first message not handled; the same in
+            every database.
         failed: ids of signals in the queue, each with a table that could not be read for it.
     """
 
@@ -115,9 +116,9 @@ class SignalState:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a run has something to do though nothing new comes."""
+        """Whether there is work even without new changes."""
         return bool(self.blocking or self.structures or self.reads or (self.queue and not self.paused))
 
     def with_handled(self, signal: str) -> "SignalState":
-        """With an id remembered."""
+        """The state with an id added to `handled`."""
         return dataclasses.replace(self, handled=(*self.handled, signal)[-_REMEMBERED:])

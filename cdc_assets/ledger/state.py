@@ -1,8 +1,7 @@
-"""What the manifest says about a capture: tables, the window in flight, the snapshot in flight.
+"""The recorded state of a capture: tables, the window in flight, the snapshot in flight.
 
-All values are plain and turn into JSON and back (`codec`), because they live in
-the manifest's `detail` column. A new field needs a default, so that older
-manifests can be read.
+All values are plain and convert to JSON and back (`codec`), because they are stored in the manifest's `detail` column.
+A new field needs a default, so that older manifests can be read.
 """
 
 import dataclasses
@@ -28,15 +27,16 @@ class TableState:
     """One table of the capture.
 
     Args:
-        object_id: of the source table that the position belongs to.
+        object_id: object id of the source table to which the position belongs.
         position: the topic table is complete up to here, inclusive; None if the table cannot be streamed (no CDC).
-        instance: capture instance last read, or None.
-        made: when that was made, in server time without zone; None if it is not known. A namesake is made later.
-        status: `healthy`; `gap`: changes in (gap_after, gap_until] were removed unread; `failed`: see reason; `excluded`:
-            the settings leave it out, and it goes on from its position once they let it in again.
-        reason: why it is not healthy, for people.
-        gaps: changes that were lost, oldest first, as (exclusive start, inclusive end); kept after a repair.
-        ranges: key ranges that snapshot partitions are made of, fixed by the first snapshot.
+        instance: capture instance that was read last, or None.
+        made: creation time of that instance, in server time without zone; None if unknown. An instance re-created under
+            the same name has a later time.
+        status: `healthy`; `gap`: changes in (gap_after, gap_until] were removed unread; `failed`: see reason;
+            `excluded`: the settings exclude it; it continues from its position when they include it again.
+        reason: reason for which it is not healthy, for people.
+        gaps: intervals of lost changes, oldest first, as (exclusive start, inclusive end); kept after a repair.
+        ranges: key ranges of the snapshot partitions, fixed by the first snapshot.
         snapshot_lsn: low watermark of the last complete snapshot of the whole table, or None.
     """
 
@@ -53,16 +53,17 @@ class TableState:
 
     @property
     def streams(self) -> bool:
-        """Whether windows take this table along."""
+        """Whether windows include this table."""
         return self.status == "healthy" and self.position is not None
 
     @property
     def keeps_position(self) -> bool:
-        """Whether its position holds when its rows are read again: all changes behind it can be read, now or later."""
+        """Whether its position stays valid when its rows are read again: all later changes can be read, now or in the
+        future."""
         return self.position is not None and self.status in ("healthy", "excluded")
 
     def is_to_be_repaired(self, gap_policy: str) -> bool:
-        """Whether changes are missing and `gap.policy` wants the table to be read again for that."""
+        """Whether changes are missing and `gap.policy` requires that the table is read again."""
         return self.status == "gap" and gap_policy == "resnapshot"
 
     @property
@@ -78,12 +79,12 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class LogHistory:
-    """Which history of a database's log its tables belong to (`capture.forks`).
+    """The history of a database's log to which its tables belong (`capture.forks`).
 
     Args:
-        fork: identity of the recovery fork; empty: nobody could see it yet.
-        read: greatest LSN up to which windows read; None before the first.
-        restored: why nothing is read from the database any more, or empty.
+        fork: identity of the recovery fork; empty while unknown.
+        read: greatest LSN that windows have read; None before the first window.
+        restored: reason for which the database is no longer read, or empty.
     """
 
     fork: str = ""
@@ -93,7 +94,7 @@ class LogHistory:
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """A table's change rows that a window reads from one capture instance: commit LSNs in (after, until]."""
+    """The change rows that a window reads from one capture instance of a table: commit LSNs in (after, until]."""
 
     table: TableId
     instance: str
@@ -106,9 +107,9 @@ class SnapshotSlice:
     """Rows of one table in one key range.
 
     Args:
-        number: place of the slice in its snapshot, from 0; sorts its READ events.
-        partition: numbers of the table's ranges it covers, first and last.
-        rows: about how many.
+        number: index of the slice in its snapshot, from 0; sorts its READ events.
+        partition: first and last index of the table's ranges that it covers.
+        rows: approximate number of rows.
     """
 
     table: TableId
@@ -120,18 +121,18 @@ class SnapshotSlice:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was planned: a window of the log, or a round of snapshot slices.
+    """A planned window of the log, or a planned round of snapshot slices.
 
     Args:
-        window_id: number of the commit in every topic table it writes.
-        kind: which of the two.
-        database: where it reads.
+        window_id: number of its commit in every topic table.
+        kind: stream window or snapshot round.
+        database: database that is read.
         after: exclusive lower bound (stream).
         until: inclusive upper bound (stream), or the low watermark (snapshot).
         bounds: upper bounds of the slices (stream); the last is `until`.
-        reads: what a stream window reads; tables without rows are not in it.
+        reads: change rows to read (stream); tables without rows are left out.
         slices: numbers of the slices of a round (snapshot).
-        cuts: further bounds of slices, inside of transactions that are too large for one (stream).
+        cuts: additional slice bounds inside transactions that are too large for one slice (stream).
     """
 
     window_id: int
@@ -147,16 +148,16 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTable:
-    """A table inside a running snapshot.
+    """A table of a running snapshot.
 
     Args:
-        object_id: of the source table.
+        object_id: object id of the source table.
         instance: capture instance whose columns are read; None reads all columns.
         low: low watermark: READ events carry it, changes after it are streamed again.
         ranges: the table's fixed key ranges.
-        whole: whether all of them are read, so that the table's position may be set.
-        select: statement of a signal that is read in place of the table, or empty.
-        made: when the capture instance was made.
+        whole: whether all of them are read; only then is the table's position set.
+        select: statement given by a signal that replaces the table, or empty.
+        made: creation time of the capture instance.
     """
 
     table: TableId
@@ -174,9 +175,9 @@ class HeldRow:
     """The newest READ event, not committed yet because its marker depends on what follows (spec debezium-sqlserver §2.5).
 
     Args:
-        slice: number of the slice it came from.
-        first: whether it is the first of its table, and so not only the last.
-        first_of_all: whether it is the first of the whole snapshot.
+        slice: number of its slice.
+        first: whether it is also the first of its table.
+        first_of_all: whether it is also the first of the whole snapshot.
         batch: the event as an Arrow IPC stream, base64.
     """
 
@@ -193,14 +194,14 @@ class SnapshotRun:
 
     Args:
         snapshot_id: the window id of its plan.
-        database: where it reads.
-        tables: in snapshot order.
-        slices: all slices in order; their numbers are their places.
-        done: number of slices that are committed or given up, from the front.
+        database: database that is read.
+        tables: tables in snapshot order.
+        slices: all slices in order of their numbers.
+        done: number of leading slices that are committed or abandoned.
         held: see `HeldRow`.
-        signal: id of the signal that asked for it: a blocking snapshot; empty for all others.
-        scanned: rows read so far, by table.
-        failed: tables that could not be read, and why.
+        signal: id of the signal that requested a blocking snapshot; empty for all other snapshots.
+        scanned: number of rows read so far, by table.
+        failed: tables that could not be read, with the reason.
     """
 
     snapshot_id: int
@@ -214,11 +215,11 @@ class SnapshotRun:
     failed: tuple[tuple[TableId, str], ...] = ()
 
     def of(self, table: TableId) -> SnapshotTable:
-        """The entry of a table in it."""
+        """The table's entry in this snapshot."""
         return next(entry for entry in self.tables if entry.table == table)
 
     def behind(self, written: "RoundFiles") -> "SnapshotRun":
-        """The snapshot behind a round."""
+        """The snapshot after a round."""
         return dataclasses.replace(
             self, done=written.done, held=written.held, scanned=written.scanned, failed=written.failed
         )
@@ -226,17 +227,17 @@ class SnapshotRun:
 
 @dataclass(frozen=True, slots=True)
 class RoundFiles:
-    """What the tasks of the pending round wrote; recorded before any of it is committed.
+    """Files written by the tasks of the pending round; recorded before any of them is committed.
 
-    A table's rows cannot be read twice with the same result, so a round is repeated by committing these files, not by
-    reading again.
+    Reading a table twice gives different results, so a round is repeated by committing these files, not by reading
+    again.
 
     Args:
-        files: by directory of the topic table's generation.
-        done: number of slices that are complete or given up with this round, from the front.
+        files: files by directory of the topic table's generation.
+        done: number of leading slices that are complete or abandoned after this round.
         held: see `HeldRow`.
-        scanned: see `SnapshotRun`, with this round.
-        failed: see `SnapshotRun`, with this round.
+        scanned: see `SnapshotRun`; includes this round.
+        failed: see `SnapshotRun`; includes this round.
     """
 
     files: tuple[tuple[str, tuple[DataFile, ...]], ...]
@@ -248,30 +249,31 @@ class RoundFiles:
 
 @dataclass(frozen=True, slots=True)
 class CaptureState:
-    """All of it. Changed only by `manifest`, which records each change first."""
+    """The whole recorded state. Changed only by `manifest`, which records each change first."""
 
     tables: Mapping[TableId, TableState] = field(default_factory=dict)
     next_window: int = 1
     pending: Window | None = None
     written: RoundFiles | None = None
-    """Of the pending round, once its tasks are through."""
+    """Files of the pending round, once its tasks have ended."""
     snapshots: Mapping[str, SnapshotRun] = field(default_factory=dict)
     """Snapshots in flight by database."""
     signals: Mapping[str, SignalState] = field(default_factory=dict)
     """Signals and incremental snapshots by database."""
     logs: Mapping[str, LogHistory] = field(default_factory=dict)
-    """Whose history was read, by database."""
+    """History of the log, by database."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
-    """What the lake's tables must hold, by directory; those that nothing was committed to may have none."""
+    """Expected content of the lake's tables, by directory; tables without commits may have none."""
     notifications: tuple[Notification, ...] = ()
     """Notifications recorded with the newest row; perhaps not sent yet. A later row proves that they were."""
 
     def with_tables(self, changed: Iterable[TableState]) -> "CaptureState":
-        """With some tables' states replaced or added."""
+        """The state with some tables replaced or added."""
         return dataclasses.replace(self, tables={**self.tables, **{state.table: state for state in changed}})
 
     def advanced(self, database: str, until: Lsn, behind: Set[TableId] = frozenset()) -> "CaptureState":
-        """With every streaming table of a database complete up to `until`, but for those that stay behind."""
+        """The state with every streaming table of a database complete up to `until`, except for those that stay
+        behind."""
         return self.with_tables(
             dataclasses.replace(state, position=until)
             for state in self.tables.values()
@@ -282,7 +284,7 @@ class CaptureState:
         )
 
     def with_marks(self, changed: Mapping[str, Mark | None]) -> "CaptureState":
-        """With some tables' marks replaced; None takes one away. When a table was examined last is remembered."""
+        """The state with some tables' marks replaced; None removes one. The time of the last examination is kept."""
         marks = dict(self.marks)
         for directory, mark in changed.items():
             known = marks.pop(directory, None)
@@ -293,26 +295,27 @@ class CaptureState:
 
     @property
     def files_wait(self) -> bool:
-        """Whether written files may wait for their commit."""
+        """Whether there may be written files that are not committed yet."""
         return self.pending is not None or any(signals.reads is not None for signals in self.signals.values())
 
     def log(self, database: str) -> LogHistory:
-        """What is known of a database's log."""
+        """The known history of a database's log."""
         return self.logs.get(database, LogHistory())
 
     def with_log_read(self, database: str, until: Lsn) -> "CaptureState":
-        """With a database's log read up to `until`."""
+        """The state with a database's log read up to `until`."""
         log = self.log(database)
         read = until if log.read is None else max(log.read, until)
         return dataclasses.replace(self, logs={**self.logs, database: dataclasses.replace(log, read=read)})
 
     def has_position(self, table: TableId) -> bool:
-        """Whether it is known from where on a table's changes are read; not of one that was snapshotted without CDC."""
+        """Whether a table has a position from which its changes are read; not so for one that was snapshotted without
+        CDC."""
         own = self.tables.get(table)
         return own is not None and own.position is not None
 
     def watermark(self, database: str) -> Lsn | None:
-        """Every healthy table of the database is complete to here; None if none streams."""
+        """LSN up to which every healthy table of the database is complete; None if no table streams."""
         positions = [
             state.position
             for state in self.tables.values()

@@ -1,8 +1,7 @@
-"""Says in the log how the tables of a capture change their state: stop, lose changes, go on, are read from elsewhere.
+"""Logs changes of table states: a table stops, loses changes, resumes, or switches its capture instance.
 
-It compares the states before and after a row of the manifest, which is where states change and the only place: whatever
-the cause, nothing changes in silence, and nothing is told that was not recorded. A crash between the two leaves the record,
-which the next run tells as it begins.
+It compares the states before and after a manifest row. States change only there, so every change is logged, and only
+recorded changes are. After a crash between record and log message, the next run logs the state at its start.
 """
 
 import logging
@@ -15,7 +14,7 @@ _STOPPED = ("gap", "failed")
 
 
 def tell_changes(before: CaptureState, after: CaptureState) -> None:
-    """Say what became of each table between two states of the manifest."""
+    """Log each table's change between two states of the manifest."""
     for table, now in after.tables.items():
         known = before.tables.get(table)
         if now is not known and now != known:
@@ -23,13 +22,13 @@ def tell_changes(before: CaptureState, after: CaptureState) -> None:
 
 
 def log_stopped(state: TableState) -> None:
-    """Say that a table does not stream, if it does not."""
+    """Log that a table does not stream, if so."""
     if state.status in _STOPPED:
-        log.error("%s does not go on: %s", state.table, state.reason)
+        log.error("%s does not stream: %s", state.table, state.reason)
     elif state.status == "healthy" and state.position is None:
         log.warning(
-            "%s is not streamed: it has no capture instance. Its rows are in the lake as they were read, and no change of "
-            "them comes. Next: EXEC sys.sp_cdc_enable_table for it, or leave it out.", state.table,
+            "%s is not streamed: it has no capture instance. The lake has its rows as of the snapshot, and no later "
+            "changes. Next: EXEC sys.sp_cdc_enable_table for it, or exclude it.", state.table,
         )  # fmt: skip
 
 
@@ -42,10 +41,10 @@ def _tell(known: TableState | None, now: TableState) -> None:
         return
     if len(now.gaps) > len(known.gaps):
         log.warning(
-            "%s: changes after %s up to %s are lost; it goes on behind them, for gap.policy=ignore.",
+            "%s: changes after %s up to %s are lost; it continues after them because of gap.policy=ignore.",
             now.table, now.gap_after, now.gap_until,
         )  # fmt: skip
     elif known.status in _STOPPED and now.streams:
-        log.info("%s goes on from %s.", now.table, now.position)
+        log.info("%s resumes from %s.", now.table, now.position)
     if known.instance and now.instance and known.instance != now.instance:
-        log.info("%s is read from capture instance %s now, before from %s.", now.table, now.instance, known.instance)
+        log.info("%s is now read from capture instance %s instead of %s.", now.table, now.instance, known.instance)

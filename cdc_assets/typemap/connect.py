@@ -1,8 +1,7 @@
 """Kafka Connect's types as Arrow fields with metadata.
 
-The lake's field holds the value; these metadata keys hold what Connect's schema
-says beside the type, so that the schema can be printed again from the Arrow
-schema alone:
+The lake's field holds the value; these metadata keys hold the other parts of Connect's schema, so that the schema can
+be printed from the Arrow schema alone:
 
 | key | holds |
 |---|---|
@@ -11,16 +10,13 @@ schema alone:
 | `connect.name`, `connect.version` | semantic type, if any |
 | `connect.parameters` | JSON object of texts, in order |
 | `connect.default` | JSON text of the default as it stands in a payload |
-| `lake.form` | how a text was made where no semantic type says it: `hex`, `base64`; not part of the schema |
+| `lake.form` | encoding of a text without semantic type: `hex`, `base64`; not part of the schema |
 | `connect.items` | of an array: JSON object of its element's metadata, because Delta keeps none for elements |
 
-Connect's own logical types become native types of the lake: Decimal is
-`decimal128(p, s)`, Date is `date32`, Timestamp is `timestamp[us]` without zone
-(SQL Server's local types are wall-clock readings, and Debezium takes them as
-UTC; a zone would invite readers to shift them). Time has no type that both
-Delta and Spark hold, and stays `int32` milliseconds.
-Arrow's own nullability is left at nullable everywhere: a struct that is null
-has null children, whatever Connect's schema says about them.
+Connect's own logical types become native types of the lake: Decimal is `decimal128(p, s)`, Date is `date32`, Timestamp
+is `timestamp[us]` without zone (SQL Server's local types are wall-clock readings, and Debezium treats them as UTC; with
+a zone readers would shift them). Delta and Spark share no type for Time, so it stays `int32` milliseconds. All Arrow
+fields are nullable: a null struct has null children, regardless of Connect's schema.
 """
 
 import json
@@ -40,7 +36,7 @@ LITERALS: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "bytes": pa.binary(),
 }
-"""Connect's literal types and how the lake holds them."""
+"""Connect's literal types and their types in the lake."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +48,11 @@ class ConnectType:
         name: semantic type or struct name; empty if none.
         version: schema version; 0 if none.
         parameters: ordered pairs.
-        arrow: the lake's type where it is not the literal's.
+        arrow: the lake's type if it differs from the literal's.
         fields: of a struct.
         optional: whether the value may be null.
         default: JSON text of the default as in a payload, or None.
-        form: see `lake.form`; empty if the type says it all.
+        form: see `lake.form`; empty if the type is sufficient.
     """
 
     kind: str
@@ -80,7 +76,7 @@ class ConnectType:
         return pa.field(name, self.data_type(), nullable=True, metadata=self.metadata())
 
     def metadata(self) -> dict[str, str]:
-        """What the field carries beside the value's type."""
+        """The field's metadata: everything but the value's type."""
         found = {"connect.type": self.kind, "connect.optional": "true" if self.optional else "false"}
         if self.name:
             found["connect.name"] = self.name
@@ -99,7 +95,7 @@ class ConnectType:
         return replace(self, optional=False)
 
     def with_parameters(self, more: Sequence[tuple[str, str]]) -> "ConnectType":
-        """The same type with parameters added behind its own."""
+        """The same type with parameters appended."""
         return replace(self, parameters=(*self.parameters, *more)) if more else self
 
 
@@ -124,13 +120,13 @@ def array(name: str, element: ConnectType, *, optional: bool = True) -> pa.Field
 
 
 def element_of(field: pa.Field) -> pa.Field:
-    """The element's field of an array field, with its metadata."""
+    """The field of an array's elements, with its metadata."""
     element: pa.Field = field.type.value_field
     return element.with_metadata(json.loads((field.metadata or {})[b"connect.items"]))
 
 
 def described(field: pa.Field) -> ConnectType:
-    """Read a field's metadata back.
+    """The Connect type of a field, from its metadata.
 
     Raises:
         KeyError: the field was not made by `ConnectType.to_field`.

@@ -27,7 +27,7 @@ _MONEY = {"money": (19, 4), "smallmoney": (10, 4)}
 
 
 def precision_and_scale(column: Column) -> tuple[int, int]:
-    """Digits in all and behind the point."""
+    """Total digits and digits after the decimal point."""
     if column.type_name in _MONEY:
         return _MONEY[column.type_name]
     return (18 if column.precision is None else column.precision), column.scale or 0
@@ -69,7 +69,7 @@ def words(array: pa.Array) -> Numbers:
 
 
 def _leading(matrix: Numbers) -> Numbers:
-    """How many leading bytes only repeat the sign; at most 15."""
+    """Number of leading bytes that only repeat the sign; at most 15."""
     sign = np.where(matrix[:, 0] >= 0x80, 0xFF, 0).astype(np.uint8)
     same = (matrix == sign[:, None]) & ((np.roll(matrix, -1, axis=1) >= 0x80) == (sign == 0xFF)[:, None])
     same[:, 15] = False
@@ -78,15 +78,14 @@ def _leading(matrix: Numbers) -> Numbers:
 
 
 def nearest_double(array: pa.Array) -> pa.Array:
-    """The double next to each value. By way of text, because Arrow's own cast divides, and so rounds twice."""
+    """The nearest double of each value. Converted through text, because Arrow's cast divides and so rounds twice."""
     return array.cast(pa.string()).cast(pa.float64())
 
 
 def plain_text(array: pa.Array) -> pa.Array:
     """Plain notation, never an exponent, with all digits of the array's scale.
 
-    Arrow prints small numbers of a large scale with an exponent, so the text is
-    made from the integer part and the fraction apart.
+    Arrow prints small numbers of a large scale with an exponent, so integer part and fraction are printed separately.
     """
     text, scale = _unscaled_text(array), array.type.scale
     if scale == 0:

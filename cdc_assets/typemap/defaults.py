@@ -1,11 +1,9 @@
 """Default expressions of the catalogue as values (spec debezium-sqlserver §4.7).
 
-Only literals count; a function call is no default, and says so. Read as the
-server stores them, which differs from Debezium 3.6.3 in corners where the
-connector's cutting at parentheses and quotes goes wrong: `('a(b)c')` is `a(b)c`
-and not `b`, `('it''s')` is `it's`, and a bit default that is neither `((0))`
-nor `((1))` is none rather than false. As measured, uniqueidentifier and alias
-types have none.
+Only literals count; a function call is reported as not a default. Literals are read as the server stores them, which
+differs from Debezium 3.6.3 in cases where the connector splits at parentheses and quotes wrongly: `('a(b)c')` is
+`a(b)c` and not `b`, `('it''s')` is `it's`, and a bit default that is neither `((0))` nor `((1))` is ignored rather than
+false. As measured, uniqueidentifier and alias types have no default.
 
 | type | accepted | value |
 |---|---|---|
@@ -52,7 +50,7 @@ _WIDE = Context(prec=80)
 
 
 class NotALiteralError(ValueError):
-    """A default expression that is no literal of its column's type."""
+    """A default expression is not a literal of its column's type."""
 
 
 def default_value(column: Column) -> pa.Array | None:
@@ -75,7 +73,7 @@ def default_value(column: Column) -> pa.Array | None:
 
 
 def _unwrapped(expression: str) -> str:
-    """The expression without the parentheses around the whole of it."""
+    """The expression without enclosing parentheses."""
     text = expression.strip()
     while text.startswith("(") and text.endswith(")") and _closes_at_end(text):
         text = text[1:-1].strip()
@@ -128,7 +126,7 @@ def _string(text: str) -> str:
 
 
 def _decimal(column: Column, text: str) -> pa.Array:
-    """The value with the literal's own digits: as text it is not padded to the column's scale (measured)."""
+    """The value with the literal's digits: as text it is not padded to the column's scale (measured)."""
     precision, scale = precision_and_scale(column)
     given = Decimal(text)
     digits = min(scale, max(0, -int(given.as_tuple().exponent)))
@@ -159,7 +157,8 @@ def _ticks(found: re.Match[str]) -> int:
 
 
 def _rounded(ticks: int, column: Column) -> int:
-    """As the server stores them: to the column's digits, for datetime to 1/300 s shown as milliseconds."""
+    """The ticks rounded as the server stores them: to the column's digits, for datetime to 1/300 s printed as
+    milliseconds."""
     if column.type_name == "datetime":
         thirds = (ticks * 300 + _SECOND // 2) // _SECOND
         return (thirds * 10 + 1) // 3 * 10_000
@@ -199,7 +198,7 @@ _TEMPORAL: dict[str, Callable[[Column, str], pa.Array]] = {
 
 
 def fallback_value(column: Column) -> pa.Array:
-    """What stands for a NULL that a NOT NULL column cannot have: zero, empty, 1970; one row in canonical form."""
+    """Value in place of a NULL in a NOT NULL column: zero, empty or 1970; one row in canonical form."""
     name = column.type_name
     if name in _INTEGERS or name in _FLOATS or name == "bit":
         return pa.array([0], pa.int8()).cast(_INTEGERS.get(name) or _FLOATS.get(name) or pa.bool_())

@@ -1,8 +1,7 @@
-"""What the JDBC driver reports of a column: type number and name, length and scale.
+"""A column's metadata as the JDBC driver reports it: type number and name, length and scale.
 
-Debezium's schema parameters (`__debezium.source.column.*`), truncation rule and
-schema history are in these terms (measured with mssql-jdbc 12.4:
-`debezium-events/schema-history-types.json`).
+Debezium's schema parameters (`__debezium.source.column.*`), truncation rule and schema history use these values
+(measured with mssql-jdbc 12.4: `debezium-events/schema-history-types.json`).
 """
 
 from dataclasses import dataclass
@@ -75,17 +74,17 @@ _NUMBER = {
     "geometry": -157,
     "geography": -158,
 }
-"""Of `java.sql.Types`, or Microsoft's own."""
+"""Type numbers of `java.sql.Types`, or Microsoft's own."""
 _OTHER = 1111
 _TEXT_BEFORE_FRACTION = {"time": 8, "datetime2": 19, "datetimeoffset": 26}
 
 
 @dataclass(frozen=True, slots=True)
 class JdbcType:
-    """What the driver's catalogue says about a column's type.
+    """A column's type as the driver's catalogue describes it.
 
     Args:
-        number: of the base type; 1111 (OTHER) for one that this release does not know.
+        number: type number of the base type; 1111 (OTHER) if this release does not know it.
         name: see `reported_type`.
         length: see `reported_length`.
         scale: see `reported_scale`.

@@ -1,8 +1,7 @@
 """Small vectorised building blocks over Arrow arrays and numpy.
 
-Every kernel works on a whole array at once. Slots that are null hold arbitrary
-values while a kernel computes; `with_nulls` puts the validity back, so that
-nothing computed from such a slot can be seen.
+Every kernel works on a whole array at once. Null slots hold arbitrary values while a kernel computes; `with_nulls`
+restores the validity, so that results of such slots are never visible.
 """
 
 from collections.abc import Sequence
@@ -17,16 +16,16 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
 def as_type(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """`array` in the type `target`; the same object if it has it already."""
+    """`array` in the type `target`; the same object if it has that type already."""
     if array.type == target:
         return array
     if array.offset and (pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)):
-        array = pa.concat_arrays([array])  # Arrow refuses a slice that lies behind 2 GB, however small it is
+        array = pa.concat_arrays([array])  # Arrow refuses any slice that starts after 2 GB
     return array.cast(target)
 
 
 def numbers(array: pa.Array, dtype: Any) -> Numbers:
-    """The fixed-width values of an array without copying; null slots hold anything."""
+    """The fixed-width values of an array without copying; null slots hold arbitrary values."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), dtype=dtype)
@@ -34,7 +33,7 @@ def numbers(array: pa.Array, dtype: Any) -> Numbers:
 
 
 def null_mask(array: pa.Array) -> Numbers | None:
-    """True where the array is null, or None if it nowhere is."""
+    """True where the array is null, or None if it has no nulls."""
     if array.null_count == 0:
         return None
     mask: Numbers = array.is_null().to_numpy(zero_copy_only=False)
@@ -42,7 +41,7 @@ def null_mask(array: pa.Array) -> Numbers | None:
 
 
 def with_nulls(values: Numbers, nulls: Numbers | None, target: pa.DataType) -> pa.Array:
-    """An Arrow array of `values` that is null where `nulls` says so."""
+    """An Arrow array of `values` that is null where `nulls` is true."""
     return pa.array(values, type=target, mask=nulls)
 
 
@@ -91,7 +90,7 @@ def texts(parts: Sequence[Numbers], nulls: Numbers | None, keep: Numbers | None 
     Args:
         parts: matrices with the same number of rows.
         nulls: rows that are null.
-        keep: which characters of the joined matrix stay; all if None.
+        keep: mask of the characters of the joined matrix to keep; all if None.
     """
     matrix = np.ascontiguousarray(np.hstack(parts))
     rows, width = matrix.shape

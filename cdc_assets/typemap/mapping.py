@@ -1,4 +1,4 @@
-"""From a column of SQL Server to its event type, wire form and conversion (spec debezium-sqlserver §5)."""
+"""Maps a column of SQL Server to its event type, wire form and conversion (spec debezium-sqlserver §5)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from cdc_assets.typemap.wire import Wire, wire_of
 
 BINARIES = frozenset({"binary", "varbinary", "image", "rowversion", "timestamp", "hierarchyid"})
 NEVER_IN_BEFORE_IMAGE = frozenset({"text", "ntext", "image"})
-"""Types whose old value the log never holds."""
+"""Types whose old value the log never contains."""
 
 _LITERAL = {
     "bit": "boolean",
@@ -32,13 +32,13 @@ _LITERAL = {
 
 @dataclass(frozen=True)
 class MappedColumn:
-    """A column with everything that turns its values into event values.
+    """A column with all that is needed to convert its values to event values.
 
     Args:
-        column: of the source table.
+        column: column of the source table.
         connect: event type without default; optional if the column is nullable, or computed (null in the log).
-        wire: how it is asked for and read.
-        convert: from the canonical form to the event value.
+        wire: form in which it is queried and read.
+        convert: function from the canonical form to the event value.
     """
 
     column: Column
@@ -48,19 +48,19 @@ class MappedColumn:
 
     @property
     def large(self) -> bool:
-        """Whether the log leaves an unchanged value out: `(max)`, xml, text, ntext, image."""
+        """Whether the log omits an unchanged value: `(max)`, xml, text, ntext, image."""
         return self.column.length == -1 or self.column.type_name in {"xml", *NEVER_IN_BEFORE_IMAGE}
 
 
 def same(array: pa.Array) -> pa.Array:
-    """The canonical value as it is."""
+    """The canonical value, unchanged."""
     return array
 
 
 def map_column(column: Column, settings: EventSettings) -> MappedColumn | None:
-    """How a column's values become event values, or None if events cannot hold its type.
+    """The mapping of a column, or None if events cannot hold its type.
 
-    Left out: sql_variant, geometry, geography and whatever this release does not know.
+    Not supported: sql_variant, geometry, geography and types unknown to this release.
     """
     wire = wire_of(column)
     if wire is None:

@@ -1,9 +1,8 @@
-"""Kernels of dates and times: from canonical forms to numbers and to ISO text.
+"""Kernels that convert dates and times from canonical forms to numbers and ISO text.
 
-Canonical forms are those of `wire`: date32, nanoseconds of the day, ticks of
-100 ns since 1970 and (UTC ticks, offset minutes). Narrowing goes toward the
-floor, never rounds (spec debezium-sqlserver §5.4): a value before 1970 with a
-fraction becomes the earlier unit, as Java's floorDiv gives it.
+Canonical forms are those of `wire`: date32, nanoseconds of the day, ticks of 100 ns since 1970 and (UTC ticks, offset
+minutes). Conversion to coarser units floors and never rounds (spec debezium-sqlserver §5.4): a value before 1970 with a
+fraction becomes the earlier unit, as with Java's floorDiv.
 """
 
 import numpy as np
@@ -21,8 +20,8 @@ class OutOfRangeError(ValueError):
     """Some values do not fit their event type; `valid` says which rows do.
 
     Args:
-        converted: the array with those values null.
-        count: how many do not fit.
+        converted: the array with these values replaced by null.
+        count: number of values that do not fit.
         example: one of them.
     """
 
@@ -32,7 +31,7 @@ class OutOfRangeError(ValueError):
 
 
 def floor_divide(array: pa.Array, divisor: int, *, target: pa.DataType) -> pa.Array:
-    """Whole units, toward the floor."""
+    """Whole units, rounded down."""
     return with_nulls(numbers(array, np.int64) // divisor, null_mask(array), target)
 
 
@@ -99,7 +98,7 @@ def _date_parts(whole_days: Numbers) -> list[Numbers]:
 
 
 def _clock_parts(nanos: Numbers) -> tuple[list[Numbers], Numbers]:
-    """`hh:mm:ss.nnnnnnnnn` and which of its 18 characters stay without trailing zeros."""
+    """`hh:mm:ss.nnnnnnnnn` and the mask of its 18 characters without trailing zeros."""
     hour, minute, second, fraction = clock(nanos)
     colon, fractions = literal(":", len(nanos)), digits(fraction, 9)
     needed = np.logical_or.accumulate((fractions != ord("0"))[:, ::-1], axis=1)[:, ::-1]
@@ -155,7 +154,7 @@ def local(array: pa.Array, nulls: Numbers | None) -> tuple[Numbers, Numbers]:
 
 
 def calm(values: Numbers, nulls: Numbers | None) -> Numbers:
-    """Zero where null, so that arithmetic on those slots stays in range."""
+    """The values with zero in null slots, so that arithmetic on them stays in range."""
     return values if nulls is None else np.where(nulls, 0, values)
 
 

@@ -33,10 +33,10 @@ _SHORT_STRING, _LONG_STRING = b"\xac\xed\x00\x05\x74", b"\xac\xed\x00\x05\x7c"
 
 
 def shape_of(column: Column, rule: ColumnRule) -> Shape | None:
-    """The kernel that a rule puts behind the conversion of a column, or None if it leaves values alone.
+    """The kernel that a rule applies after a column's conversion, or None if it does not change values.
 
     Raises:
-        ConfigurationError: the digest is not known.
+        ConfigurationError: the digest is unknown.
     """
     if rule.kind == "truncate":
         return partial(truncated, limit=rule.length) if reported_length(column) > rule.length else None
@@ -49,7 +49,7 @@ def shape_of(column: Column, rule: ColumnRule) -> Shape | None:
 
 
 def parameters_of(column: Column, rule: ColumnRule) -> tuple[tuple[str, str], ...]:
-    """Schema parameters that tell of a rule."""
+    """Schema parameters that describe a rule."""
     if rule.kind != "truncate":
         return (("masked", "true"),)
     return (("truncateLength", str(rule.length)),) if reported_length(column) > rule.length else ()
@@ -64,7 +64,7 @@ def digest_name(algorithm: str) -> str:
     """Python's name of a Java digest, such as `sha256` of `SHA-256`.
 
     Raises:
-        ConfigurationError: this machine has no such digest.
+        ConfigurationError: this machine does not provide the digest.
     """
     name = algorithm.lower()
     name = name.replace("sha3-", "sha3_") if name.startswith("sha3-") else name.replace("sha-", "sha").replace("/", "_")
@@ -91,7 +91,7 @@ def hashed(array: pa.Array, *, rule: ColumnRule, limit: int) -> pa.Array:
 
 
 def java_serialised(text: str) -> bytes:
-    """What Java's ObjectOutputStream writes for a string: modified UTF-8 behind a header."""
+    """The output of Java's ObjectOutputStream for a string: a header and modified UTF-8."""
     data = b"".join(_modified(unit) for unit in _utf16_units(text)) if _needs_modified(text) else text.encode()
     if len(data) > 0xFFFF:
         return _LONG_STRING + len(data).to_bytes(8, "big") + data
@@ -113,7 +113,7 @@ def _modified(unit: int) -> bytes:
 
 
 def truncated(array: pa.Array, *, limit: int) -> pa.Array:
-    """The first characters of strings, or bytes of binaries; other types as they are."""
+    """The first characters of strings, or bytes of binaries; other types are unchanged."""
     if pa.types.is_binary(array.type):
         return pc.binary_slice(array, 0, limit)
     if not pa.types.is_string(array.type):
@@ -124,7 +124,7 @@ def truncated(array: pa.Array, *, limit: int) -> pa.Array:
 
 
 def _cut_units(array: pa.Array, limit: int) -> pa.Array:
-    """Cut at UTF-16 units, as Java counts; half a pair at the end is left out."""
+    """Truncate at UTF-16 units, as Java counts; a lone surrogate at the end is dropped."""
     encoded = array.dictionary_encode()
     cut = [
         text.encode("utf-16-le")[: limit * 2].decode("utf-16-le", "ignore") for text in encoded.dictionary.to_pylist()

@@ -1,4 +1,4 @@
-"""Dates and times taken apart: `time.precision.mode=structured`, which the line after Debezium 3.6 has."""
+"""Dates and times as structs: `time.precision.mode=structured`, which exists after Debezium 3.6."""
 
 from collections.abc import Callable
 
@@ -36,7 +36,7 @@ def structured_type(name: str) -> ConnectType:
 
 
 def structured(array: pa.Array, *, name: str, precision: int) -> pa.Array:
-    """The canonical value taken apart; `specialValue` and `zoneId` never occur in SQL Server."""
+    """The canonical value as a struct; `specialValue` and `zoneId` never occur in SQL Server."""
     nulls, rows = null_mask(array), len(array)
     known = _PARTS[name](array, nulls) | {"precision": np.full(rows, precision)}
     fields = structured_type(name).fields

@@ -74,7 +74,7 @@ def temporal_form(type_name: str, fraction: int, mode: TimeMode) -> tuple[Connec
 
     Args:
         type_name: one of `TEMPORAL`.
-        fraction: digits of fractional seconds the column stores.
+        fraction: digits of fractional seconds in the column.
         mode: `time.precision.mode`.
     """
     kind = "timestamp" if type_name in DATETIMES else type_name

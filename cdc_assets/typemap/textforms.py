@@ -1,9 +1,7 @@
 """Bytes as text: base64 and hexadecimal, a whole array at once.
 
-Base64 works on groups of three bytes. Each value is laid into a buffer whose
-length is a multiple of three, so that all values together are encoded as one
-stream; afterwards the ends of values are overwritten with `=` where they were
-padded. Nothing loops over values.
+Base64 works on groups of three bytes. Each value is copied into a buffer padded to a multiple of three, so that all
+values are encoded as one stream; afterwards padded ends are overwritten with `=`. There is no loop over values.
 """
 
 import numpy as np
@@ -38,7 +36,7 @@ def _data(array: pa.Array, offsets: Numbers) -> Numbers:
 
 
 def _laid_out(data: Numbers, lengths: Numbers, shifts: Numbers, size: int) -> Numbers:
-    """Each value's bytes moved by its shift in a buffer of zeros."""
+    """Each value's bytes copied with its offset into a buffer of zeros."""
     padded = np.zeros(size, dtype=np.uint8)
     if data.size:
         padded[np.arange(data.size) + np.repeat(shifts, lengths)] = data

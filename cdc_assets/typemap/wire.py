@@ -1,9 +1,8 @@
-"""In which form the server sends a column and how that form is read exactly.
+"""The form in which the server sends a column, and its exact conversion.
 
-The bulk reader gives Arrow straight from the driver's structures. It is exact
-for everything but two types: `datetime2(7)`, cut to microseconds, and
-`datetimeoffset`, which loses its offset. For those the server is asked for its
-own binary form, which numpy decodes. One rule per type:
+The bulk reader gives Arrow straight from the driver's structures. It is exact for everything but two types:
+`datetime2(7)`, cut to microseconds, and `datetimeoffset`, which loses its offset. For those the query requests the
+server's own binary form, which numpy decodes. One rule per type:
 
 | SQL Server | asked for as | arrives as | canonical form |
 |---|---|---|---|
@@ -48,18 +47,18 @@ OFFSET_STRUCT = pa.struct([pa.field("ticks", pa.int64()), pa.field("minutes", pa
 
 @dataclass(frozen=True)
 class Wire:
-    """How a column is asked for and read.
+    """Query expression and reader of a column.
 
     Args:
         template: T-SQL with `{}` for the quoted column.
-        read: from what arrives to the canonical form.
+        read: function from the received form to the canonical form.
     """
 
     template: str
     read: Callable[[pa.Array], pa.Array]
 
     def expression(self, column: str, alias: str) -> str:
-        """The T-SQL expression for a column of the table with that alias; empty for none."""
+        """The T-SQL expression of a column of the table with that alias; an empty alias means none."""
         name = f"{quote(alias)}.{quote(column)}" if alias else quote(column)
         return self.template.format(name)
 

@@ -276,7 +276,7 @@ def test_a_column_that_arrives_in_another_form_is_named(arrived: pa.Array) -> No
     plan = plan_of("t", FAR)
     batch = change_batch(plan, [(change(*FIRST, 2), [1, "1970-01-01T00:00:00.1"])])
     batch = pa.RecordBatch.from_arrays([*batch.columns[:-1], arrived], names=batch.schema.names)
-    with pytest.raises(InvariantError, match=r"TestDB\.dbo\.t\.at arrived as (binary|string)"):
+    with pytest.raises(InvariantError, match=r"TestDB\.dbo\.t\.at were received as (binary|string)"):
         changed(plan, batch)
 
 

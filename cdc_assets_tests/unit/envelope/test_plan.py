@@ -272,8 +272,8 @@ def test_a_computed_key_is_warned_of() -> None:
 @pytest.mark.parametrize(
     ("key", "rule", "word"),
     [
-        (("mail",), "mask", "hidden in values"),
-        (("mail",), "hash", "hidden in values"),
+        (("mail",), "mask", "masked in values"),
+        (("mail",), "hash", "masked in values"),
         (("mail",), "truncate", ""),
         (("id",), "mask", ""),
         (("id", "place"), "mask", "lacks place"),

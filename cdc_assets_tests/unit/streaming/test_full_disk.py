@@ -98,7 +98,7 @@ def test_stream_waits_wherever_the_disk_gets_full(tmp_path: Path, monkeypatch: p
 
 def test_start_on_a_full_disk_is_told_and_may_be_repeated(tmp_path: Path) -> None:
     server, config = prepared(tmp_path)
-    with full_after(0), pytest.raises(LakeFullError, match=r"Nothing is lost.*make room"):
+    with full_after(0), pytest.raises(LakeFullError, match=r"Nothing is lost.*free space"):
         make_capture(server, config).stream()
     assert make_capture(server, config).stream().windows == 2
 

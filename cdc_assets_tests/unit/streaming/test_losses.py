@@ -279,7 +279,7 @@ def test_checkpoint_of_a_log_that_was_shortened_is_lost(
 
 def test_commit_lost_in_the_middle_of_the_manifest(world: World) -> None:
     commits(world.lake / "shop.__windows")[-3].write_bytes(b"")
-    with pytest.raises(LakeError, match="lacks what was recorded between entries"):
+    with pytest.raises(LakeError, match="lacks the rows between entries"):
         world.stream()
 
 

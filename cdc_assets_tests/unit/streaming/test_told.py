@@ -29,7 +29,7 @@ def lose_changes(server: SimulatedServer, table: TableId, other: TableId) -> Non
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"), [("fail", "does not go on: Changes after"), ("ignore", "are lost; it goes on")]
+    ("policy", "said"), [("fail", "does not stream: Changes after"), ("ignore", "are lost; it continues")]
 )
 def test_changes_that_are_lost_are_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, policy: str, said: str

@@ -362,7 +362,7 @@ def test_column_altered_in_place_fails_the_table_until_its_snapshot(tmp_path: Pa
     server.commit((orders, "insert", 2**40, "wide"), (lines, "insert", 50, "a"))
     summary = make_capture(server, config).stream()
     assert [(trouble.table, trouble.status) for trouble in summary.troubled] == [(orders, "failed")]
-    assert "arrived as int64" in summary.troubled[0].reason
+    assert "were received as int64" in summary.troubled[0].reason
     assert events_of(config, lines)[-1].key == 50
 
     make_capture(server, config).snapshot([orders])
