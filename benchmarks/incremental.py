@@ -29,7 +29,7 @@ from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.session import connect
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.cli.local import LocalRunner
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import TaskRunner

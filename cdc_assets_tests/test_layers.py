@@ -59,7 +59,8 @@ ALLOWED: dict[str, set[str]] = {
     "adapters.clock": {"core"},
     "adapters.kafka": {"config", "core", "errors"},
     "adapters.sqlserver": {"config", "core", "errors", "history"},
-    "adapters.spark": {"config", "core", "errors", "lake"},
+    "adapters.threads": set(),
+    "adapters.spark": {"adapters.threads", "config", "core", "errors", "lake"},
     "assembly": {
         "adapters.clock",
         "adapters.kafka",
@@ -93,6 +94,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {
         "adapters.spark",
         "adapters.sqlserver",
+        "adapters.threads",
         "assembly",
         "capture",
         "config",

@@ -1,5 +1,6 @@
 """`cdc-assets capture`: snapshot and streaming without Dagster."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -8,6 +9,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from cdc_assets.adapters.spark.early import EarlyRunner
+from cdc_assets.adapters.spark.settings import DEFAULT_FILE, SparkSettings, spark_settings
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.assembly import open_capture
 from cdc_assets.capture.progress import Progress, StreamSummary, TroubledTable
 from cdc_assets.cli.console import (
@@ -20,7 +24,6 @@ from cdc_assets.cli.console import (
     show_logs,
 )
 from cdc_assets.cli.follow import Patience, after, may_pass
-from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.config.load import load_config, refers_to_file
 from cdc_assets.config.settings import CaptureConfig
@@ -30,6 +33,8 @@ from cdc_assets.core.interruption import listening, sleep
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.run.capture import Capture
+
+SESSION = "cdc_assets.adapters.spark.session"
 
 ENDED = {
     "idle": "No new changes for a while.",
@@ -166,17 +171,19 @@ def _runner(local: bool) -> Iterator[TaskRunner]:
     if local:
         yield LocalRunner()
         return
-    from cdc_assets.adapters.spark.session import (
-        LazySession,
-        stop_spark,
-    )  # here, so that --local needs neither pyspark nor Java
-    from cdc_assets.adapters.spark.settings import DEFAULT_FILE, spark_settings
-
-    session = LazySession(spark_settings(file=DEFAULT_FILE))
+    settings = spark_settings(file=DEFAULT_FILE)
     try:
-        yield session.runner()
+        yield EarlyRunner(settings, lambda: _spark(settings))
     finally:
-        stop_spark()
+        if SESSION in sys.modules:
+            sys.modules[SESSION].stop_spark()
+
+
+def _spark(settings: SparkSettings) -> TaskRunner:
+    """Spark as the runner of tasks; little work, and `--local`, need neither pyspark nor Java."""
+    from cdc_assets.adapters.spark.session import LazySession
+
+    return LazySession(settings).runner()
 
 
 def _chosen(facade: Capture, names: list[str]) -> list[TableId]:

@@ -61,7 +61,7 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
         if max_duration_s is not None:
             config = replace(config, streaming=replace(config.streaming, max_duration_s=max_duration_s))
         return open_capture(
-            config, self.spark.runner(), on_progress, run_id=run_id, listener=listener, tables=tables,
+            config, self.spark.early_runner(), on_progress, run_id=run_id, listener=listener, tables=tables,
             source=self.server.source(), bulk=self.server.bulk(),
         )  # fmt: skip
 

@@ -5,6 +5,7 @@ from typing import Any
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
 
+from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.adapters.spark.session import LazySession, default_class_archive
 from cdc_assets.adapters.spark.settings import spark_settings
@@ -55,3 +56,7 @@ class SparkResource(LazyPySparkResource):
     def runner(self) -> SparkTaskRunner:
         """The task runner of this session; a JVM that is started by it compiles quickly rather than well."""
         return self.lazy().runner()
+
+    def early_runner(self) -> EarlyRunner:
+        """What a capture runs its tasks by: threads of this process while there is little work, then this session."""
+        return self.lazy().early_runner()

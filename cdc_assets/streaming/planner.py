@@ -48,7 +48,7 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Window
 from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
-from cdc_assets.streaming.slices import cut_window, end_of_window, parts_of, rows_of_window
+from cdc_assets.streaming.slices import cut_window, end_of_window, parts_of, rows_of_window, worth_tasks
 
 IDLE_CHECK = timedelta(seconds=30)
 """How often an idle database's tables are looked at and positions moved over foreign transactions."""
@@ -123,9 +123,10 @@ class Planner:
         return self._planned(database, reads, until)
 
     def _planned(self, database: str, reads: Sequence[TableRead], until: Lsn) -> Window:
-        streaming, tasks = self._settings, self._runner.parallelism
+        streaming = self._settings
         names = {read.instance: read.after for read in reads}
         counts = self._server.source.rows_per_commit(database, names, until)
+        tasks = self._runner.parallelism if worth_tasks(sum(rows for _, rows in counts)) else 1
         until = self._bounded(database, counts, until, rows_of_window(streaming.window_rows, tasks))
         counts = [(lsn, rows) for lsn, rows in counts if lsn <= until]
         parts = streaming.slices or parts_of(sum(rows for _, rows in counts), tasks)

@@ -37,6 +37,11 @@ _TOO_LARGE = 1.5
 """Parts that a transaction must be worth to be cut inside."""
 
 
+def worth_tasks(rows: int) -> bool:
+    """Whether a window may be cut; below that nobody needs to know how many tasks run at once, which starts a cluster."""
+    return rows >= 2 * SLICE_ROWS
+
+
 def rows_of_window(wanted: int, tasks: int) -> int:
     """Change rows at which a window ends.
 

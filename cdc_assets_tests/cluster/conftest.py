@@ -23,7 +23,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         cluster = StandaloneCluster(folder / "cluster", network.head)
         try:
             python = bare_python(folder / "python", Path(pyarrow.__file__).parents[1])
-            conf = {"spark.pyspark.python": python, "spark.cdc.executor.timeout": f"{round(60 * SLOW)}s"}
+            conf = {
+                "spark.cdc.threads": "false",
+                "spark.pyspark.python": python,
+                "spark.cdc.executor.timeout": f"{round(60 * SLOW)}s",
+            }
             site = Site(network, cluster, shop, folder, conf)
             site.write({})
             for number in (1, 2):

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.cli.capture import CaptureRun
 from cdc_assets.cli.follow import Patience
-from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, CredentialsError

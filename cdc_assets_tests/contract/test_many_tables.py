@@ -9,7 +9,7 @@ import pytest
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.cli.local import LocalRunner
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.run.capture import Capture

@@ -5,8 +5,8 @@ from dataclasses import replace
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.capture.progress import SnapshotSummary, StreamSummary
-from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock

@@ -22,7 +22,7 @@ def test_capture_on_an_executor_of_its_own_is_exact(tmp_path: Path) -> None:
         with open_shop(tmp_path) as shop:
             shop.add_customers(3)
             conf = tmp_path / "spark.conf"
-            conf.write_text(f"spark.master {cluster.address}\nspark.cdc.executor.timeout 5m\n")
+            conf.write_text(f"spark.master {cluster.address}\nspark.cdc.executor.timeout 5m\nspark.cdc.threads false\n")
             environment = os.environ | shop.environment | {"CDC_SPARK_CONF": str(conf)}
             done = subprocess.run(CAPTURE, env=environment, capture_output=True, text=True, timeout=600)
             assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.adapters.spark import preflight
 from cdc_assets.adapters.spark.address import driver_address
+from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.executors import ExecutorWatch, context_of, settle, slots
 from cdc_assets.adapters.spark.failures import JOB_ERRORS, job_error, session_gone
 from cdc_assets.adapters.spark.jobs import cancelled_with_run, map_indexes
@@ -97,6 +99,7 @@ class LazySession:
     class_archive: str = field(default_factory=default_class_archive)
     _session: SparkSession | None = None
     _watch: ExecutorWatch | None = None
+    _starts: threading.RLock = field(default_factory=threading.RLock)  # it may be asked for by several threads at once
 
     def session(self, *java: str) -> SparkSession:
         """The session, started with these options of Java unless it runs already; another one if it has ended.
@@ -106,14 +109,15 @@ class LazySession:
             EngineError: no executor comes, or executors cannot run the tasks.
             SparkTaskError: it broke while it was started.
         """
-        if self._session is not None and not _ended(self._session):
-            return self._session
-        self._forget()
-        session = self._started(*java)
-        if not self.settings.local:
-            self._prepare(session)
-        self._session = session
-        return session
+        with self._starts:
+            if self._session is not None and not _ended(self._session):
+                return self._session
+            self._forget()
+            session = self._started(*java)
+            if not self.settings.local:
+                self._prepare(session)
+            self._session = session
+            return session
 
     def _started(self, *java: str) -> SparkSession:
         settings = self.settings
@@ -226,6 +230,10 @@ class LazySession:
     def runner(self) -> SparkTaskRunner:
         """The task runner of this session; started by it, the JVM compiles quickly rather than well (`_QUICK`)."""
         return SparkTaskRunner(lambda: self.session(*_QUICK), lambda: self.parallelism(*_QUICK), self.watched)
+
+    def early_runner(self) -> EarlyRunner:
+        """The same, but a little work is done in threads of this process, without a session."""
+        return EarlyRunner(self.settings, self.runner)
 
 
 def _ended(session: SparkSession) -> bool:

@@ -7,7 +7,7 @@
 | the file | `CDC_SPARK_CONF` | |
 | any other property | | `spark.…` |
 
-Without any of them Spark is local. Two properties are ours: `spark.cdc.tasks` and `spark.cdc.executor.timeout`.
+Without any of them Spark is local. Three properties are ours: `spark.cdc.tasks`, `spark.cdc.threads` and `spark.cdc.executor.timeout`.
 """
 
 import os
@@ -25,8 +25,8 @@ CONF_VARIABLE = "CDC_SPARK_CONF"
 DEFAULT_FILE = Path("resources/spark.conf")
 """Looked for in the working directory by the command line, as its captures are."""
 LOCAL = "local[*]"
-_TASKS, _TIMEOUT = "spark.cdc.tasks", "spark.cdc.executor.timeout"
-_OURS = frozenset({"spark.master", "spark.remote", _TASKS, _TIMEOUT})
+_TASKS, _THREADS, _TIMEOUT = "spark.cdc.tasks", "spark.cdc.threads", "spark.cdc.executor.timeout"
+_OURS = frozenset({"spark.master", "spark.remote", _TASKS, _THREADS, _TIMEOUT})
 _LOCAL = re.compile(r"local(\[\s*(\*|\d+)\s*(,\s*\d+\s*)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
 _SECONDS = re.compile(r"(\d+)\s*(s|m|min|h)?")
@@ -43,6 +43,7 @@ class SparkSettings:
         tasks: how many run at once; 0 asks Spark.
         executor_timeout_s: how long a cluster may be without a single executor while tasks wait for one.
         config: further Spark properties.
+        threads: whether a little work is done in threads of this process (`early`).
     """
 
     master: str = LOCAL
@@ -50,6 +51,7 @@ class SparkSettings:
     tasks: int = 0
     executor_timeout_s: float = 60.0
     config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    threads: bool = True
 
     @property
     def local(self) -> bool:
@@ -112,6 +114,7 @@ def spark_settings(
         tasks or _number(found.get(_TASKS, "0")),
         _seconds(found.get(_TIMEOUT, "60s")),
         {name: value for name, value in found.items() if name not in _OURS},
+        _flag(found.get(_THREADS, "true")),
     )
 
 
@@ -140,6 +143,12 @@ def _number(text: str) -> int:
     if not text.isdecimal():
         raise ConfigurationError(_TASKS, text, "a whole number; 0 asks Spark", "correct it")
     return int(text)
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigurationError(_THREADS, text, "true or false", "correct it")
+    return text.lower() == "true"
 
 
 def _seconds(text: str) -> float:

@@ -23,7 +23,7 @@ from cdc_assets.adapters.sqlserver.bulk_sessions import POOL
 from cdc_assets.adapters.sqlserver.line import Line
 from cdc_assets.adapters.sqlserver.locks import locked
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.cli.local import LocalRunner
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, ConnectionLostError, RetryableError

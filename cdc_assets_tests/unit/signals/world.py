@@ -11,8 +11,8 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.kafka import kafka_channels
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.capture.progress import SnapshotSummary, StreamSummary
-from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.settings import CaptureConfig, FilterSettings, NotificationSettings, SignalSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.ledger.state import CaptureState

@@ -9,7 +9,7 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource, SnapshotTransaction
 from cdc_assets.adapters.sqlserver.locks import HeldTableLocks
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.cli.local import LocalRunner
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import listening

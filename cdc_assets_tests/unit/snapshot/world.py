@@ -7,8 +7,8 @@ from typing import Any
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.capture.progress import OnProgress, SnapshotSummary, StreamSummary
-from cdc_assets.cli.local import LocalRunner
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from cdc_assets.cli.local import LocalRunner
+from cdc_assets.adapters.threads import LocalRunner
 
 
 def test_results_in_task_order() -> None:

@@ -1,0 +1,165 @@
+"""Tasks begin in threads of this process and move to Spark when there is work enough for it.
+
+To start a session takes as much processor time as to read half a million rows. So nobody waits for one: as with a hire that
+becomes a purchase once it has cost as much, threads work until they have worked for about the time of a start, and only if
+more is to be done is Spark started, in the background, while they go on. Then the tasks that nobody has begun go to it, and
+so do all later jobs. Whatever the work is, this takes no more than twice the processor time of the better choice.
+
+| Spark is | a job of one task | a job of several |
+|---|---|---|
+| local | in this process | in threads, later Spark |
+| a cluster, or Connect | in this process, if no session is there | Spark |
+
+On a cluster several tasks are what it is there for; one alone is as fast here, and a quiet capture then holds no executors.
+Where this process cannot do what executors can, `spark.cdc.threads` set to false leaves all to Spark.
+
+*Why it is right.* A task is a pure function of its argument, of what the server holds and of where it writes files that
+count only once they are committed (`runner`): where it runs makes no difference, and each is given to one of the two, once.
+Tasks that wait for one another are never more than run at once, and as many begin at once in threads. *A crash at any moment* is
+a crash of the run with some files that no commit names, as before.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from functools import cache
+from typing import Any, TypeVar
+
+from cdc_assets.adapters.spark.settings import SparkSettings
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.core.interruption import Interrupted
+from cdc_assets.core.ports import TaskRunner
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+START_AFTER_S = 2.0
+"""Seconds for which threads work before Spark is worth its start."""
+_FORGET_S = 5.0
+"""After so long without a job the work before it no longer counts."""
+_LOOK_S = 0.05
+
+
+class EarlyRunner:
+    """A `core.ports.TaskRunner` that needs Spark only for much work.
+
+    Args:
+        settings: which Spark.
+        spark: makes the runner of its tasks, whose first job starts the session; called when there is one.
+        start_after_s: seconds for which threads work before Spark is started.
+    """
+
+    def __init__(
+        self, settings: SparkSettings, spark: Callable[[], TaskRunner], start_after_s: float = START_AFTER_S
+    ) -> None:
+        self._settings, self._spark, self._start_after_s = settings, cache(spark), start_after_s
+        self._worked_s, self._ended = 0.0, 0.0
+        self._starting, self._ready = threading.Lock(), threading.Event()
+        self._told = False
+
+    @property
+    def parallelism(self) -> int:
+        """About how many tasks run at once; on a cluster this may start the session."""
+        return self._spark().parallelism if not self._settings.local else max(1, self._settings.slots())
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """Results in task order. The first error is raised after the others have stopped."""
+        if not self._settings.threads:
+            return self._spark().run(function, tasks)
+        if self._settings.local and len(tasks) > 1 and not self._ready.is_set():
+            return self._begin_in_threads(function, tasks)
+        if len(tasks) > 1 or (self._ready.is_set() and not self._settings.local):
+            self._ready.set()
+            return self._spark().run(function, tasks)
+        self._tell()
+        return LocalRunner(1).run(function, tasks)
+
+    def _begin_in_threads(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        begun = time.monotonic()
+        self._tell()
+        if begun - self._ended > _FORGET_S:
+            self._worked_s = 0.0
+        try:
+            return _Job(self, function, tasks).results(begun)
+        finally:
+            self._ended = time.monotonic()
+            self._worked_s += self._ended - begun
+
+    def ready(self, begun: float, waiting: int) -> bool:
+        """Whether Spark takes tasks; starts it if it is worth it.
+
+        Args:
+            begun: when the job began.
+            waiting: tasks that nobody has begun.
+        """
+        worked = self._worked_s + time.monotonic() - begun
+        if worked >= self._start_after_s and self._starting.acquire(blocking=False):  # and never given back
+            log.info("%d tasks wait after %.1f s of work in threads: Spark is started beside them.", waiting, worked)
+            threading.Thread(target=self._start, name="spark-start", daemon=True).start()
+        return self._ready.is_set()
+
+    def take(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """Let Spark run tasks."""
+        log.info("Spark takes over: %d tasks go to it.", len(tasks))
+        return self._spark().run(function, tasks)
+
+    def _start(self) -> None:
+        """A job with nothing to do: session, workers and their imports. What fails here fails again, and is told, in the next."""
+        with suppress(Exception, Interrupted):
+            self._spark().run(_nothing, range(self.parallelism))
+        self._ready.set()
+
+    def _tell(self) -> None:
+        if not self._told:
+            self._told = True
+            wait_s, local = self._start_after_s, self._settings.local
+            then = f"they have worked for {wait_s:g} s and more is to be done" if local else "a job has several tasks"
+            log.info("Tasks run in this process; Spark is started when %s (spark.cdc.threads).", then)
+
+
+def _nothing(_: int) -> None:
+    """What a job does that only starts Spark."""
+
+
+class _Job:
+    """One job that begins in threads.
+
+    Args:
+        runner: says when Spark takes the rest.
+        function: what is run.
+        tasks: its arguments.
+    """
+
+    def __init__(self, runner: EarlyRunner, function: Callable[[Any], Any], tasks: Sequence[Any]) -> None:
+        self._runner, self._function, self._tasks = runner, function, tasks
+        self._waiting = list(range(len(tasks)))
+        self._parts: dict[Future[list[Any]], Sequence[int]] = {}
+
+    def results(self, begun: float) -> list[Any]:
+        """Run it."""
+        threads = self._runner.parallelism
+        running: set[Future[list[Any]]] = set()
+        with ThreadPoolExecutor(threads + 1) as pool:
+            while self._waiting or running:
+                if self._waiting and self._runner.ready(begun, len(self._waiting)):
+                    running.add(self._submit(pool, self._runner.take, len(self._waiting)))
+                while self._waiting and len(running) < threads:
+                    running.add(self._submit(pool, LocalRunner(1).run, 1))
+                done, running = wait(running, _LOOK_S if self._waiting else None, FIRST_COMPLETED)
+                if any(future.exception() for future in done):
+                    self._waiting.clear()  # they never start
+        outcomes: dict[int, Any] = {}
+        for future, numbers in sorted(self._parts.items(), key=lambda part: part[1][0]):
+            outcomes.update(zip(numbers, future.result(), strict=True))
+        return [outcomes[number] for number in range(len(self._tasks))]
+
+    def _submit(self, pool: ThreadPoolExecutor, run: Callable[..., list[Any]], count: int) -> Future[list[Any]]:
+        numbers, self._waiting = self._waiting[:count], self._waiting[count:]
+        future = pool.submit(run, self._function, [self._tasks[number] for number in numbers])
+        self._parts[future] = numbers
+        return future
