@@ -40,6 +40,7 @@ class Shop:
     server: StandIn
     folder: Path
     properties: dict[str, str] = field(default_factory=dict)
+    spark: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.write({})
@@ -80,7 +81,7 @@ class Shop:
     def definitions(self) -> dg.Definitions:
         """As `resources.definitions` builds them."""
         with self.in_environment():
-            return build_definitions(self.file, spark=SparkResource(master="local[2]"))
+            return build_definitions(self.file, spark=SparkResource(master="local[2]", spark_config=self.spark))
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:

@@ -34,8 +34,7 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.run.capture import Capture
 
-SESSION = "cdc_assets.adapters.spark.session"
-
+_SESSION = "cdc_assets.adapters.spark.session"
 ENDED = {
     "idle": "No new changes for a while.",
     "deadline": "Time is up.",
@@ -175,8 +174,8 @@ def _runner(local: bool) -> Iterator[TaskRunner]:
     try:
         yield EarlyRunner(settings, lambda: _spark(settings))
     finally:
-        if SESSION in sys.modules:
-            sys.modules[SESSION].stop_spark()
+        if _SESSION in sys.modules:
+            sys.modules[_SESSION].stop_spark()
 
 
 def _spark(settings: SparkSettings) -> TaskRunner:

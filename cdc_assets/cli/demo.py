@@ -40,7 +40,12 @@ _NOTIFICATION = re.compile(r"(Initial|Incremental) Snapshot: ")
 _SETTLE_S = 20.0
 """Longest wait in seconds for a process that was asked to end."""
 
-app = typer.Typer(help="Run a complete demonstration with a stand-in server.", no_args_is_help=True)
+app = typer.Typer(
+    help="Run a complete demonstration with a stand-in server.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 
 
 def step(text: str) -> None:

@@ -5,16 +5,62 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from cdc_assets import __version__
-from cdc_assets.cli import capture, demo, doctor, properties, signal, spark, status, tail
 from cdc_assets.cli.console import clear_errors, needs_demo, out
-from cdc_assets.standin import __main__ as standin
+
+COMMANDS = {
+    "doctor": "cdc_assets.cli.doctor",
+    "capture": "cdc_assets.cli.capture",
+    "status": "cdc_assets.cli.status",
+    "summary": "cdc_assets.cli.status",
+    "tail": "cdc_assets.cli.tail",
+    "signal": "cdc_assets.cli.signal",
+    "spark": "cdc_assets.cli.spark",
+    "properties": "cdc_assets.cli.properties",
+}
+"""Function of each command, and its module, imported when somebody asks for the command: no capture waits for the stand-in."""
+STANDIN, DEMO = "standin", "demo"
+
+
+def function_of(name: str) -> Callable[..., None]:
+    """What a command does."""
+    if name == STANDIN:
+        return needs_demo(import_module("cdc_assets.standin.__main__").main)
+    function: Callable[..., None] = getattr(import_module(COMMANDS[name]), name)
+    return function
+
+
+class Commands(TyperGroup):
+    """The commands, each imported by itself."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.commands.update((name, TyperCommand(name)) for name in (*COMMANDS, STANDIN, DEMO))  # names to list
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | TyperGroup | None:
+        """One command."""
+        if cmd_name == DEMO:
+            group = typer.main.get_group(import_module("cdc_assets.cli.demo").app)
+            group.name = DEMO
+            return group
+        if cmd_name not in self.commands:
+            return None
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(cmd_name)(clear_errors(function_of(cmd_name)))
+        command = typer.main.get_command(alone)
+        assert isinstance(command, TyperCommand)  # noqa: S101 - of one function that is what it makes
+        return command
+
 
 app = typer.Typer(
     name="cdc-assets",
+    cls=Commands,
     help="Captures changes of SQL Server tables into lake tables of Debezium events.",
     no_args_is_help=True,
     add_completion=False,
@@ -35,23 +81,6 @@ def root(
     ),
 ) -> None:
     """Captures changes of SQL Server tables into lake tables of Debezium events."""
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "doctor": doctor.doctor,
-    "capture": capture.capture,
-    "status": status.status,
-    "summary": status.summary,
-    "tail": tail.tail,
-    "signal": signal.signal,
-    "spark": spark.spark,
-    "properties": properties.properties,
-    "standin": needs_demo(standin.main),
-}
-
-for _name, _command in COMMANDS.items():
-    app.command(_name)(clear_errors(_command))
-app.add_typer(demo.app, name="demo")
 
 
 def main() -> None:

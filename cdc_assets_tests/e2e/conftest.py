@@ -185,8 +185,13 @@ class Daemon:
 
 
 @contextmanager
-def dagster_dev(shop: Shop) -> Iterator[Daemon]:
-    """Start it with the project's own `dagster.yaml` and `workspace.yaml`, state in the shop's folder."""
+def dagster_dev(shop: Shop, spark: str = "") -> Iterator[Daemon]:
+    """Start it with the project's own `dagster.yaml` and `workspace.yaml`, state in the shop's folder.
+
+    Args:
+        spark: what its Spark file says.
+    """
+    (shop.folder / "spark.conf").write_text(spark)
     home, fuse = shop.folder / "home", shop.folder / "fuse"
     home.mkdir(exist_ok=True)
     settings = (ROOT / "dagster.yaml").read_text()
@@ -195,6 +200,7 @@ def dagster_dev(shop: Shop) -> Iterator[Daemon]:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
     environment = os.environ | shop.environment | {"DAGSTER_HOME": str(home), "CDC_CRASH_AT": f"@{fuse}"}
+    environment["CDC_SPARK_CONF"] = str(shop.folder / "spark.conf")
     command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
     with (
         dg.DagsterInstance.from_config(str(home)) as instance,  # before the others, who would make its tables too

@@ -1,13 +1,13 @@
 """Tasks begin in threads of this process and move to Spark when there is work enough for it.
 
-To start a session takes as much processor time as to read half a million rows. So nobody waits for one: as with a hire that
-becomes a purchase once it has cost as much, threads work until they have worked for about the time of a start, and only if
-more is to be done is Spark started, in the background, while they go on. Then the tasks that nobody has begun go to it, and
-so do all later jobs. Whatever the work is, this takes no more than twice the processor time of the better choice.
+To start a session takes the processor time in which a million rows come into the lake. So nobody waits for one: as with a
+hire that becomes a purchase once it has cost as much, threads work for about as long as a start takes, and only if more is to
+be done is Spark started, in the background, while they go on. Then the tasks that nobody has begun go to it, and so do all
+later jobs of several tasks. So little work never pays for a start, and for much work a start is all that is lost.
 
 | Spark is | a job of one task | a job of several |
 |---|---|---|
-| local | in this process | in threads, later Spark |
+| local | in this process | in threads; Spark, once it has been started for much work |
 | a cluster, or Connect | in this process, if no session is there | Spark |
 
 On a cluster several tasks are what it is there for; one alone is as fast here, and a quiet capture then holds no executors.

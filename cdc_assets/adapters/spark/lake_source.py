@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -109,7 +108,9 @@ class _Reader(DataSourceReader):
         """In a task: the file's rows."""
         store = self._location.filesystem(self._directory)
         schema = to_arrow_schema(self._structure)
-        yield from ds.dataset(partition.value, schema, format="parquet", filesystem=store).to_batches(
+        from pyarrow.dataset import dataset  # in its reader alone: it brings pandas with it, where that is installed
+
+        yield from dataset(partition.value, schema, format="parquet", filesystem=store).to_batches(
             batch_size=_BATCH_ROWS
         )
 

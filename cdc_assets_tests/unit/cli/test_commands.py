@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from cdc_assets import __version__
 from cdc_assets.cli import properties
 from cdc_assets.cli.console import TRACEBACK_VARIABLE
-from cdc_assets.cli.main import COMMANDS, app
+from cdc_assets.cli.main import COMMANDS, DEMO, STANDIN, app, function_of
 from cdc_assets.config.document import markdown
 
 RUN = CliRunner()
@@ -35,17 +35,17 @@ def configuration(folder: Path, **changes: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, STANDIN])
 def test_every_command_has_help_and_documentation(name: str) -> None:
     result = RUN.invoke(app, [name, "--help"])
     assert result.exit_code == 0
-    assert (COMMANDS[name].__doc__ or "").split(".")[0].split()[0] in result.output
+    assert (function_of(name).__doc__ or "").split(".")[0].split()[0] in result.output
     assert f"## cdc-assets {name}\n" in PAGE.read_text(encoding="utf-8")
 
 
 def test_documentation_names_no_other_command() -> None:
     headings = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("## cdc-assets ")]
-    assert {line.removeprefix("## cdc-assets ") for line in headings} == {*COMMANDS, "demo"}
+    assert {line.removeprefix("## cdc-assets ") for line in headings} == {*COMMANDS, STANDIN, DEMO}
 
 
 @pytest.mark.parametrize("command", ["status", "summary"])

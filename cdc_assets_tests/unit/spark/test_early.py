@@ -132,6 +132,14 @@ def test_spark_that_cannot_be_started_is_told() -> None:
         EarlyRunner(LOCAL, lambda: spark, start_after_s=0.1).run(slow, range(40))
 
 
-def test_runner_imports_no_pyspark() -> None:
-    code = "import sys, cdc_assets.cli.capture as own; print(*(set(sys.modules) & {'pyspark', 'py4j', 'dagster'}))"
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("cdc_assets.cli.main", {"pyarrow", "deltalake", "pyodbc"}),
+        ("cdc_assets.cli.capture", {"pyspark", "py4j", "dagster", "cdc_assets.standin", "pandas"}),
+        ("cdc_assets.defs.build", {"cdc_assets.cli", "cdc_assets.standin", "pyarrow.dataset", "pandas"}),
+    ],
+)
+def test_process_imports_what_it_needs_alone(module: str, unwanted: set[str]) -> None:
+    code = f"import sys, {module}; print(*({unwanted!r} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
