@@ -1,4 +1,4 @@
-"""What a capture writes: topic tables, the structures of their events, and the way from one to the other."""
+"""What a capture writes: topic tables, and the structures of their events."""
 
 import logging
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ class Lake:
     """The lake of one capture.
 
     Args:
-        events: how rows become events.
-        connector: who writes them.
+        events: settings that decide how rows become events.
+        connector: identity written into the events.
     """
 
     def __init__(
@@ -27,10 +27,10 @@ class Lake:
         self.tables, self.history, self.events, self._connector = tables, history, events, connector
         self._plans: dict[tuple[object, ...], tuple[EventPlan, str]] = {}
         self._recorded: set[tuple[object, ...]] = set()
-        """Structures recorded now whose plan was not made yet."""
+        """Structures recorded by this run whose plan is not made yet."""
 
     def plan(self, schema: TableSchema, captured: Sequence[str] | None) -> EventPlan:
-        """How rows of a structure become events.
+        """The plan by which rows of a structure become events.
 
         Raises:
             ConfigurationError: the settings do not fit the table.
@@ -40,11 +40,11 @@ class Lake:
     def destination(self, entry: HistoryEntry) -> tuple[EventPlan, str]:
         """Plan of a structure's events and the directory of the topic generation that holds them.
 
-        The Delta table is made, or given the fields it lacks, at the first use: before any data of this structure.
+        The Delta table is created, or extended by missing fields, at the first use: before any data of this structure.
 
         Raises:
             ConfigurationError: the settings do not fit the table.
-            LakeError: the table cannot be made or changed.
+            LakeError: the table cannot be created or changed.
         """
         key = (entry.schema, entry.captured)
         known = self._plans.get(key)
@@ -58,7 +58,7 @@ class Lake:
         return known
 
     def record(self, window_id: int, entries: Sequence[HistoryEntry]) -> None:
-        """Write structures into the schema history, once for each window, and say once what events lack of them.
+        """Write structures into the schema history, once for each window, and warn once about what events lack of them.
 
         Raises:
             LakeError: the lake cannot be written.

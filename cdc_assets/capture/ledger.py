@@ -1,4 +1,4 @@
-"""What is recorded about a capture, and when."""
+"""The recorded state of a capture, and the clock of its records."""
 
 from dataclasses import dataclass
 
@@ -17,9 +17,9 @@ class Ledger:
 
     @property
     def state(self) -> CaptureState:
-        """What is recorded now."""
+        """The state recorded now."""
         return self.manifest.state
 
     def notice(self, aggregate: Aggregate, kind: str, signal: str = "", **data: str) -> Notification:
-        """A notification, to be recorded with what it tells; `signal` is the id of the signal that asked for it."""
+        """Make a notification, to be recorded with what it reports; `signal` is the id of the signal that requested it."""
         return Notification(aggregate, kind, data, self.clock.now(), signal)

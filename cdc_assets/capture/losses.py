@@ -1,31 +1,31 @@
-"""Notices that the lake has lost something, and says which tables can no longer be trusted, and from where on.
+"""Detects data loss in the lake, and which tables can no longer be trusted from which position on.
 
-A table with a position and without its data is a gap, never a fresh table. What the manifest says and what the tables
-hold is compared (`lake.audit`) when a run begins, before anything in flight is finished, and again with everything
-that a table has before a run commits to it for the first time.
+A table with a position and without its data has a gap; it is never treated as new. The manifest is compared with what the
+tables hold (`lake.audit`) when a run begins, before anything in flight is finished, and again with all data of a table
+before a run commits to it for the first time.
 
-| found | done |
+| found | action |
 |---|---|
-| a topic table holds less than its mark | the table has a gap, from what it can still show to its position; the others go on |
-| Delta cannot read a topic table | the same, but it fails, for nothing can be written behind it |
-| a topic table holds windows that the manifest does not know | the manifest is an older one: see below |
-| topic tables, and no manifest | nothing is done: positions are not guessed |
-| the schema history lacks something | nothing is done, unless `snapshot.mode` records structures anew |
-| a topic of no table lacks something | it is told, and goes on |
+| a topic table holds less than its mark | the table has a gap, from what it still holds to its position; the others continue |
+| Delta cannot read a topic table | the same, but the table fails, because nothing can be appended to it |
+| a topic table holds windows that the manifest does not know | the manifest is an older copy: see below |
+| topic tables, and no manifest | the run ends with an error: positions are not guessed |
+| the schema history lacks something | the run ends with an error, unless `snapshot.mode` records structures again |
+| a topic of no table lacks something | it is logged, and the run continues |
 
-*An older manifest.* Numbers of windows that tables have are never given again, for a table would leave out what it
-seems to have. A table whose unknown commits are windows of the log that follow one another, the first of them from its
-position on, is complete to the end of the last: each says in its commit which LSNs it covers, and a window holds all
-changes of a table between the two. Of any other table one cannot know what it lacks, so it has a gap.
+*An older manifest.* Window numbers found in tables are never assigned again, for a table would skip a window that it
+seems to have. A table is complete to the end of its last unknown commit if these commits are windows of the log that follow
+each other, the first of them starting at its position: each commit records which LSNs it covers, and a window holds all
+changes of a table between the two. Of any other table it is not known what it lacks, so it has a gap.
 
-*Why nothing is missed, and no alarm is false.* A mark is recorded behind the commit that it speaks of. So a crash
-leaves a table with more than its mark says, and never with less; and if the row with the mark is lost too, the number
-of the window tells. The findings, the new marks and the number of the next window are one row of the manifest: after a
-crash before it all is found again, after it nothing is.
+*Why no loss is missed, and no alarm is false.* A mark is recorded after the commit that it describes. So a crash
+leaves a table with more than its mark says, never with less; and if the row with the mark is lost too, the window number
+proves it. The losses found, the new marks and the number of the next window are one row of the manifest: after a
+crash before that row everything is found again, after it nothing is.
 
-*Mending.* A snapshot of a table with a gap first takes files that are not whole out of the Delta table, so that it can
-be read; a crash in between finds the gap and the files again, or the gap alone. READs of the snapshot lie behind
-whatever was lost, as with any gap.
+*Repairing.* A snapshot of a table with a gap first removes incomplete files from the Delta table, so that it can
+be read. After a crash in between, the next run finds the gap and the files again, or only the gap. READs of the snapshot
+are placed after whatever was lost, as with any gap.
 """
 
 import dataclasses
@@ -52,9 +52,9 @@ from cdc_assets.ledger.state import CaptureState, Status, TableState
 log = logging.getLogger(__name__)
 
 _SECONDS = 1.0
-"""Time of a start for tables that look right."""
+"""Time limit in seconds, at the start of a run, for examining tables that look right."""
 _KEEP_GAPS = 100
-"""As of gaps in the log (`planner`)."""
+"""Number of gaps kept per table, as for gaps in the log (`planner`)."""
 
 AGAIN = "materialize the table's snapshot asset, or set gap.policy=resnapshot"
 AWAY = "move that folder away, or restore it from a copy, then materialize the table's snapshot asset"
@@ -66,7 +66,7 @@ def topic_of(directory: str) -> str:
 
 
 def owners(state: CaptureState, config: CaptureConfig) -> dict[str, TableId]:
-    """Tables of a capture by topic, also those whose first snapshot is in flight."""
+    """Tables of a capture by topic, including those whose first snapshot is in flight."""
     planned = [entry.table for run in state.snapshots.values() for entry in run.tables]
     return {topic_name(table, config.events): table for table in [*state.tables, *planned]}
 
@@ -74,42 +74,42 @@ def owners(state: CaptureState, config: CaptureConfig) -> dict[str, TableId]:
 def audited(
     tables: TopicTables, state: CaptureState, config: CaptureConfig, *, seconds: float | None = None
 ) -> dict[str, Examined]:
-    """What the lake's tables hold, by directory; those of tables that have a gap or have failed are left out.
+    """What the lake's tables hold, by directory; without tables that have a gap or have failed.
 
     Args:
         tables: the lake's Delta tables.
-        state: what the manifest says.
-        seconds: for tables that look right; None compares all of them.
+        state: state recorded in the manifest.
+        seconds: time limit for tables that look right; None compares all of them.
     """
     topics, known = owners(state, config), {topic_of(directory) for directory in state.marks}
-    resting = {topic_name(own.table, config.events) for own in state.tables.values() if own.status != "healthy"}
-    chosen = {name for name in {*state.marks, *(topics.keys() - known)} if topic_of(name) not in resting}
+    stopped = {topic_name(entry.table, config.events) for entry in state.tables.values() if entry.status != "healthy"}
+    chosen = {name for name in {*state.marks, *(topics.keys() - known)} if topic_of(name) not in stopped}
     in_flight = _in_flight(state)
     whole = {name for name in chosen if topics.get(topic_of(name)) in in_flight}
     found = audit(tables, state.marks, chosen, whole=whole, seconds=seconds)
     if state.marks:
         return found
-    # recorded by a release that kept no marks, but that made a table's folder before it set its position
+    # recorded by a release that kept no marks, but that created a table's folder before it set its position
     gone = {name for name, result in found.items() if result == Examined(None) and topics[name] in state.tables}
     return found | {name: Examined(None, Loss(name, "is gone")) for name in gone}
 
 
 def _in_flight(state: CaptureState) -> set[TableId]:
-    """Tables that are committed to before anything new is planned."""
+    """Tables that commits in flight belong to."""
     reads = {read.table for read in state.pending.reads} if state.pending else set()
     reads |= {entry.table for run in state.snapshots.values() for entry in run.tables}
     return reads | {signals.queue[0].table for signals in state.signals.values() if signals.reads and signals.queue}
 
 
 def refuse_without_manifest(tables: TopicTables, state: CaptureState, directory: str, config: CaptureConfig) -> None:
-    """See that there are no topics of a capture about which the manifest knows nothing.
+    """Check that there are no topics of a capture whose manifest is empty.
 
     Args:
         tables: the lake's Delta tables.
-        state: what the manifest says.
+        state: state recorded in the manifest.
 
     Raises:
-        LakeError: there are, so the manifest is lost.
+        LakeError: there are such topics, so the manifest is lost.
     """
     if state.next_window > 1:
         return
@@ -119,34 +119,34 @@ def refuse_without_manifest(tables: TopicTables, state: CaptureState, directory:
         some = ", ".join(found[:5]) + (" and others" if len(found) > 5 else "")
         raise LakeError(
             f"The manifest {tables.location.uri(directory)} is gone or empty, but {some} hold events of capture "
-            f"{tables.capture}. Without it nobody knows up to where they are complete. Next: restore its folder from a "
+            f"{tables.capture}. Without it their positions are unknown. Next: restore its folder from a "
             "copy. If there is none, move the folders of these topics out of the lake, or choose another lake.path or topic.prefix: "
-            "the tables are then captured anew, from a first snapshot on."
+            "the tables are then captured again, beginning with a snapshot."
         )
 
 
 def is_numbered(directory: str, config: CaptureConfig) -> bool:
-    """Whether commits to a topic are numbered by window, and not by time."""
+    """Whether commits to a topic are numbered by window and not by time."""
     return directory not in {heartbeat_topic(config.heartbeat, config.events), config.notifications.sink_topic}
 
 
 class Losses:
-    """Compares manifest and lake for the run that has claimed them."""
+    """Compares the manifest with the lake for the run that has claimed the capture."""
 
     def __init__(self, ledger: Ledger, lake: Lake, config: CaptureConfig) -> None:
         self._ledger, self._lake, self._config = ledger, lake, config
         self._audited: set[str] = set()
-        """Topics whose tables this run has compared with the manifest."""
+        """Topics whose tables this run has compared completely."""
 
     @property
     def _state(self) -> CaptureState:
         return self._ledger.state
 
     def at_start(self) -> None:
-        """Find what was lost since the last run; nothing was committed by this one.
+        """Find what was lost since the last run, before this run commits anything.
 
         Raises:
-            LakeError: the schema history lacks something.
+            LakeError: structures are missing from the schema history.
             FencedError: another writer has taken over.
         """
         self._settle(audited(self._lake.tables, self._state, self._config, seconds=_SECONDS))
@@ -154,7 +154,7 @@ class Losses:
         self._check_history()
 
     def before_commit(self, tables: Collection[TableId]) -> None:
-        """Compare all that some tables have, unless this run has; what is lost is recorded in their states.
+        """Compare some tables completely, unless this run has already; losses are recorded in their states.
 
         Raises:
             FencedError: another writer has taken over.
@@ -167,7 +167,7 @@ class Losses:
         self._audited |= wanted
 
     def clear(self, table: TableId) -> None:
-        """Make the topic of a table that has lost data fit to be written to and read.
+        """Prepare the topic of a table that has lost data, so that it can be written and read.
 
         Raises:
             LakeError: Delta cannot read it.
@@ -180,31 +180,43 @@ class Losses:
             if found.loss is not None and not found.loss.readable:
                 raise LakeError(f"The topic table {directory} {found.loss.what}. Next: {AWAY}.")
             if found.loss is not None:
-                log.warning("%s %s. That is taken out of its log, so that it can be read.", directory, found.loss.what)
+                log.warning(
+                    "%s %s. These files are removed from its Delta log, so that it can be read.",
+                    directory,
+                    found.loss.what,
+                )
                 self._lake.tables.remove_files(directory, found.loss.damaged)
 
     def _settle(self, found: Mapping[str, Examined]) -> None:
-        """Record findings, and what the tables hold now."""
+        """Record losses, and what the tables hold now."""
         topics = owners(self._state, self._config)
         by_table: dict[TableId, dict[str, Examined]] = {}
         for name, result in found.items():
             if topic_of(name) in topics:
                 by_table.setdefault(topics[topic_of(name)], {})[name] = result
             elif result.loss is not None and name == self._lake.history.directory:
-                if result.mark is not None or not result.loss.readable:  # of one that is gone see `_check_history`
+                if (
+                    result.mark is not None or not result.loss.readable
+                ):  # a missing history is handled by `_check_history`
                     self._refuse(f"{name} {result.loss.what}", possible=_RECORDING_ALL)
             elif result.loss is not None:
-                log.error("%s %s. It belongs to no table, and goes on without.", name, result.loss.what)
-        changed = [state for table, own in by_table.items() if (state := self._judged(table, own)) is not None]
+                log.error(
+                    "%s %s. It belongs to no table; the capture continues without the lost data.",
+                    name,
+                    result.loss.what,
+                )
+        changed = [state for table, results in by_table.items() if (state := self._judged(table, results)) is not None]
         self._record(found, changed)
         for state in changed:
-            if state.streams:  # nobody will snapshot it
+            if state.streams:  # no snapshot will clear it
                 self.clear(state.table)
 
-    def _judged(self, table: TableId, own: Mapping[str, Examined]) -> TableState | None:
-        """A table's state, if it changes."""
-        losses = [result.loss for result in own.values() if result.loss is not None]
-        ahead = [name for name, result in own.items() if result.mark and result.mark.window >= self._state.next_window]
+    def _judged(self, table: TableId, results: Mapping[str, Examined]) -> TableState | None:
+        """A table's new state, if it changes."""
+        losses = [result.loss for result in results.values() if result.loss is not None]
+        ahead = [
+            name for name, result in results.items() if result.mark and result.mark.window >= self._state.next_window
+        ]
         if not losses and not ahead:
             return None
         for database, run in self._state.snapshots.items():
@@ -223,7 +235,7 @@ class Losses:
         return self._lost(state, after, until, what, readable=all(loss.readable for loss in losses))
 
     def _beyond_manifest(self, state: TableState, ahead: Sequence[str]) -> TableState | None:
-        """Of a table with windows that the manifest does not know: what it is complete to, or what it may lack."""
+        """New state of a table with windows that the manifest does not know: a later position, or a gap."""
         if state.position is None:
             return None
         if len(ahead) == 1:
@@ -233,7 +245,7 @@ class Losses:
             reached = _end_of(unknown_commits(self._lake.tables, ahead[0], first), state.position)
             if reached is not None:
                 log.warning(
-                    "%s goes on from %s: its topic has windows that the manifest has lost.", state.table, reached
+                    "%s continues from %s: its topic has windows that the manifest has lost.", state.table, reached
                 )
                 return dataclasses.replace(state, position=reached)
         ends = [end for name in ahead if (end := newest_lsn(self._lake.tables, name)) is not None]
@@ -244,11 +256,11 @@ class Losses:
     def _lost(self, state: TableState, after: Lsn, until: Lsn, what: str, *, readable: bool) -> TableState:
         policy, end = self._config.streaming.gap_policy, state.position
         state = dataclasses.replace(state, gaps=(*state.gaps, (after, until))[-_KEEP_GAPS:])
-        told = f"Events after {after} up to {until} are lost in the lake or cannot be trusted: {what}."
+        lost = f"Events after {after} up to {until} are lost in the lake or cannot be trusted: {what}."
         if policy == "ignore" and readable:
             return dataclasses.replace(state, position=end and max(end, until))
         status: Status = "gap" if readable and end is not None else "failed"
-        return dataclasses.replace(state, status=status, reason=f"{told} Next: {AGAIN if readable else AWAY}.")
+        return dataclasses.replace(state, status=status, reason=f"{lost} Next: {AGAIN if readable else AWAY}.")
 
     def _record(self, found: Mapping[str, Examined], changed: Sequence[TableState]) -> None:
         now, known = self._state.next_window, self._state.marks
@@ -261,34 +273,34 @@ class Losses:
             self._ledger.manifest.record_audit(self._ledger.clock.now(), changed, held, max([now, *numbers]))
 
     def _check_history(self) -> None:
-        """See that the structures of all tables that go on are known."""
+        """Check that the structures of all streaming tables are known."""
         states, history = self._state.tables.values(), self._lake.history
         lacking = [state.table for state in states if state.streams and not history.entries(state.table)]
         if lacking:
             some = ", ".join(map(str, lacking[:5])) + (" and others" if len(lacking) > 5 else "")
-            self._refuse(f"{history.directory} is gone, or knows nothing of {some}", possible=_RECORDING_LACKING)
+            self._refuse(f"{history.directory} is gone, or has no structure of {some}", possible=_RECORDING_LACKING)
 
     def _refuse(self, what: str, possible: Collection[str]) -> None:
-        """Nothing is read without the structures that the rows had, unless the settings want them recorded anew."""
+        """End the run because structures of rows are missing, unless the snapshot mode records them again."""
         rule = rule_of(self._config.snapshot)
         if {rule.schema, rule.data} & set(possible):
-            log.warning("The schema history %s. Structures are recorded as the tables have them now.", what)
+            log.warning("The schema history %s. The tables' present structures are recorded.", what)
             return
         raise LakeError(
-            f"The schema history {what}, though positions of tables are recorded. Next: restore its folder from a copy, or "
-            "set snapshot.mode=recovery for one run, which records the structures that the tables have now. Rows that "
-            "were changed before a table was last altered, and not read yet, would be read with the wrong structure: then "
+            f"The schema history {what}, although positions of tables are recorded. Next: restore its folder from a copy, or "
+            "set snapshot.mode=recovery for one run, which records the present structures of the tables. Rows that "
+            "were changed before a table was last altered, and not read yet, would be read with the wrong structure: in that case "
             "materialize that table's snapshot asset."
         )
 
 
 _RECORDING_ALL = ("each start",)
-"""Rules of a snapshot mode that record every structure anew."""
+"""Rules of a snapshot mode that record every structure again."""
 _RECORDING_LACKING = ("each start", "needed", "history lost")
 
 
 def _end_of(commits: Sequence[tuple[Lsn, Lsn] | None], position: Lsn) -> Lsn | None:
-    """Where commits end that follow one another from a position on; None if they do not."""
+    """End of commits that follow each other from a position on; None if they do not."""
     reached = position
     for commit in commits:
         if commit is None or commit[0] != reached:

@@ -1,19 +1,19 @@
-"""Begins a new history of a restored database in the same topics, when people ask for it by a snapshot of its tables.
+"""Begins a new history of a restored database in the same topics, when a user requests it by a snapshot of its tables.
 
 *Why only then, and why it is right.* Topics are ordered by position, and positions begin with LSNs. While the server's
-LSNs are behind `reached`, the greatest that the lake may hold, READs of the restored rows would sort in front of events
-that were lost. So it is refused until `fn_cdc_get_max_lsn()` is above `reached`. The low watermark of a snapshot is not
-below that, on the same fork, which is looked at again before anything read is committed (`forks`). So whatever is
-written from then on sorts behind whatever was lost, and the same holds for all later windows.
+LSNs are not above `reached`, the greatest that the lake may hold, READs of the restored rows would sort before events
+that were lost. So the request is rejected until `fn_cdc_get_max_lsn()` is above `reached`. The low watermark of a snapshot
+is not below that on the same fork, which is checked again before anything read is committed (`forks`). So everything
+written from then on sorts after everything that was lost, and the same holds for all later windows.
 
-*What consumers are told.* Each table's old life ends with a DROP behind its position, in the schema history and on the
-topic `<prefix>`; its snapshot begins the next one with a CREATE, as for a table that was dropped and created again. The
-state keeps the interval of what was lost as a gap: from where the two histories part to `reached`.
+*What consumers see.* Each table's old history ends with a DROP after its position, in the schema history and on the
+topic `<prefix>`. Its snapshot begins the next one with a CREATE, as for a table that was dropped and created again. The
+state keeps the interval of lost changes as a gap: from the LSN where the two histories part to `reached`.
 
 | crash after | next run |
 |---|---|
-| the new fork and the tables' states, which are one row | tells the DROPs before it reads anything |
-| the DROPs, or some of their steps | see `retire` |
+| the new fork and the tables' states, which are one row | publishes the DROPs before it reads anything |
+| the DROPs, or some of their steps | see `endings.retire` |
 """
 
 import dataclasses
@@ -34,14 +34,14 @@ _REASON = "Its database was restored to an earlier moment, and a new history has
 
 
 def begin_anew(ledger: Ledger, source: Source, database: str) -> None:
-    """Let go of the lost history of a database, if it is known to be restored.
+    """Give up the lost history of a database that is known to be restored.
 
     Args:
-        ledger: of the capture; nothing of the database is in flight.
+        ledger: ledger of the capture; nothing of the database may be in flight.
         source: control plane of the server.
 
     Raises:
-        DatabaseRestoredError: its LSNs have not passed those of the lost history yet.
+        DatabaseRestoredError: the server's LSNs have not passed those of the lost history yet.
         CdcDisabledError: it has no change data capture.
         RetryableError: the server is away or busy.
         FencedError: another writer has taken over.
@@ -52,23 +52,23 @@ def begin_anew(ledger: Ledger, source: Source, database: str) -> None:
         return
     fork, captured = source.recovery_fork(database), source.max_captured_lsn(database)
     if captured is None or captured <= reached:
-        raise DatabaseRestoredError(f"{known.restored} The server is at {captured} now.")
+        raise DatabaseRestoredError(f"{known.restored} The server's newest LSN is {captured} now.")
     shared = shared_until(known, reached, fork, captured) or ZERO_LSN
-    own = [entry for entry in state.tables.values() if entry.table.database == database]
+    entries = [entry for entry in state.tables.values() if entry.table.database == database]
     begun = LogHistory(fork.identity if fork else "", read=reached)
     ended = [
         dataclasses.replace(entry, status="failed", reason=_REASON, gaps=(*entry.gaps, (shared, reached)))
-        for entry in own
+        for entry in entries
     ]
     ledger.manifest.record_log(ledger.clock.now(), database, begun, tables=ended)
     log.warning(
-        "A new history of database %s begins in the same topics. What they hold after %s up to %s is lost on the server.",
+        "A new history of database %s begins in the same topics. Their events after %s up to %s no longer exist on the server.",
         database, shared, reached,
     )  # fmt: skip
 
 
 def end_former_tables(ledger: Ledger, lake: Lake, database: str) -> None:
-    """Publish the DROP of tables whose new history has begun, if it was not published yet; no window is in flight.
+    """Publish the DROP of tables whose new history has begun, if it was not published yet. No window may be in flight.
 
     Raises:
         FencedError: another writer has taken over.

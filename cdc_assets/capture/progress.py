@@ -1,4 +1,4 @@
-"""What a capture tells while it works and at its end."""
+"""What a capture reports while it runs and at its end."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -16,13 +16,13 @@ from cdc_assets.ledger.state import Status
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """What one window or round brought for one table.
+    """What one window or round committed for one table.
 
     Args:
-        rows: events by envelope operation; tombstones as `tombstone`.
+        rows: number of events by envelope operation; tombstones as `tombstone`.
         size: bytes of Parquet.
-        from_lsn: exclusive lower bound; of a snapshot its low watermark.
-        to_lsn: the table is complete to here, inclusive.
+        from_lsn: exclusive lower bound; for a snapshot its low watermark.
+        to_lsn: inclusive LSN up to which the table is complete.
         committed: server time of the newest commit read, if it is known.
     """
 
@@ -35,11 +35,11 @@ class TableProgress:
 
 @dataclass(frozen=True, slots=True)
 class StructureChange:
-    """A table's events look different from now on.
+    """A table's events have another structure from now on.
 
     Args:
-        entry: of the schema history, with the LSN from which it holds.
-        differences: to the structure before; empty if there was none.
+        entry: entry of the schema history, with the LSN from which it is valid.
+        differences: differences from the previous structure; empty if there was none.
     """
 
     entry: HistoryEntry
@@ -48,11 +48,11 @@ class StructureChange:
 
 @dataclass(frozen=True, slots=True)
 class TroubledTable:
-    """A table that does not go on, and why.
+    """A table that has stopped, and the reason.
 
     Args:
         status: `gap` or `failed`.
-        reason: for people, with the next step.
+        reason: reason for users, with the next step.
         gap_after: exclusive start of the missing changes.
         gap_until: inclusive end of the missing changes.
     """
@@ -66,20 +66,20 @@ class TroubledTable:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One window of the log, or one round of a snapshot or of an incremental snapshot, is committed.
+    """A committed window of the log, or a committed round of a snapshot or of an incremental snapshot.
 
     Args:
         kind: which of the three; the rows of the latter two are READ events.
-        database: where it was read.
+        database: database that was read.
         window_id: number of its commit in every topic table that it wrote.
-        from_lsn: exclusive lower bound of a window; of READ events, where they sort.
-        to_lsn: a window completes every healthy table of the database to here.
-        tables: only those with rows.
-        troubled: tables that stopped in it.
-        slices_done: of a snapshot, after this round.
-        slices: of a snapshot, number of all; 0 of a window.
+        from_lsn: exclusive lower bound of a window; for READ events, the LSN at which they sort.
+        to_lsn: LSN up to which a window completes every healthy table of the database.
+        tables: progress by table; only tables with rows.
+        troubled: tables that stopped in this window.
+        slices_done: slices of the snapshot that are committed after this round.
+        slices: number of all slices of the snapshot; 0 for a window.
         lag_s: seconds between the newest commit read and the server's clock, if known.
-        structures: what the window recorded in the schema history, in order.
+        structures: structures that the window recorded in the schema history, in order.
     """
 
     kind: Literal["stream", "snapshot", "incremental"]
@@ -100,33 +100,33 @@ OnProgress = Callable[[Progress], None]
 
 
 class ProgressListener(Protocol):
-    """Hears of all that a run brings. There is one in a run, and who commits something is given it once."""
+    """Receives all commits of a run. There is one per run, shared by everything that commits."""
 
     def note_commit(self, progress: Progress) -> None:
-        """A window or round is committed."""
+        """Called after a window or round is committed."""
 
     def note_unread(self, trouble: TroubledTable) -> None:
-        """A table whose snapshot a signal asked for was left, because it cannot be read."""
+        """Called when a snapshot requested by a signal gives up a table that cannot be read."""
 
 
 ShouldYield = Callable[[], bool]
-"""Asked at each window border whether to give way."""
+"""Called at each window border: whether to end, so that another run can continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSummary:
-    """How a snapshot ended.
+    """Result of a snapshot.
 
     Args:
-        tables: that are through, also those of a snapshot that an earlier run had left.
-        failed: that are not, and why; they are as due as before.
+        tables: tables that are finished, including those of a snapshot that an earlier run left unfinished.
+        failed: tables that could not be read, with the reason; the next run tries them again.
     """
 
     tables: tuple[TableId, ...] = ()
     failed: tuple[TroubledTable, ...] = ()
 
     def __add__(self, other: "SnapshotSummary") -> "SnapshotSummary":
-        """What came later wins: a table that failed may have been read at the second attempt."""
+        """Combine two results; the later one wins, since a table that failed may have been read at the second attempt."""
         later = {*other.tables, *(trouble.table for trouble in other.failed)}
         failed = (trouble for trouble in self.failed if trouble.table not in later)
         return SnapshotSummary((*self.tables, *other.tables), (*failed, *other.failed))
@@ -134,15 +134,15 @@ class SnapshotSummary:
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """How a loop ended.
+    """Result of a loop.
 
     Args:
-        ended: why: nothing new, time up, gave way to another run, or no table to stream.
+        ended: why it ended: nothing new, time up, another run waits, or no table to stream.
         windows: number of windows.
-        rows: events by table and operation, with those of snapshots that the loop carried out.
-        troubled: all tables that do not go on now.
+        rows: events by table and operation, including those of snapshots that the loop carried out.
+        troubled: all tables that have stopped.
         waiting: captured tables that were not snapshotted yet.
-        unread: tables whose snapshot, asked for by a signal, was given up; their streams go on.
+        unread: tables whose snapshot was requested by a signal and given up; their streams continue.
     """
 
     ended: Literal["idle", "deadline", "yielded", "nothing"]
@@ -154,12 +154,12 @@ class StreamSummary:
 
 
 def seconds_behind(now: datetime | None, committed: datetime | None) -> float | None:
-    """How old a commit is by the server's clock, which may stand before it; None if one of the two is not known."""
+    """Age of a commit in seconds by the server's clock, at least 0; None if one of the two is not known."""
     return max(0.0, (now - committed).total_seconds()) if now and committed else None
 
 
 def rows_of(files: Iterable[DataFile]) -> Counter[str]:
-    """Rows by operation of some files."""
+    """Number of rows by operation in some files."""
     total: Counter[str] = Counter()
     for file in files:
         total.update(file.operations)

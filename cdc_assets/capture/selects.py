@@ -1,11 +1,11 @@
-"""Puts a SELECT statement that somebody wrote for a table into ours, so that its columns are read as the events need them.
+"""Embeds a user's SELECT statement for a table into one that reads its columns as the events need them.
 
-Ours takes the columns of `(<statement>) AS [t]`. What T-SQL allows at the top of
-a statement and not there is moved: common table expressions go before our
-SELECT, query hints behind it, and an ORDER BY gets the OFFSET that makes it legal
+The outer statement selects from `(<statement>) AS [t]`. What T-SQL allows at the top of
+a statement but not in a subquery is moved: common table expressions go before the outer
+SELECT, query hints after it, and an ORDER BY gets the OFFSET that makes it legal
 (https://learn.microsoft.com/en-us/sql/t-sql/queries/select-order-by-clause-transact-sql,
-limitations). Only words outside of parentheses, literals, quoted names and
-comments are looked at. A text that is more than one statement is refused.
+limitations). Words inside parentheses, literals, quoted names and
+comments are ignored. A text of more than one statement is rejected.
 """
 
 import re
@@ -21,20 +21,20 @@ _TOKEN = re.compile(
 
 
 def embedded(statement: str, columns: str) -> str:
-    """A SELECT of some columns from a SELECT.
+    """A SELECT of some columns from the result of another SELECT.
 
     Args:
-        statement: complete; one semicolon at its end is allowed.
+        statement: a complete statement; one semicolon at its end is allowed.
         columns: select list over the alias `t`.
 
     Raises:
-        InvalidValueError: it is more than one statement.
+        InvalidValueError: the text has more than one statement.
     """
     text = statement.strip().removesuffix(";").rstrip()
     words = list(_outer_words(text))
-    start = next((place for word, place in words if word == "SELECT"), 0)
-    end = next((place for word, place in reversed(words) if word == "OPTION" and place > start), len(text))
-    inner = [word for word, place in words if start <= place < end]
+    start = next((index for word, index in words if word == "SELECT"), 0)
+    end = next((index for word, index in reversed(words) if word == "OPTION" and index > start), len(text))
+    inner = [word for word, index in words if start <= index < end]
     body = text[start:end]
     if _ordered(inner) and "OFFSET" not in inner and "TOP" not in inner[:3]:
         body = f"{body}\nOFFSET 0 ROWS"
@@ -46,7 +46,7 @@ def _ordered(words: list[str]) -> bool:
 
 
 def _outer_words(text: str) -> Iterator[tuple[str, int]]:
-    """Words in upper case and their places, outside of parentheses."""
+    """Words outside of parentheses in upper case, with their indexes."""
     depth = 0
     for token in _TOKEN.finditer(text):
         if token["mark"]:

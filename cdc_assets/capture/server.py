@@ -1,4 +1,4 @@
-"""What a capture asks of SQL Server and reads from it."""
+"""The SQL Server of a capture: its control plane, data plane and capture instances."""
 
 from cdc_assets.capture.instances import by_table
 from cdc_assets.config.settings import StreamingSettings
@@ -8,11 +8,11 @@ from cdc_assets.core.schema import CaptureInstance
 
 
 class Server:
-    """The two ways to a server, and the capture instances that it has.
+    """Access to one server, with its capture instances.
 
     Args:
-        bulk: data plane; travels to tasks.
-        settings: which capture instances are left out.
+        bulk: data plane; serialized and sent to tasks.
+        settings: settings that leave out capture instances.
     """
 
     def __init__(self, source: Source, bulk: BulkSource, settings: StreamingSettings) -> None:
@@ -20,10 +20,10 @@ class Server:
         self._instances: dict[str, dict[TableId, list[CaptureInstance]]] = {}
 
     def instances(self, database: str, *, anew: bool = True) -> dict[TableId, list[CaptureInstance]]:
-        """Capture instances by table, without those that the settings leave out.
+        """Capture instances by table, except those that the settings leave out.
 
         Args:
-            anew: ask the server; otherwise the last answer will do.
+            anew: whether to ask the server again instead of returning the last answer.
         """
         if anew or database not in self._instances:
             self._instances[database] = by_table(self.source.capture_instances(database), self._settings)

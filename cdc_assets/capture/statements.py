@@ -6,12 +6,12 @@ Direct mode reads the change table and joins the commit's end time once per row
 https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-capture-instance-ct-transact-sql
 https://learn.microsoft.com/en-us/sql/relational-databases/system-functions/cdc-fn-cdc-get-all-changes-capture-instance-transact-sql
 
-*Part of a transaction.* A slice may begin or end inside of one, behind the rows
-of a place (commit LSN, command id, change LSN). What it reads is then a few
-statements one after the other, each of one range of the change table's
-clustered index; as one condition with OR the server would look at all rows of
-the transaction. The ranges are adjacent and in order, so their rows one after
-the other are the slice's rows in position order, each once. Rows without command
+*Part of a transaction.* A slice may begin or end inside a transaction, after the rows
+up to a place (commit LSN, command id, change LSN). It is then read by a few
+statements in sequence, each for one range of the change table's
+clustered index; for a single condition with OR the server would scan all rows of
+the transaction. The ranges are adjacent and in order, so together they are
+the slice's rows in position order, each once. Rows without command
 id sort before all others.
 """
 
@@ -50,11 +50,11 @@ def change_queries(
     """Change rows with commit LSN in (read.after, read.until], in position order.
 
     Args:
-        plan: of the rows' structure.
-        read: instance and bounds.
-        mode: `data.query.mode`; the change functions know no command id, so nothing begins or ends inside a commit.
-        begins: rows of this commit count only behind this place.
-        ends: rows of this commit count only up to this place.
+        plan: event plan of the rows' structure.
+        read: capture instance and bounds.
+        mode: `data.query.mode`; in function mode there is no command id, so no slice begins or ends inside a commit.
+        begins: place after which rows of its commit are read; None if the slice does not begin inside a commit.
+        ends: place up to which rows of its commit are read; None if the slice does not end inside a commit.
     """
     if mode == "function":
         return [_function(plan, read)]
@@ -73,7 +73,7 @@ def _direct(plan: EventPlan, read: TableRead, condition: str, parameters: tuple[
 
 
 def _ranges(read: TableRead, begins: Position | None, ends: Position | None) -> Iterator[Statement]:
-    """Adjacent ranges of the index, in order, as condition and parameters."""
+    """Adjacent ranges of the index, in order, each as condition and parameters."""
     first, last = (
         place if place is not None and read.after < place.commit_lsn <= read.until else None for place in (begins, ends)
     )
@@ -93,7 +93,7 @@ def _ranges(read: TableRead, begins: Position | None, ends: Position | None) -> 
 
 
 def _inside(commit: Lsn, first: Position | None, last: Position | None) -> Iterator[Statement]:
-    """Ranges of one commit behind a place, up to another one, or both."""
+    """Ranges of one commit after a place, up to a place, or between two."""
     of_command = f"{_COMMIT} = ? AND {_COMMAND} = ?"
     if first is not None and last is not None and first.command_id == last.command_id:
         parameters = (commit.raw, first.command_id, first.change_lsn.raw, last.change_lsn.raw)
@@ -112,15 +112,15 @@ def _inside(commit: Lsn, first: Position | None, last: Position | None) -> Itera
 
 
 def preceding_queries(plan: EventPlan, read: TableRead, place: Position, rows: int) -> list[Statement]:
-    """Change LSNs of the last change rows of a commit up to a place, backwards: its own command's, then earlier ones'."""
+    """Change LSNs of the last change rows of a commit up to a place, in descending order: first its own command, then earlier ones."""
     text = (
         f"/* cdc-assets: preceding */ SELECT TOP ({rows:d}) {_CHANGE} AS [change] "  # noqa: S608 - quoted names
         f"FROM {quote(read.table.database)}.cdc.{quote(f'{read.instance}_CT')} AS [ct] "
         f"WHERE {{condition}}{skipped_condition(plan.settings.skipped_operations)} "
         f"ORDER BY {_ORDER.replace(',', ' DESC,')} DESC"
     )
-    *earlier, own = _inside(place.commit_lsn, None, place)
-    return [(text.replace("{condition}", condition), parameters) for condition, parameters in (own, *earlier)]
+    *earlier, of_command = _inside(place.commit_lsn, None, place)
+    return [(text.replace("{condition}", condition), parameters) for condition, parameters in (of_command, *earlier)]
 
 
 def _function(plan: EventPlan, read: TableRead) -> Statement:
@@ -137,13 +137,13 @@ def _function(plan: EventPlan, read: TableRead) -> Statement:
 
 
 def skipped_condition(letters: Iterable[str]) -> str:
-    """Skipped operations never leave the server (spec debezium-sqlserver §3.4)."""
+    """Condition that leaves skipped operations on the server (spec debezium-sqlserver §3.4)."""
     numbers = sorted(number for letter in letters for number in _OPERATIONS.get(letter, ()))
     return f" AND [ct].[__$operation] NOT IN ({', '.join(map(str, numbers))})" if numbers else ""
 
 
 def low_water_query(database: str) -> Statement:
-    """Low-water mark of each instance, and the newest statement that changed its table: name, start LSN, LSN or NULL."""
+    """Low-water mark of each instance, and the newest DDL of its table: name, start LSN, LSN or NULL."""
     cdc = f"{quote(database)}.cdc"
     altered = f"(SELECT MAX([h].[ddl_lsn]) FROM {cdc}.[ddl_history] AS [h] WHERE [h].[object_id] = [ct].[object_id])"  # noqa: S608
     text = (
@@ -153,7 +153,7 @@ def low_water_query(database: str) -> Statement:
 
 
 def rows_query(plan: EventPlan, schema: TableSchema, key_range: KeyRange, override: str | None) -> Statement:
-    """Rows of a table in a key range, or those of the operator's own statement (spec debezium-sqlserver §2.4)."""
+    """Rows of a table in a key range, or those of the user's own statement (spec debezium-sqlserver §2.4)."""
     columns = plan.select_list("t")
     if override is not None:
         return f"/* cdc-assets: rows */ {embedded(override, columns)}", ()

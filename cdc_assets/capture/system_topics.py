@@ -1,4 +1,4 @@
-"""The lake's tables of a capture as a whole, beside the topics of its captured tables."""
+"""The lake's tables that belong to a capture as a whole, not to one captured table."""
 
 from collections.abc import Mapping
 
@@ -13,11 +13,11 @@ WINDOWS = "windows"
 HISTORY = "schema_history"
 """Short name of the schema history."""
 GROWING = ("transactions", "heartbeat", "notifications")
-"""Short names of those that get a file per window, or with time."""
+"""Short names of the tables that grow with every window or over time."""
 
 
 def system_topics(config: CaptureConfig) -> Mapping[str, str]:
-    """Directories of the tables that these settings have written, by a short name for people."""
+    """Directories of the tables written with these settings, by a short name for users."""
     events, notifications = config.events, config.notifications
     topics = {WINDOWS: manifest_directory(events.topic_prefix), HISTORY: history_directory(events.topic_prefix)}
     if config.history.publish:

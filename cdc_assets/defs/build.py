@@ -1,4 +1,4 @@
-"""From configuration files to one `Definitions`."""
+"""Builds one `Definitions` from configuration files."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.errors import ConfigurationError
 
 STATE_VARIABLE = "CDC_STATE_DIR"
-"""Folder for what is only remembered, such as the last discovered tables; `var` if unset."""
+"""Variable naming the folder for cached data, such as the last discovered tables; `var` if unset."""
 
 
 def build_definitions(
@@ -33,19 +33,19 @@ def build_definitions(
     translator: CdcTranslator | None = None,
     state_dir: str | Path | None = None,
 ) -> dg.Definitions:
-    """Assets, jobs, checks, sensors, schedules and resources of captures, for a code location of your own.
+    """Assets, jobs, checks, sensors, schedules and resources of captures, for your own code location.
 
     The result can be merged with other definitions (`dg.Definitions.merge`). All captures share one Spark session.
 
     Args:
-        captures: for each, a configuration file, or connector properties by name; secrets among these as `${env:NAME}`.
-        spark: runs their tasks; a local session if None.
-        translator: how tables look in Dagster.
-        state_dir: folder for what is only remembered, such as the last discovered tables; `CDC_STATE_DIR` if None, or
+        captures: a configuration file for each, or connector properties by name, with secrets written as `${env:NAME}`.
+        spark: Spark session that runs their tasks; a local one if None.
+        translator: keys, groups and tags of the tables in Dagster.
+        state_dir: folder for cached data, such as the last discovered tables; if None, the folder in `CDC_STATE_DIR`, or
             else `var`.
 
     Raises:
-        ConfigurationError: there is no capture, or something in a configuration is wrong.
+        ConfigurationError: there is no capture, or a configuration is invalid.
 
     Example:
         >>> defs = build_definitions("erp.json")
@@ -61,10 +61,10 @@ def build_definitions(
     if not captures:
         raise ConfigurationError("captures", "none", "at least one", "name a configuration file, or give properties")
     runs = spark or SparkResource()
-    look = translator or CdcTranslator()
+    chosen = translator or CdcTranslator()
     folder = Path(state_dir or os.environ.get(STATE_VARIABLE) or "var")
     common = dg.Definitions(resources={"spark": runs}, executor=dg.in_process_executor)
-    return dg.Definitions.merge(common, *(_capture_definitions(capture, runs, look, folder) for capture in captures))
+    return dg.Definitions.merge(common, *(_capture_definitions(capture, runs, chosen, folder) for capture in captures))
 
 
 def _capture_definitions(
@@ -78,21 +78,25 @@ def _capture_definitions(
     catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem)
     names = catalog.names
     changes, snapshot = changes_assets(catalog), snapshot_assets(catalog) if discovery.tables else None
-    looks = [headroom_check(catalog), capture_job_check(catalog), *([drift_check(catalog)] if discovery.tables else [])]
-    own = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*looks)
-    jobs = [dg.define_asset_job(names.changes, own, description=_CHANGES_JOB)]
+    checks = [
+        headroom_check(catalog),
+        capture_job_check(catalog),
+        *([drift_check(catalog)] if discovery.tables else []),
+    ]
+    streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
+    jobs = [dg.define_asset_job(names.changes, streamed, description=_CHANGES_JOB)]
     if snapshot:
         jobs.append(dg.define_asset_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
-    headroom_job = dg.define_asset_job(names.headroom, dg.AssetSelection.checks(*looks), description=_HEADROOM_JOB)
+    headroom_job = dg.define_asset_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
     headroom_schedule = dg.ScheduleDefinition(
         job=headroom_job,
         cron_schedule="*/30 * * * *",
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Looks every half hour how far clean-up is from unread changes and tables are from their events.",
+        description="Checks every half hour how far clean-up is from unread changes, and whether tables differ from their events.",
     )
     return dg.Definitions(
         assets=[*catalog.specs("source", deps=None), changes, *([snapshot] if snapshot else [])],
-        asset_checks=looks,
+        asset_checks=checks,
         jobs=[*jobs, headroom_job, signal_job(catalog)],
         schedules=[headroom_schedule],
         sensors=[lsn_sensor(catalog, jobs)],
@@ -101,7 +105,7 @@ def _capture_definitions(
 
 
 def capture_resources(names: Names, capture: CaptureSource, spark: SparkResource) -> dict[str, Any]:
-    """The server, the capture on it, and the IO managers of its lake, by resource key."""
+    """The server, the capture, and the IO managers of its lake, by resource key."""
     fields = source_fields(capture)
     server = SqlServerCdcResource(**fields)
     return {
@@ -112,8 +116,6 @@ def capture_resources(names: Names, capture: CaptureSource, spark: SparkResource
     }
 
 
-_CHANGES_JOB = "Follow the log of all captured tables until nothing new comes."
-_SNAPSHOT_JOB = "Read captured tables as a whole, or by key ranges."
-_HEADROOM_JOB = (
-    "Ask the server how far its clean-up is from unread changes, and tables from the structure of their events."
-)
+_CHANGES_JOB = "Stream the changes of all captured tables until there are no new ones."
+_SNAPSHOT_JOB = "Read captured tables completely, or by key ranges."
+_HEADROOM_JOB = "Check how far the server's clean-up is from unread changes, and whether tables differ from the structure of their events."

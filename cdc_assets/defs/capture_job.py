@@ -1,7 +1,7 @@
-"""The check `capture_job`: whether the server itself still reads its log.
+"""The check `capture_job`: whether the server's capture job still reads the log.
 
-The sensor, which looks all the time, tells it as soon as that changes, without a run;
-the half-hourly job of checks tells it, too. Why it matters: `core.capture_job`.
+The sensor checks it at short intervals and reports a change at once, without a run;
+the half-hourly job of checks reports it too. Why it matters: `core.capture_job`.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ LOOK_EVERY = timedelta(seconds=30)
 
 
 def evaluation(key: dg.AssetKey, jobs: Sequence[CaptureJob]) -> dg.AssetCheckEvaluation:
-    """The check's outcome as an event."""
+    """The result of the check as an event."""
     troubles = [job.trouble for job in jobs if job.trouble]
     quiet = [job.quiet_s for job in jobs if job.quiet_s is not None]
     return dg.AssetCheckEvaluation(
@@ -33,7 +33,7 @@ def evaluation(key: dg.AssetKey, jobs: Sequence[CaptureJob]) -> dg.AssetCheckEva
 
 
 def capture_job_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
-    """The check as a job of checks runs it."""
+    """The check for the job of checks."""
     names = catalog.names
 
     @dg.asset_check(
@@ -41,8 +41,8 @@ def capture_job_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
         name=CAPTURE_JOB,
         required_resource_keys={names.resource},
         description=(
-            "The SQL Server Agent runs and its capture job reads the log. If not, nothing new comes, and what is "
-            "complete to the newest captured LSN is old all the same."
+            "The SQL Server Agent runs and its capture job reads the log. If not, no new changes arrive, and tables that are "
+            "complete to the newest captured LSN are out of date."
         ),
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
@@ -55,9 +55,9 @@ def capture_job_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
 
 
 class CaptureJobWatch:
-    """Tells the sensor when the state of the capture jobs has changed.
+    """Reports to the sensor when the state of the capture jobs has changed.
 
-    What was told last is remembered in this process alone: a new one tells trouble once more.
+    The last reported state is kept only in this process: a new process reports a problem once more.
     """
 
     def __init__(self, catalog: CaptureCatalog) -> None:
@@ -65,8 +65,8 @@ class CaptureJobWatch:
         self._next = datetime.min.replace(tzinfo=UTC)
         self._healthy = True
 
-    def look(self, resource: CaptureResource) -> list[dg.AssetCheckEvaluation]:
-        """At most one event; none if nothing changed or it is not yet time to look again."""
+    def check(self, resource: CaptureResource) -> list[dg.AssetCheckEvaluation]:
+        """At most one event; none if nothing changed or the next check is not due."""
         now = datetime.now(UTC)
         if now < self._next:
             return []
@@ -75,7 +75,7 @@ class CaptureJobWatch:
             with resource.overview() as overview:
                 jobs = overview.capture_jobs()
         except CdcError:
-            return []  # the sensor's own look tells what is wrong with the server
+            return []  # the sensor itself reports problems of the server
         healthy = not any(job.trouble for job in jobs)
         if healthy == self._healthy:
             return []

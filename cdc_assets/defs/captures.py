@@ -1,4 +1,4 @@
-"""One capture as a Dagster resource: its configuration file and the adapters that serve it."""
+"""One capture as a Dagster resource: its configuration and its adapters."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -18,10 +18,10 @@ from cdc_assets.run.capture import Capture
 from cdc_assets.run.overview import CaptureOverview
 
 
-class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hands out itself
-    """Opens a capture for one run, with Spark as the runner of its tasks.
+class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the resource's value is the resource itself
+    """Opens a capture for one run, with Spark as its task runner.
 
-    Holds the place of the configuration and not its content, so that no secret reaches Dagster's pages.
+    Holds the path of the configuration and not its content, so that no secret appears on Dagster's pages.
     """
 
     server: dg.ResourceDependency[SqlServerCdcResource]
@@ -31,7 +31,7 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
         """The settings, read now.
 
         Raises:
-            ConfigurationError: they cannot be read, or something in them is wrong.
+            ConfigurationError: the settings cannot be read or are invalid.
         """
         return self.server.settings()
 
@@ -45,15 +45,15 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
         idle_timeout_s: float | None = None,
         max_duration_s: float | None = None,
     ) -> AbstractContextManager[Capture]:
-        """The facade, closed at the end of the block. No JVM is started until there are rows to read.
+        """The capture, closed at the end of the block. No JVM starts before there are rows to read.
 
         Args:
-            run_id: goes into the context headers of events.
-            on_progress: told of each window and round when it is committed.
-            listener: told of every notification.
-            tables: what windows are committed to, the sink of the IO manager; opened by the settings if None.
-            idle_timeout_s: instead of the configured one, if given; 0 is for ever.
-            max_duration_s: seconds after which the run ends, instead of the configured ones, if given; 0 is never.
+            run_id: run id in the context headers of events.
+            on_progress: called after each committed window and round.
+            listener: called with every notification.
+            tables: Delta tables to commit to, from the IO manager; opened from the settings if None.
+            idle_timeout_s: seconds without a change after which the run ends, instead of the configured ones; 0 is never.
+            max_duration_s: seconds after which the run ends, instead of the configured ones; 0 is never.
         """
         config = self.config()
         if idle_timeout_s is not None:
@@ -67,10 +67,10 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hand
 
     @contextmanager
     def overview(self, *, at_signals: bool = False) -> Iterator[CaptureOverview]:
-        """A look from outside, for sensors and checks; waits a few seconds at most.
+        """An overview of the capture for sensors and checks, with short timeouts.
 
         Args:
-            at_signals: whether channels of signals are looked at, too.
+            at_signals: whether signal channels are read too.
         """
         config = self.config()
         with ExitStack() as stack:

@@ -1,10 +1,10 @@
 """The names, keys and specs of all assets of one capture.
 
-Per captured table a source (external), a `snapshot` and a `changes` asset. The
-`changes` of a capture are one multi-asset: one run, one Spark application, one
-loop over the log for all tables, also if only some are selected. The `snapshot`s
-are another one, which reads just the selected tables. Both share a pool of one
-with everything else that writes to the capture; the manifest's fence holds where
+Each captured table has a source (external), a `snapshot` and a `changes` asset. The
+`changes` of a capture are one multi-asset: one run, one Spark application, and one
+loop over the log for all tables, even if only some are selected. The `snapshot`s
+are another one, which reads only the selected tables. Everything that writes to
+the capture shares a pool with one slot; the manifest's fence protects it where
 a pool cannot (a dead host).
 """
 
@@ -27,29 +27,29 @@ from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.topics import TopicTables
 
 _SYSTEM = {
-    WINDOWS: "Which LSN intervals were planned and completed, and the state of each table.",
-    "schema_history": "Every structure that a captured table has had, recorded before the data that needs it.",
-    "schema_changes": "Events that tell consumers of each structure: CREATE, ALTER and DROP.",
+    WINDOWS: "The LSN intervals that were planned and completed, and the state of each table.",
+    "schema_history": "Every structure that a captured table has had, recorded before the data with that structure.",
+    "schema_changes": "Events that publish each structure to consumers: CREATE, ALTER and DROP.",
     "transactions": "BEGIN and END of each transaction, with its number of events by table.",
-    "heartbeat": "Signs of life: every table is complete to the position of the last one.",
-    "notifications": "What happened to snapshots and capture instances, and which signal asked for it.",
+    "heartbeat": "Heartbeats: every table is complete to the position of the last one.",
+    "notifications": "Progress of snapshots, and changes of capture instances, with the signal that requested them.",
 }
-"""What the tables of a capture as a whole hold, by short name."""
+"""Descriptions of the tables that belong to a capture as a whole, by short name."""
 
 
 _IO_MANAGER = "dagster/io_manager_key"
-"""What `AssetSpec.with_io_manager_key` sets."""
+"""The metadata key that `AssetSpec.with_io_manager_key` sets."""
 
 _NO_TABLE = (
-    "No table is captured yet: when this page was loaded the filters let none through. Make one and enable it with "
-    "EXEC sys.sp_cdc_enable_table @source_schema = N'…', @source_name = N'…', @role_name = NULL; the sensor has it captured "
+    "No table is captured yet: when the code location was loaded, no table passed the filters. Enable one with "
+    "EXEC sys.sp_cdc_enable_table @source_schema = N'…', @source_name = N'…', @role_name = NULL; the sensor starts its capture "
     "within seconds, and it is listed here after the next reload of the code location."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What things of one capture are called in Dagster."""
+    """Names of one capture's objects in Dagster."""
 
     capture: str
 
@@ -65,67 +65,67 @@ class Names:
 
     @property
     def pool(self) -> str:
-        """Pool that lets one run at a time write."""
+        """Pool that lets only one run write at a time."""
         return f"cdc_{word(self.capture)}"
 
     @property
     def snapshot(self) -> str:
-        """Job that reads tables as a whole."""
+        """Job that takes snapshots."""
         return f"{word(self.capture)}_snapshot"
 
     @property
     def snapshot_op(self) -> str:
-        """Its one step."""
+        """Step of the snapshot job."""
         return f"{word(self.capture)}_read_tables"
 
     @property
     def changes(self) -> str:
-        """Job that follows the log."""
+        """Job that streams changes."""
         return f"{word(self.capture)}_changes"
 
     @property
     def changes_op(self) -> str:
-        """Its one step."""
+        """Step of the changes job."""
         return f"{word(self.capture)}_follow_log"
 
     @property
     def signal(self) -> str:
-        """Job that asks for snapshots."""
+        """Job that requests snapshots by a signal."""
         return f"{word(self.capture)}_signal"
 
     @property
     def signal_op(self) -> str:
-        """Its one step."""
+        """Step of the signal job."""
         return f"{word(self.capture)}_ask"
 
     @property
     def headroom(self) -> str:
-        """Job of the check of that name."""
+        """Job of the half-hourly checks."""
         return f"{word(self.capture)}_headroom"
 
     @property
     def sensor(self) -> str:
-        """Sensor that asks for the newest LSN."""
+        """Sensor that checks for a new LSN."""
         return f"{word(self.capture)}_lsn"
 
     @property
     def envelope_io(self) -> str:
-        """Key of the IO manager that loads and appends its topic tables."""
+        """Key of the IO manager that loads and appends topic tables."""
         return f"{word(self.capture)}_envelope_io"
 
     @property
     def history_io(self) -> str:
-        """Key of the IO manager of its schema history."""
+        """Key of the IO manager of the schema history."""
         return f"{word(self.capture)}_schema_history_io"
 
 
 class CaptureCatalog:
-    """What one capture looks like in Dagster.
+    """The assets of one capture in Dagster.
 
     Args:
         config: the capture's settings.
-        translator: how they look in Dagster.
-        problem: why the tables could not be asked for; empty if they could.
+        translator: keys, groups and tags of the assets.
+        problem: why the tables could not be read from the server; empty if they could.
     """
 
     def __init__(
@@ -141,10 +141,10 @@ class CaptureCatalog:
         self._check_keys()
 
     def _check_keys(self) -> None:
-        """See that Dagster can tell all tables apart: it makes names of their keys in which `.` and `-` are `_`, too.
+        """Check that Dagster can distinguish all tables, since its identifiers replace `.` and `-` by `_`.
 
         Raises:
-            ConfigurationError: two tables have one name.
+            ConfigurationError: two tables have the same identifier.
         """
         owners: dict[str, TableId] = {}
         for schema in self.tables:
@@ -159,11 +159,11 @@ class CaptureCatalog:
                 )
 
     def key(self, table: TableId, role: Role) -> dg.AssetKey:
-        """An asset's key."""
+        """Key of an asset."""
         return self.translator.asset_key(self.prefix, table, role)
 
     def keys(self, role: Role) -> Mapping[dg.AssetKey, TableId]:
-        """Keys of one role and their tables; made once, for a sensor asks at each tick."""
+        """Keys of one role and their tables; cached, since a sensor needs them at each tick."""
         if role not in self._keys:
             self._keys[role] = {self.key(schema.table, role): schema.table for schema in self._of(role)}
         return self._keys[role]
@@ -173,7 +173,7 @@ class CaptureCatalog:
         return [self._spec(schema, role, deps) for schema in self._of(role)]
 
     def _spec(self, schema: TableSchema, role: Role, deps: Role | None) -> dg.AssetSpec:
-        """A spec as the translator makes it, with what the IO managers know the table by, whatever its key."""
+        """A spec from the translator, with the metadata by which the IO managers find the table, whatever its key is."""
         needed = [self.key(schema.table, deps)] if deps else []
         spec = self.translator.spec(self.prefix, schema, role, self.uri(schema.table), needed)
         facts = {TABLE: str(schema.table), TOPIC: self.topic(schema.table), ROLE: role}
@@ -181,19 +181,19 @@ class CaptureCatalog:
         return spec.merge_attributes(metadata=managed)  # one copy of the spec; `with_io_manager_key` would be another
 
     def _of(self, role: Role) -> list[TableSchema]:
-        """Tables that have an asset of a role: rows of signal tables are requests, and never snapshotted."""
+        """Tables that have an asset of a role; signal tables have no snapshot asset, since their rows are requests."""
         return [schema for schema in self.tables if self.has(schema.table, role)]
 
     def has(self, table: TableId, role: Role) -> bool:
-        """Whether a table has an asset of a role, also one that is younger than the loaded code location."""
+        """Whether a table has an asset of a role, even if it is newer than the loaded code location."""
         return role != "snapshot" or table != signal_table(self.config.signals.collections, table.database)
 
     def uri(self, table: TableId) -> str:
-        """Where the table's topic lies."""
+        """Location of the table's topic."""
         return f"{self.config.lake.path.rstrip('/')}/{self.topic(table)}"
 
     def topics(self) -> TopicTables:
-        """The lake's tables; they keep what they have read of the Delta logs."""
+        """The lake's tables; they cache what they have read of the Delta logs."""
         return TopicTables.of(self.config)
 
     def topic(self, table: TableId) -> str:
@@ -202,9 +202,7 @@ class CaptureCatalog:
 
     def system_specs(self) -> list[dg.AssetSpec]:
         """Assets of the capture as a whole, written by the same loop."""
-        about = (
-            "The captured tables could not be asked for when this page was loaded, so the last known ones are shown: "
-        )
+        about = "The captured tables could not be read from the server when the code location was loaded; the last known ones are shown: "
         problem = about + self.problem if self.problem else "" if self.tables else _NO_TABLE
         trouble = f"\n\n**{problem}**" if problem else ""
         return [
@@ -226,6 +224,6 @@ class CaptureCatalog:
         return dg.AssetKey([self.prefix, name])
 
     def runs(self) -> CaptureRuns:
-        """How runs of this capture are recognised."""
-        own = {*self.keys("snapshot"), *self.keys("changes"), *map(self.system_key, self.system)}
-        return CaptureRuns(frozenset({self.names.snapshot, self.names.changes}), frozenset(own))
+        """Recognizes runs of this capture."""
+        assets = {*self.keys("snapshot"), *self.keys("changes"), *map(self.system_key, self.system)}
+        return CaptureRuns(frozenset({self.names.snapshot, self.names.changes}), frozenset(assets))

@@ -20,26 +20,29 @@ from cdc_assets.defs.session import Session, sink_of
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.run.log_levels import enable_info_logs
 
-_LOOK_EVERY_S = 1.0
-"""Seconds between two looks for a waiting snapshot."""
+_CHECK_EVERY_S = 1.0
+"""Seconds between two checks for a waiting snapshot run."""
 
 
 class StreamConfig(dg.Config):
-    """How long a run follows the log; what is left out is taken from the capture's configuration."""
+    """How long a run streams; unset fields are taken from the capture's configuration."""
 
     idle_timeout_s: float | None = Field(
-        default=None, ge=0, le=LONGEST_MS / 1000, description="End after so long without a change; 0 never."
+        default=None, ge=0, le=LONGEST_MS / 1000, description="End after this many seconds without a change; 0: never."
     )
     max_duration_s: float | None = Field(
-        default=None, ge=0, le=LONGEST_MS / 1000, description="End after so long, at a window's border; 0 never."
+        default=None,
+        ge=0,
+        le=LONGEST_MS / 1000,
+        description="End after this many seconds, at a window border; 0: never.",
     )
     report_every_s: float = Field(
-        default=10.0, ge=0, description="Seconds of changes that one materialization of a table adds up."
+        default=10.0, ge=0, description="Minimum interval in seconds between two materializations of a table."
     )
 
 
 def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
-    """The multi-asset. A selection catches up for all tables alike, since the log is read once for all of them."""
+    """The multi-asset. Even if only some assets are selected, all tables are streamed, since the log is read once for all."""
     names = catalog.names
 
     @dg.multi_asset(
@@ -80,7 +83,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 )
             context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
             for trouble in summary.unread:
-                context.log.warning(f"{trouble.table} was not read again: {trouble.reason}")
+                context.log.warning(f"The requested snapshot of {trouble.table} failed: {trouble.reason}")
             yield from session.results(capture.structures())
             context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
             states = {state.table: state for state in capture.state().tables.values()}
@@ -96,14 +99,14 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
 
 
 def _snapshot_waits(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> Callable[[], bool]:
-    """Whether a run that reads tables of this capture anew waits for the pool that this run holds."""
-    runs, looked = catalog.runs(), 0.0
+    """A predicate: whether a snapshot run of this capture waits for the pool that this run holds."""
+    runs, checked = catalog.runs(), 0.0
 
     def waits() -> bool:
-        nonlocal looked
-        if monotonic() - looked < _LOOK_EVERY_S:
+        nonlocal checked
+        if monotonic() - checked < _CHECK_EVERY_S:
             return False
-        looked = monotonic()
+        checked = monotonic()
         return runs.waiting(context.instance, set(catalog.keys("snapshot")), {catalog.names.snapshot})
 
     return waits

@@ -1,8 +1,8 @@
-"""Asset checks: what must hold for the tables to be trusted.
+"""Asset checks: conditions under which the tables can be trusted.
 
-`lsn_continuity` is told by the loop that follows the log (`continuity`).
-`schema_drift` compares each table with the structure that its events have; it
-warns, for events stay right, only poorer than the table.
+`lsn_continuity` is reported by the streaming loop (`continuity`).
+`schema_drift` compares each table with the structure of its events; it
+only warns, since events stay correct but may lack columns.
 `retention_headroom` is one check per capture: how far SQL Server's clean-up is
 from changes that were not read yet.
 """
@@ -24,7 +24,7 @@ DRIFT = "schema_drift"
 
 
 def headroom_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
-    """Whether SQL Server still holds every change that was not read yet."""
+    """Whether SQL Server still has every change that was not read yet."""
     names = catalog.names
 
     @dg.asset_check(
@@ -33,8 +33,8 @@ def headroom_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
         blocking=True,
         required_resource_keys={names.resource},
         description=(
-            "The clean-up job has not passed any table's position. The metadata tells how many hours of changes lie "
-            "between the oldest change that the server keeps and the position: what is left when reading stands still."
+            "The clean-up job has not passed any table's position. The metadata contain the hours of changes "
+            "between the oldest change that the server keeps and the position: the time left if reading stops."
         ),
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
@@ -46,11 +46,11 @@ def headroom_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
 
 
 def headroom_result(rooms: Sequence[Headroom], problems: Mapping[str, CdcError]) -> dg.AssetCheckResult:
-    """Fails as soon as one table's next change may be gone, or a database cannot be asked for it.
+    """Fails if a table's next change may be gone, or a database cannot be captured.
 
     Args:
-        rooms: of all tables that are read.
-        problems: databases that cannot be captured now.
+        rooms: headroom of all tables that are read.
+        problems: problems of databases that cannot be captured now.
     """
     lost = ", ".join(str(room.table) for room in rooms if room.lost)
     troubles = [f"The server no longer has all unread changes of {lost}."] if lost else []
@@ -77,7 +77,7 @@ def headroom_result(rooms: Sequence[Headroom], problems: Mapping[str, CdcError])
     return dg.AssetCheckResult(
         passed=not troubles,
         metadata=facts | ({"least_hours": round(min(hours), 2)} if hours else {}),
-        description=" ".join(troubles) or "The server still holds every change that was not read yet.",
+        description=" ".join(troubles) or "The server still has every change that was not read yet.",
     )
 
 
@@ -88,7 +88,7 @@ def drift_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
         dg.AssetCheckSpec(
             DRIFT,
             asset=key,
-            description="The table has the columns, types, nullability, defaults and key that its events have.",
+            description="The table has the same columns, types, nullability, defaults and key as its events.",
         )
         for key in catalog.keys("changes")
     ]
@@ -107,14 +107,14 @@ def drift_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
 
 
 def drift_result(key: dg.AssetKey, drift: Drift | None) -> dg.AssetCheckResult:
-    """A warning with the T-SQL that mends it; a table that does not stream has nothing to compare."""
+    """A warning with the T-SQL that corrects it; a table that does not stream is not compared."""
     facts: dict[str, Any] = {}
     if drift and drift.differences:
         facts |= {"differences": [str(found) for found in drift.differences], "remedy": drift.remedy}
         facts |= {"statements": list(drift.statements)} if drift.statements else {}
     if drift and drift.removable:
         facts |= {"removable_instance": drift.removable, "removal": drift.removal}
-    differs = "; ".join(map(str, drift.differences)) if drift else "not streaming: nothing to compare"
+    differs = "; ".join(map(str, drift.differences)) if drift else "not streaming, so not compared"
     return dg.AssetCheckResult(
         passed=not (drift and drift.differences),
         asset_key=key,

@@ -1,4 +1,4 @@
-"""A capture as a Dagster component: `defs.yaml` in place of Python."""
+"""A capture as a Dagster component: `defs.yaml` instead of Python."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from cdc_assets.defs.translator import CdcTranslator, Role
 
 @dataclass(frozen=True, slots=True)
 class CapturedAsset:
-    """What `translation` in `defs.yaml` can speak of.
+    """Variables that `translation` in `defs.yaml` can use.
 
     Args:
         prefix: the capture's topic prefix.
@@ -45,54 +45,54 @@ def _template_variables(asset: CapturedAsset) -> Mapping[str, Any]:
 
 
 class TranslatedByComponent(CdcTranslator):
-    """A translator that lets `translation` of `defs.yaml` change each spec.
+    """A translator that applies `translation` of `defs.yaml` to each spec.
 
     Args:
-        translate: gives the changed spec for one that is made as usual.
+        translate: returns the changed spec for a default one.
     """
 
     def __init__(self, translate: TranslationFn[CapturedAsset]) -> None:
         self._translate = translate
 
     def asset_key(self, prefix: str, table: TableId, role: Role) -> dg.AssetKey:
-        """The key that `translation` gives the asset."""
+        """The asset's key after `translation`."""
         plain = dg.AssetSpec(super().asset_key(prefix, table, role))
         return self._translate(plain, CapturedAsset(prefix, table, role)).key
 
     def spec(
         self, prefix: str, schema: TableSchema, role: Role, uri: str, deps: Sequence[dg.AssetKey] = ()
     ) -> dg.AssetSpec:
-        """The asset spec, changed by `translation` but for its key, which `asset_key` has changed already."""
+        """The asset spec after `translation`, except its key, which `asset_key` has translated already."""
         made = super().spec(prefix, schema, role, uri, deps)
         plain = made.replace_attributes(key=super().asset_key(prefix, schema.table, role))
         return self._translate(plain, CapturedAsset(prefix, schema.table, role))
 
 
 class SparkOptions(dg.Model, dg.Resolvable):
-    """Which Spark runs the tasks of a capture; a local session if neither this nor the environment says anything."""
+    """Which Spark runs the tasks of a capture; a local session if neither this nor the environment sets one."""
 
-    master: str = Field(default="", description="Spark master; empty takes spark.master, or else local[*].")
+    master: str = Field(default="", description="Spark master; if empty, spark.master, or else local[*].")
     remote: str = Field(default="", description="Spark Connect address such as sc://host:15002.")
-    driver_memory: str = Field(default="1g", description="Heap of the local JVM; rows do not pass through it.")
-    config: dict[str, str] = Field(default={}, description="Further Spark properties; they win.")
+    driver_memory: str = Field(default="1g", description="Heap size of the local JVM; rows do not pass through it.")
+    config: dict[str, str] = Field(default={}, description="More Spark properties; they override all others.")
     conf_file: str = Field(default="", description="A file like spark-defaults.conf, relative to this folder.")
 
 
 class ScaffoldOptions(BaseModel):
-    """What `dg scaffold defs` asks for; all of it can be changed in `defs.yaml` afterwards."""
+    """Options of `dg scaffold defs`; all of them can be changed in `defs.yaml` afterwards."""
 
-    prefix: str = Field(default="shop", description="Begins the name of each topic, and each asset key.")
+    prefix: str = Field(default="shop", description="Prefix of all topic names and asset keys.")
     hostname: str = Field(default="127.0.0.1", description="Address of the SQL Server.")
     databases: str = Field(default="SalesDb", description="Databases to capture, separated by commas.")
     lake: str = Field(default="var/lake", description="Folder or object-store URL of the Delta tables.")
 
 
 class SqlServerCdcScaffolder(dg.Scaffolder[ScaffoldOptions]):
-    """Writes a `defs.yaml` that works as soon as the login's name and password are in the environment."""
+    """Writes a `defs.yaml` that works once the login's name and password are in the environment."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[ScaffoldOptions]:
-        """Its options."""
+        """The scaffolder's options."""
         return ScaffoldOptions
 
     def scaffold(self, request: dg.ScaffoldRequest[ScaffoldOptions]) -> None:
@@ -113,15 +113,15 @@ class SqlServerCdcScaffolder(dg.Scaffolder[ScaffoldOptions]):
 class SqlServerCdcComponent(dg.Component, dg.Model, dg.Resolvable):
     """Captures tables of a SQL Server into Delta tables of Debezium envelopes, exactly once.
 
-    Give Debezium connector properties inline, or name a file of them. Secrets are written `${env:NAME}` or
-    `${file:/path}`: Dagster shows the configuration of resources on its pages.
+    Give Debezium connector properties inline, or name a file with them. Write secrets as `${env:NAME}` or
+    `${file:/path}`, since Dagster shows the configuration of resources on its pages.
     """
 
     properties: dict[str, Any] | None = Field(
-        default=None, description="Debezium connector properties and those of cdc-assets: `cdc-assets properties`."
+        default=None, description="Debezium connector properties and those of cdc-assets: see `cdc-assets properties`."
     )
     config_file: str | None = Field(
-        default=None, description="A file of them instead (JSON, properties, YAML), relative to this folder."
+        default=None, description="A file with them instead (JSON, properties, YAML), relative to this folder."
     )
     spark: SparkOptions = Field(default_factory=SparkOptions, description="Which Spark runs the tasks.")
     translation: (
@@ -139,7 +139,7 @@ class SqlServerCdcComponent(dg.Component, dg.Model, dg.Resolvable):
         """Assets, jobs, checks, sensor, schedule and resources of the capture.
 
         Raises:
-            ConfigurationError: something in the properties is wrong.
+            ConfigurationError: a property is invalid.
         """
         source = self.properties or {}
         state_dir = os.environ.get(STATE_VARIABLE) or context.project_root / "var"
@@ -151,7 +151,7 @@ class SqlServerCdcComponent(dg.Component, dg.Model, dg.Resolvable):
         )
 
     def translator(self) -> CdcTranslator:
-        """How tables look in Dagster; override it to give one of your own."""
+        """The translator of the assets; override it to use your own."""
         return TranslatedByComponent(self.translation) if self.translation else CdcTranslator()
 
     def spark_resource(self, conf_file: str | Path = "") -> SparkResource:

@@ -1,8 +1,8 @@
-"""How the resources of a capture are told which capture it is: by the path of a file, or by the properties themselves.
+"""How a resource names its capture's configuration: by the path of a file, or by the properties themselves.
 
-Dagster shows the configuration of resources on its pages. So a file is named and not copied, and of properties that are
-given inline those that are secret must come from elsewhere, by `${env:NAME}` or `${file:/path}`: placeholders are kept as
-they are written, and resolved when the settings are read.
+Dagster shows the configuration of resources on its pages. So a file is referred to by its path, and among inline
+properties secret ones must be placeholders, `${env:NAME}` or `${file:/path}`, which are kept unresolved until
+the settings are read.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ CaptureSource = str | Path | Mapping[str, Any]
 
 
 def source_fields(capture: CaptureSource) -> dict[str, Any]:
-    """`capture` as the fields `config_file` and `properties` of a resource.
+    """The fields `config_file` and `properties` of a resource for a capture.
 
     Raises:
-        ConfigurationError: a secret is written out among the properties.
+        ConfigurationError: a secret is given in plain text.
     """
     if isinstance(capture, str | Path):
         return {"config_file": str(capture)}
@@ -39,7 +39,7 @@ def settings_of(config_file: str, properties: Mapping[str, Any]) -> CaptureConfi
     """The settings, read now.
 
     Raises:
-        ConfigurationError: neither or both are given, the file cannot be read, or something in it is wrong.
+        ConfigurationError: neither or both are given, the file cannot be read, or it is invalid.
     """
     if bool(config_file) == bool(properties):
         given = "both" if config_file else "neither"

@@ -1,15 +1,15 @@
-"""The check `lsn_continuity` of each table, told by the loop itself: it costs no query of its own.
+"""The check `lsn_continuity` of each table, reported by the streaming loop: it needs no query of its own.
 
-*Planned.* Dagster plans the checks of the assets that a run is asked for, and shows them as "in progress" until they are
-told. A run of a busy capture takes minutes and the next one follows at once. So planned checks are told with the first
+*Planned checks.* Dagster plans the checks of the assets that are selected in a run, and shows them as "in progress" until they are
+reported. A run of a busy capture takes minutes, and the next one follows at once. So planned checks are reported with the first
 window, by an evaluation under the run's own id, and again at the end.
 
-*Not planned.* A run that the sensor starts is asked for the window manifest alone (`sensors`), so each check goes on to
-show its last outcome. What is told then is what is new: the outcome of a table that had events in the run, one that
-differs from the last, and the first. Records grow with the tables that changed, not with all tables.
+*Other checks.* A run started by the sensor selects only the window manifest (`sensors`), so each check still
+shows its last result. Then only news are reported: the result of a table that had events in the run, a result that
+differs from the last one, and the first result. So the number of records grows with the tables that changed, not with all tables.
 
-A planned check that fails fails its run. So does a table that cannot be trusted in a run without planned checks, after all
-is told: whoever is told of failed runs must hear of it.
+A planned check that fails fails its run. In a run without planned checks, a table that cannot be trusted also fails the run, after
+everything is reported, so that alerts on failed runs report it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ Verdict = tuple[bool, str | None]
 
 
 def continuity_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
-    """Blocking: nothing may build on a table with a hole."""
+    """The check's spec; it blocks, because nothing may be built on a table with a gap."""
     return dg.AssetCheckSpec(
         CONTINUITY,
         asset=key,
@@ -38,7 +38,7 @@ def continuity_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
 
 
 def continuity_result(key: dg.AssetKey, state: TableState) -> dg.AssetCheckResult:
-    """From the table's state in the manifest."""
+    """The check's result from the table's state in the manifest."""
     facts: dict[str, Any] = {"complete_to": str(state.position) if state.position else "not streamed"}
     if state.status == "gap":
         facts |= {"missing_after": str(state.gap_after), "missing_until": str(state.gap_until)}
@@ -55,7 +55,7 @@ def continuity_result(key: dg.AssetKey, state: TableState) -> dg.AssetCheckResul
 
 
 class ContinuityReport:
-    """Tells `lsn_continuity` of a run's tables with its first window, and again at its end."""
+    """Reports `lsn_continuity` of a run's tables with its first window, and again at its end."""
 
     def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> None:
         self._context = context
@@ -64,25 +64,25 @@ class ContinuityReport:
         self._planned = {table: key for table, key in sorted(keys.items()) if key in chosen}
         self._others = {table: key for table, key in sorted(keys.items()) if key not in chosen}
         self._changed: set[TableId] = set()
-        self._told: dict[dg.AssetKey, Verdict] | None = None
+        self._reported: dict[dg.AssetKey, Verdict] | None = None
 
     def on_progress(self, progress: Progress, read: Callable[[], CaptureState]) -> None:
-        """A window is committed; the first one is the moment to tell what is planned or new.
+        """Report planned and new results with the first committed window.
 
         Args:
-            read: gives the capture's state.
+            read: returns the capture's state.
         """
         self._changed.update(progress.tables)
-        if self._told is not None:
+        if self._reported is not None:
             return
         states = read().tables
         for table, key in self._planned.items():
             if table in states:
                 self._report(continuity_result(key, states[table]))
-        self._tell_new(states)
+        self._report_new(states)
 
     def results(self, states: Mapping[TableId, TableState]) -> Iterator[dg.AssetCheckResult]:
-        """At the end: what was planned, and of the others what changed or is new.
+        """Results at the end of the run: all planned ones, and others that changed or are new.
 
         Raises:
             dagster.Failure: no check was planned, and a table cannot be trusted.
@@ -90,7 +90,7 @@ class ContinuityReport:
         for table, key in self._planned.items():
             if table in states:
                 yield continuity_result(key, states[table])
-        self._tell_new(states, self._changed)
+        self._report_new(states, self._changed)
         broken = [states[table] for table in self._others if table in states and states[table].status != "healthy"]
         if broken and not self._planned:
             raise dg.Failure(
@@ -99,33 +99,33 @@ class ContinuityReport:
                 allow_retries=False,
             )
 
-    def _tell_new(self, states: Mapping[TableId, TableState], anyhow: Iterable[TableId] = ()) -> None:
-        """Of tables that are not planned: those with an outcome that Dagster does not show yet, and some anyhow."""
-        if self._told is None:
-            self._told = self._shown()
-        chosen = set(anyhow)
+    def _report_new(self, states: Mapping[TableId, TableState], always: Iterable[TableId] = ()) -> None:
+        """Report results of tables that are not planned, if Dagster shows another result or the table is in `always`."""
+        if self._reported is None:
+            self._reported = self._shown()
+        chosen = set(always)
         for table, key in self._others.items():
             if table not in states:
                 continue
             result = continuity_result(key, states[table])
-            if table in chosen or self._told.get(key) != (result.passed, result.description):
+            if table in chosen or self._reported.get(key) != (result.passed, result.description):
                 self._report(result)
-                self._told[key] = (result.passed, result.description)
+                self._reported[key] = (result.passed, result.description)
 
     def _shown(self) -> dict[dg.AssetKey, Verdict]:
-        """Last outcomes, asked in one query; one that was planned and never told is none."""
+        """Last results, from one query; a check that was planned and never reported has none."""
         keys = [dg.AssetCheckKey(key, CONTINUITY) for key in self._others.values()]
         records = self._context.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
         events = [record.event.dagster_event for record in records.values() if record.event]
-        told = [event.event_specific_data for event in events if event]
+        reported = [event.event_specific_data for event in events if event]
         return {
             found.asset_key: (found.passed, found.description)
-            for found in told
+            for found in reported
             if isinstance(found, dg.AssetCheckEvaluation)
         }
 
     def _report(self, result: dg.AssetCheckResult) -> None:
-        assert result.asset_key is not None  # noqa: S101 - `continuity_result` gives it
+        assert result.asset_key is not None  # noqa: S101 - `continuity_result` sets it
         evaluation = dg.AssetCheckEvaluation(
             asset_key=result.asset_key,
             check_name=CONTINUITY,

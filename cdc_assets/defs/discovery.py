@@ -1,15 +1,15 @@
-"""Which tables a code location shows, even while the server is away.
+"""Finds the tables that a code location shows, even while the server is away.
 
-Asset keys must be known when the code location loads, and the server is the
-only one who knows the captured tables. So each load asks it, briefly, and keeps
-the answer in a file; if it cannot be asked, the last answer serves and the
-problem is shown. A table that appears later is captured by the running loop all
-the same and is listed after the next reload of the code location.
+Asset keys must be known when the code location loads, and only the server
+knows the captured tables. So each load queries it, with short timeouts, and caches
+the answer in a file. If the server cannot be reached, the cached answer is used and the
+problem is shown. A table that appears later is captured by the running loop
+and is listed after the next reload of the code location.
 
-*Runs.* Each run builds the code location again, in a process of its own. It must have the assets that the run was asked
-for, and need not wait for the server to name them: the load leaves the digest of its answer in Dagster's reconstruction
-metadata, which Dagster hands to each run of that code location. A run that finds the file with that digest takes it;
-one on another machine, or after another load has written another answer, asks the server as before.
+*Runs.* Each run builds the code location again, in its own process. It must have the assets that were selected in the run,
+and need not wait for the server: the load puts the digest of its answer into Dagster's reconstruction
+metadata, which Dagster passes to each run of that code location. A run that finds the file with that digest uses it;
+a run on another machine, or after another load has written another answer, queries the server.
 """
 
 import hashlib
@@ -30,10 +30,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """Captured tables, and why they could not be asked for, if so.
+    """The captured tables, and why the server could not be queried, if so.
 
     Args:
-        tables: their structure, sorted by name.
+        tables: their structures, sorted by name.
         problem: what went wrong; empty if the server answered.
     """
 
@@ -42,11 +42,11 @@ class Discovery:
 
 
 def discover(ask: Callable[[], Sequence[TableSchema]], remembered: Path) -> Discovery:
-    """Take the answer that this run's code location has, ask the server, or recall its last answer.
+    """The captured tables: from the code location's load if this is a run, or from the server, or from the cached answer.
 
     Args:
-        ask: the question; raises `CdcError` if there is no answer.
-        remembered: JSON file with the last answer.
+        ask: queries the server; raises `CdcError` if that fails.
+        remembered: path of the JSON file with the cached answer.
     """
     digest = _digest_of_load(remembered)
     if digest and digest == _digest_of_file(remembered):
@@ -54,7 +54,7 @@ def discover(ask: Callable[[], Sequence[TableSchema]], remembered: Path) -> Disc
     try:
         tables = tuple(sorted(ask(), key=lambda schema: schema.table))
     except CdcError as error:
-        _log.warning("The captured tables could not be asked for: %s", error)
+        _log.warning("The captured tables could not be read from the server: %s", error)
         found = Discovery(recall(remembered), describe_error(error))
     else:
         remember(remembered, tables)
@@ -64,7 +64,7 @@ def discover(ask: Callable[[], Sequence[TableSchema]], remembered: Path) -> Disc
 
 
 def _digest_of_load(remembered: Path) -> str:
-    """What the load of the code location left for its runs; empty if this is no run, or it could leave nothing."""
+    """The digest that the load of the code location left for its runs; empty if this is no run, or there is none."""
     context = DefinitionsLoadContext.get()
     if context.load_type is not DefinitionsLoadType.RECONSTRUCTION:
         return ""
@@ -82,7 +82,7 @@ def _label(remembered: Path) -> str:
 
 
 def _digest_of_file(path: Path) -> str:
-    """Empty if there is no such file."""
+    """SHA-256 of a file; empty if there is no such file."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
@@ -90,7 +90,7 @@ def _digest_of_file(path: Path) -> str:
 
 
 def remember(path: Path, tables: Sequence[TableSchema]) -> None:
-    """Write the tables to `path`, whole or not at all; a place that cannot be written is no reason to stop."""
+    """Write the tables to a file atomically; a failure is only logged."""
     text = json.dumps([schema.to_data() for schema in tables])  # with an indent it takes ten times as long
     try:
         if path.exists() and path.read_text(encoding="utf-8") == text:
@@ -100,11 +100,11 @@ def remember(path: Path, tables: Sequence[TableSchema]) -> None:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
     except OSError as error:
-        _log.warning("The captured tables could not be remembered in %s: %s", path, error)
+        _log.warning("The captured tables could not be cached in %s: %s", path, error)
 
 
 def recall(path: Path) -> tuple[TableSchema, ...]:
-    """The tables in `path`; none if it is missing or not ours."""
+    """The tables in a file; empty if it is missing or invalid."""
     try:
         return tuple(TableSchema.from_data(entry) for entry in json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,20 +1,20 @@
 """Topic tables as inputs and outputs of Spark assets.
 
 *Loading.* An asset that depends on `[prefix, database, schema, table, "snapshot" | "changes"]` gets the table's READ
-events, or its changes, as a Spark data frame; the key without the last part gets both. The files come from delta-rs,
-which needs no Delta jars (there are none for Spark 4.3, spec spark §5), and files outside the asked LSN range are
-skipped by the statistics in the Delta log. Spark reads local files itself, those in an object store by `lake_source`. Partitions of a snapshot get the rows of their key ranges
-(`key_range_filter`). The data frame's structure is the Delta table's own, so that rows written before a column was
-added read as null; a topic that changed in an incompatible way is read over all its generations (`generations`), unless
+events, or its changes, as a Spark data frame; the key without the last part gets both. delta-rs lists the files,
+so no Delta jars are needed (there are none for Spark 4.3, spec spark §5), and files outside the requested LSN range are
+skipped by the statistics in the Delta log. Spark reads local files itself, and those in an object store by `lake_source`. Partitions of a snapshot get the rows of their key ranges
+(`key_range_filter`). The data frame has the structure of the Delta table, so rows written before a column was
+added read as null. A topic that changed in an incompatible way is read over all its generations (`generations`), unless
 the input's metadata chooses one.
 
-*Appending.* Spark writes Parquet files below the table's directory and one Delta commit makes them data. The commit
-carries the application transaction `(run, step)`: a step that is retried in its run appends once. A crash before the
-commit leaves files that no version names; vacuum removes them.
+*Appending.* Spark writes Parquet files below the table's directory, and one Delta commit adds them to the table. The commit
+carries the application transaction `(run, step)`, so a step that is retried in its run appends once. A crash before the
+commit leaves files that no version refers to; vacuum removes them.
 
-*The capture's own events.* Dagster calls an IO manager once per output, and a loop commits many windows. So the loop is
-given the IO manager's `sink`, commits each window through it, and its output is `Committed`: `handle_output` closes the
-account. A crash in between loses a line on a page and no event; the next run's account begins where that one ended.
+*The capture's own events.* Dagster calls an IO manager once per output, but a loop commits many windows. So the loop
+commits each window through the IO manager's `sink`, and its output is `Committed`: `handle_output` only
+reports it. A crash in between loses a report and no event; the next run's report begins where that one ended.
 """
 
 import json
@@ -56,17 +56,17 @@ SNAPSHOT, CHANGES = "snapshot", "changes"
 FROM_LSN, TO_LSN, GENERATION = "cdc/from_lsn", "cdc/to_lsn", "cdc/generation"
 """Metadata keys of an input (`AssetIn(metadata=…)`): commit LSNs in (from, to], and the table's generation."""
 NO_WINDOW = 0
-"""`window_id` of appended rows: windows of the capture count from 1."""
+"""`window_id` of appended rows; the capture's windows count from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeFiles:
-    """Files that are written already and wait for their commit: an output that costs no Spark job.
+    """Files that are already written and wait for their commit: an output without a Spark job.
 
     Args:
-        schema: Arrow structure of the rows.
-        files: below the topic table's directory.
-        metadata: for the commit.
+        schema: Arrow schema of the rows.
+        files: data files below the topic table's directory.
+        metadata: metadata of the commit.
     """
 
     schema: pa.Schema
@@ -76,7 +76,7 @@ class EnvelopeFiles:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a run has committed already, window by window, through the IO manager's sink; only the account is open.
+    """Rows that a run has already committed, window by window, through the IO manager's sink; only the report is open.
 
     Args:
         facts: metadata of the materialization: rows by operation, LSNs, windows.
@@ -87,7 +87,7 @@ class Committed:
 
 
 def account_of(tables: TopicTables, topic: str) -> dict[str, Any]:
-    """What each materialization of a table tells besides the run's own facts: its rows as a whole, and where it lies."""
+    """Metadata of every materialization of a table besides the run's own: its total number of rows, and its location."""
     return {"dagster/row_count": tables.row_count(topic), "dagster/uri": tables.location.uri(topic)}
 
 
@@ -100,12 +100,12 @@ class LsnRange:
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any], default: "LsnRange") -> "LsnRange":
-        """From an input's metadata; what it leaves out is taken from `default`."""
+        """The range in an input's metadata; missing bounds are taken from `default`."""
         after, until = metadata.get(FROM_LSN), metadata.get(TO_LSN)
         return cls(Lsn.parse(after) if after else default.after, Lsn.parse(until) if until else default.until)
 
     def may_hold(self, least: str | None, greatest: str | None) -> bool:
-        """Whether a file with these smallest and greatest positions can hold rows of the range."""
+        """Whether a file with these smallest and greatest positions may hold rows of the range."""
         if least is None or greatest is None:
             return True
         return not (self.until and least[:22] > str(self.until)) and not (
@@ -122,23 +122,29 @@ class LsnRange:
 
 
 class LakeIOManager(dg.ConfigurableIOManager):
-    """What the IO managers of one lake share: loading a table's files and committing new ones."""
+    """Shared by the IO managers of one lake: loads a table's files and commits new ones."""
 
-    config_file: str = Field(default="", description="Configuration of the capture whose lake this is; or give `lake`.")
-    properties: dict[str, Any] = Field(default={}, description="The same as connector properties, in place of a file.")
+    config_file: str = Field(default="", description="Configuration file of the lake's capture; or set `lake`.")
+    properties: dict[str, Any] = Field(default={}, description="The same as connector properties, instead of a file.")
     lake: str = Field(default="", description="Directory or object-store URL that holds one Delta table per topic.")
-    storage_options: dict[str, str] = Field(default={}, description="For the object store's client; use EnvVar.")
-    delimiter: str = Field(default=".", description="Between the parts of a topic's name (`topic.delimiter`).")
-    from_lsn: str = Field(default="", description="Load only changes after this commit LSN, unless the input says.")
-    to_lsn: str = Field(default="", description="Load only changes up to this commit LSN, unless the input says.")
+    storage_options: dict[str, str] = Field(default={}, description="Options of the object store's client; use EnvVar.")
+    delimiter: str = Field(
+        default=".", description="Separator between the parts of a topic's name (`topic.delimiter`)."
+    )
+    from_lsn: str = Field(
+        default="", description="Load only changes after this commit LSN, unless the input's metadata sets one."
+    )
+    to_lsn: str = Field(
+        default="", description="Load only changes up to this commit LSN, unless the input's metadata sets one."
+    )
     spark: dg.ResourceDependency[SparkResource]
     _sink: TopicTables | None = PrivateAttr(default=None)
 
     def load(self, directory: str, lsns: LsnRange | None = None) -> DataFrame:
-        """A Delta table's rows.
+        """The rows of a Delta table.
 
         Raises:
-            LakeError: it is missing or unreadable.
+            LakeError: the table is missing or cannot be read.
         """
         lsns = lsns or LsnRange()
         tables = self.tables("")
@@ -167,10 +173,10 @@ class LakeIOManager(dg.ConfigurableIOManager):
         return read_files(session, location, directory, paths, structure)
 
     def append(self, context: dg.OutputContext, topic: str, output: "DataFrame | EnvelopeFiles") -> None:
-        """Make rows data in one commit, once per run and step.
+        """Append rows in one commit, once per run and step.
 
         Raises:
-            LakeError: the lake refuses.
+            LakeError: the commit failed.
         """
         tables = self.tables(f"dagster:{context.run_id}:{context.step_key}:{context.name}")
         if isinstance(output, EnvelopeFiles):
@@ -183,10 +189,10 @@ class LakeIOManager(dg.ConfigurableIOManager):
         context.add_output_metadata({"dagster/row_count": rows, "dagster/uri": uri, "appended": landed})
 
     def sink(self) -> TopicTables:
-        """The tables that a capture's loop commits its windows to; one for the whole run, so that Delta logs are read once.
+        """The tables that a capture's loop commits its windows to; shared by the whole run, so that Delta logs are read once.
 
         Raises:
-            InvalidValueError: the configuration of the capture is not known.
+            InvalidValueError: the IO manager has no configuration of a capture.
         """
         if self._config is None:
             raise InvalidValueError(
@@ -197,20 +203,20 @@ class LakeIOManager(dg.ConfigurableIOManager):
         return self._sink
 
     def close_account(self, context: dg.OutputContext, committed: Committed) -> None:
-        """Tell of what was committed through the sink: rows of the whole table, where it lies, and the run's own facts."""
+        """Report what was committed through the sink: the table's total number of rows, its location, and the run's own metadata."""
         context.add_output_metadata({**committed.facts, **account_of(self.sink(), committed.topic)})
 
     def range_of(self, metadata: Mapping[str, Any]) -> LsnRange:
-        """The LSN range that an input's metadata asks for."""
+        """The LSN range requested by an input's metadata."""
         configured = LsnRange(
             Lsn.parse(self.from_lsn) if self.from_lsn else None, Lsn.parse(self.to_lsn) if self.to_lsn else None
         )
         return LsnRange.of(metadata, configured)
 
     def tables(self, application: str) -> TopicTables:
-        """The lake's tables; `application` names who commits."""
-        own = LakeSettings(self.lake, tuple(sorted(self.storage_options.items())))
-        settings = self._config.lake if self._config else own
+        """The lake's tables; `application` identifies the writer in commits."""
+        plain = LakeSettings(self.lake, tuple(sorted(self.storage_options.items())))
+        settings = self._config.lake if self._config else plain
         return TopicTables(Location.of(settings), application, settings)
 
     @cached_property
@@ -220,16 +226,16 @@ class LakeIOManager(dg.ConfigurableIOManager):
 
     @staticmethod
     def _written(tables: TopicTables, topic: str, frame: DataFrame) -> tuple[str, EnvelopeFiles]:
-        """The data frame as Parquet files below the table that they will belong to."""
+        """Write the data frame as Parquet files below its table's directory."""
         frame = frame.withColumn("window_id", lit(NO_WINDOW).cast("long"))
         schema = pa.schema(Schema.from_json(frame.schema.json()).to_arrow())
         directory = tables.directory_for(topic, schema)
         folder = f"spark-{uuid.uuid4().hex}"
-        place = f"{directory}/{folder}"
+        path = f"{directory}/{folder}"
         if tables.location.on_disk:
-            frame.write.option("compression", "zstd").parquet(tables.location.uri(place))
+            frame.write.option("compression", "zstd").parquet(tables.location.uri(path))
         else:
-            write_files(frame, tables.location, place, schema, NO_WINDOW)
+            write_files(frame, tables.location, path, schema, NO_WINDOW)
         return directory, EnvelopeFiles(schema, list(_described(tables.location, directory, folder)))
 
 
@@ -241,8 +247,8 @@ class EnvelopeIOManager(LakeIOManager):
 
         Raises:
             InvalidValueError: there is no such generation.
-            LakeError: the table is missing or unreadable; or it is partitioned by a key that only the server can order, and
-                some partitions are asked for.
+            LakeError: the table is missing or cannot be read; or only some partitions are requested, and they are bounded by
+                a key that only the server can order.
         """
         facts, metadata = asset_facts(context), context.definition_metadata or {}
         role = facts.get(ROLE) or context.asset_key.path[-1]
@@ -254,10 +260,10 @@ class EnvelopeIOManager(LakeIOManager):
         return frame.where("value is null or value.op <> 'r'") if role == CHANGES else frame
 
     def handle_output(self, context: dg.OutputContext, obj: "DataFrame | EnvelopeFiles | Committed | None") -> None:
-        """Append a data frame of events, or files that are written already; or tell of what a loop has committed.
+        """Append a data frame of events, or files that are already written; or report what a loop has committed.
 
         Raises:
-            LakeError: the lake refuses.
+            LakeError: the commit failed.
         """
         if isinstance(obj, Committed):
             self.close_account(context, obj)
@@ -265,7 +271,7 @@ class EnvelopeIOManager(LakeIOManager):
             self.append(context, asset_facts(context).get(TOPIC) or self.topic(context.asset_key), obj)
 
     def _of_partitions(self, context: dg.InputContext, reads: DataFrame) -> DataFrame:
-        """READ events of the partitions that the input is for; all of them if it names none."""
+        """READ events of the input's partitions; all of them if it has none."""
         if not context.has_asset_partitions:
             return reads
         order = {name: number for number, name in enumerate(context.asset_partitions_def.get_partition_keys())}
@@ -273,10 +279,10 @@ class EnvelopeIOManager(LakeIOManager):
         prefix, *names = context.asset_key.path[:-1]
         if self._config:
             prefix = self._config.events.topic_prefix
-        own = asset_facts(context).get(TABLE)
+        name = asset_facts(context).get(TABLE)
         states = Manifest(self.tables(""), prefix).read().tables
         state = next(
-            (at for table, at in states.items() if (str(table) == own if own else key_parts(table) == tuple(names))),
+            (at for table, at in states.items() if (str(table) == name if name else key_parts(table) == tuple(names))),
             None,
         )
         if state is None or len(numbers) == len(order):
@@ -284,9 +290,9 @@ class EnvelopeIOManager(LakeIOManager):
         return of_partitions(reads, state.ranges, numbers, len(order))
 
     def topic(self, key: dg.AssetKey) -> str:
-        """The topic of an asset key; of one of the assets of a capture as a whole, if the configuration is known."""
-        if self._config and len(key.path) == 2 and (own := system_topics(self._config).get(key.path[1])):
-            return own
+        """The topic of an asset key; also for the assets of the capture as a whole, if there is a configuration."""
+        if self._config and len(key.path) == 2 and (system := system_topics(self._config).get(key.path[1])):
+            return system
         parts = key.path[:-1] if key.path[-1] in (SNAPSHOT, CHANGES) else key.path
         events = self._config.events if self._config else EventSettings(parts[0], self.delimiter)
         return sanitized(events.topic_delimiter.join(parts), events)
@@ -302,12 +308,12 @@ class EnvelopeIOManager(LakeIOManager):
 
 
 def _column(adds: pa.Table, name: str) -> list[str | None]:
-    """A statistics column; a table whose files have none lacks it."""
+    """A statistics column; all None if the table's files have no statistics."""
     return list(adds[name].to_pylist()) if name in adds.column_names else [None] * adds.num_rows
 
 
 def _described(location: Location, directory: str, folder: str) -> Iterator[DataFile]:
-    """What Spark wrote, as a Delta commit needs it."""
+    """The files that Spark wrote, as a Delta commit needs them."""
     files = location.filesystem(directory)
     for entry in files.get_file_info(fs.FileSelector(folder, recursive=True)):
         if not entry.path.endswith(".parquet"):

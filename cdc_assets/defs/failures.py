@@ -1,11 +1,11 @@
-"""How the steps of a capture end: what may be repeated is, what may not stops at once with the way out, what is terminated ends.
+"""How the steps of a capture end: retryable failures are retried, others end the step at once, terminated runs are canceled.
 
-*No retry policy.* Dagster applies the policy of a step to its interruption as well: a run that somebody terminates would
-begin again, and stay *Canceling* until the monitor gives it up and the sensor starts another one beside it. So a step asks
-for its repetition itself, and an interruption goes through untouched: Dagster then tells the run as canceled.
+*No retry policy.* Dagster applies the retry policy of a step to its interruption as well: a terminated run would
+start again, and stay *Canceling* until the monitor gives it up and the sensor starts another one beside it. So a step requests
+its retry itself, and an interruption passes unchanged: Dagster then reports the run as canceled.
 
-*Nothing stays.* A run that hangs in a place which nobody can interrupt, such as a driver that waits on a dead network, is
-told as canceled and killed. That is as harmless as any death (`core.steps`), and better than a writer that nobody sees.
+*No run hangs.* A run that hangs where it cannot be interrupted, such as in a driver that waits for a dead network, is
+reported as canceled and killed. That is as safe as any crash (`core.steps`), and better than a writer that nobody sees.
 """
 
 import os
@@ -22,15 +22,15 @@ from cdc_assets.defs.process import ended_with_dev
 from cdc_assets.errors import CdcError
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
-"""How often and when a step that failed is repeated, if a repetition may mend it."""
+"""Number and delays of a step's retries after a retryable failure."""
 
 
 @contextmanager
 def as_failures() -> Iterator[None]:
-    """Turn any `CdcError` into a `dagster.Failure` that is retried only if the error says that this can help.
+    """Turn any `CdcError` into a `dagster.Failure`, which is retried only if the error is retryable.
 
     Raises:
-        dagster.Failure: with the error's text as description and its class as metadata.
+        dagster.Failure: has the error's message as description and its class as metadata.
     """
     try:
         yield
@@ -44,11 +44,11 @@ def as_failures() -> Iterator[None]:
 
 @contextmanager
 def as_step(context: dg.AssetExecutionContext) -> Iterator[None]:
-    """The body of a step: it can be terminated, and is repeated after failures that a repetition may mend.
+    """The body of a step: it can be terminated, and is retried after retryable failures.
 
     Raises:
-        dagster.RetryRequested: it failed.
-        dagster.Failure: it failed for good.
+        dagster.RetryRequested: it failed and is retried.
+        dagster.Failure: it failed and is not retried.
         Interrupted: the run was asked to end.
     """
 
@@ -67,11 +67,11 @@ def as_step(context: dg.AssetExecutionContext) -> Iterator[None]:
 
 
 def _end_process(context: dg.AssetExecutionContext) -> None:
-    """Kill this process, if it works for this run alone; Dagster's code server sees it and, unless told, takes it for a failure."""
+    """Kill this process if it only serves this run; without a report, Dagster's code server would count it as a failure."""
     if parent_process() is None:
         return
     run = context.instance.get_run_by_id(context.run.run_id)
     if run is not None and run.status is DagsterRunStatus.CANCELING:
-        reason = f"The run did not come to its end within {PATIENCE_S:.0f} s, so its process was killed; nothing is lost by it."
+        reason = f"The run did not end within {PATIENCE_S:.0f} s, so its process was killed; no data is lost."
         context.instance.report_run_canceled(run, reason)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,9 +1,9 @@
-"""Which READ events of a topic table belong to a partition of its `snapshot` asset.
+"""Selects the READ events of a topic table that belong to a partition of its `snapshot` asset.
 
-A partition is a fixed set of key ranges, kept in the manifest. Slices do not tell ranges apart (small neighbours are
-read as one), so the key column itself is compared. That is right only where Spark orders values as the server does:
-whole numbers, decimals and dates. Text has the order of its collation, a uniqueidentifier one of its own; for those the
-answer is an error and never a guess.
+A partition is a fixed set of key ranges, kept in the manifest. Slices do not identify ranges (small adjacent ranges are
+read together), so the key column itself is compared. That is only correct where Spark orders values as the server does:
+whole numbers, decimals and dates. Text is ordered by its collation, and a uniqueidentifier has an order of its own; for those
+an error is raised.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,16 +20,16 @@ _DAYS = "io.debezium.time.Date"
 
 
 def of_partitions(frame: DataFrame, ranges: Sequence[KeyRange], numbers: Collection[int], count: int) -> DataFrame:
-    """READ events whose row lies in some partitions.
+    """READ events whose row belongs to some partitions.
 
     Args:
         frame: READ events of a table.
-        ranges: all ranges of the table, as its first snapshot fixed them.
-        numbers: of the partitions, from 0.
-        count: of all partitions.
+        ranges: all key ranges of the table, as its first snapshot fixed them.
+        numbers: numbers of the partitions, from 0.
+        count: number of all partitions.
 
     Raises:
-        LakeError: the key's order is only known to the server, or the events lack the key's column.
+        LakeError: only the server knows the order of the key, or the events lack the key's column.
     """
     chosen = [ranges[index] for index in ranges_of(numbers, len(ranges), count)]
     if len(chosen) == len(ranges):
@@ -44,7 +44,7 @@ def of_partitions(frame: DataFrame, ranges: Sequence[KeyRange], numbers: Collect
 
 
 def _key_field(frame: DataFrame, part: KeyRange) -> StructField:
-    """The column that bounds the ranges, in the image of the row."""
+    """The column that bounds the ranges, in the row's image."""
     value = frame.schema["value"].dataType
     after = value["after"].dataType if isinstance(value, StructType) else None
     found = [field for field in after.fields if field.name == part.column] if isinstance(after, StructType) else []
@@ -57,14 +57,14 @@ def _key_field(frame: DataFrame, part: KeyRange) -> StructField:
 
 
 def _within(field: StructField, part: KeyRange) -> Column:
-    """Whether a row lies in a range. As on the server, NULL sorts before every value (`core.ranges.where`)."""
+    """Whether a row belongs to a range. As on the server, NULL sorts before every value (`core.ranges.where`)."""
     key = col("value").getField("after").getField(field.name)
     below = lit(True) if part.high is None else key < _bound(field, part.high)
     return below | key.isNull() if part.low is None else below & (key >= _bound(field, part.low))
 
 
 def _bound(field: StructField, text: str) -> Column:
-    """A bound, in the server's own text form, as a value of the field's type."""
+    """A bound, given in the server's text form, as a value of the field's type."""
     meaning = field.metadata.get("connect.name")
     if meaning == _DAYS:
         return unix_date(lit(text[:10]).cast("date"))
@@ -72,6 +72,6 @@ def _bound(field: StructField, text: str) -> Column:
     if plain or isinstance(field.dataType, DecimalType | DateType):
         return lit(text).cast(field.dataType)
     raise LakeError(
-        f"Key column {field.name} ({meaning or field.dataType.simpleString()}) is ordered as only the server knows, so "
-        "its partitions cannot be told apart here. Next: load the whole asset, or a range of LSNs."
+        f"Only the server can order key column {field.name} ({meaning or field.dataType.simpleString()}), so "
+        "its partitions cannot be loaded separately. Next: load the whole asset, or a range of LSNs."
     )

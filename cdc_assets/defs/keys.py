@@ -1,4 +1,4 @@
-"""By which metadata an asset of a capture says what it is, so that a translator may choose any key for it."""
+"""Metadata that identifies an asset of a capture, so that a translator may choose any key for it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ TABLE, TOPIC, ROLE = "cdc/table", "cdc/topic", "cdc/role"
 
 
 def asset_facts(context: dg.InputContext | dg.OutputContext) -> Mapping[str, Any]:
-    """Metadata of the asset that is loaded or written; empty if it is none of this code location."""
+    """Metadata of the asset that is loaded or written; empty if it is not an asset of this code location."""
     if isinstance(context, dg.OutputContext):
         return context.definition_metadata or {}
     upstream = context.upstream_output

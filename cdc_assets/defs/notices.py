@@ -1,9 +1,9 @@
-"""Notifications of a capture as Dagster sees them: observations of the assets they are about.
+"""Shows notifications of a capture in Dagster, as observations of the assets that they concern.
 
-A table's `snapshot` asset tells when its rows began to be read again and how that
-ended, whoever asked; what concerns no single table is told on the window
-manifest. Steps in between (`IN_PROGRESS`, chunks) go into the run's log only,
-for an event costs tens of milliseconds and is never pruned.
+The `snapshot` asset of a table shows when its rows began to be read again and how that
+ended, whoever requested it. Notifications about no single table are shown on the window
+manifest. Intermediate steps (`IN_PROGRESS`, chunks) go only into the run's log,
+since an event costs tens of milliseconds and is never pruned.
 """
 
 import dagster as dg
@@ -12,7 +12,7 @@ from cdc_assets.core.notification import Notification
 from cdc_assets.defs.catalog import CaptureCatalog
 
 _MOST = 20
-"""Tables in one notification that are told each by itself."""
+"""Maximum number of tables in one notification that are observed separately."""
 
 
 class Notices:
@@ -23,7 +23,7 @@ class Notices:
         self._keys = {str(table): key for key, table in catalog.keys("snapshot").items()}
 
     def send(self, notification: Notification) -> None:
-        """Report one."""
+        """Report one notification."""
         self._context.log.info(str(notification))
         if notification.kind == "IN_PROGRESS" or notification.kind.startswith("TABLE_CHUNK"):
             return

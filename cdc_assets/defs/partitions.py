@@ -1,8 +1,8 @@
 """Key ranges of a snapshot as partitions.
 
-The set is small and static: ranges are numbered, not named by their bounds, for
+The set is small and static: ranges are numbered and not named by their bounds, since
 the bounds follow the table's rows and are fixed in the snapshot's manifest when
-it starts. LSNs and times are never partitions: there would be millions of them.
+it starts. LSNs and times are never partitions, as there would be millions of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,6 +24,6 @@ def all_ranges(partitions: dg.StaticPartitionsDefinition) -> Mapping[str, str]:
 
 
 def range_numbers(partitions: dg.StaticPartitionsDefinition, keys: Iterable[str]) -> tuple[int, ...]:
-    """Indices from 0 of the named partitions, sorted."""
+    """Indexes, from 0, of the named partitions, sorted."""
     order = {key: number for number, key in enumerate(partitions.get_partition_keys())}
     return tuple(sorted(order[key] for key in keys))

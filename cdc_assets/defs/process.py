@@ -1,13 +1,13 @@
-"""Which operating-system process a run works in, and whether it is still there.
+"""Identifies the operating-system process of a run, and finds out whether it still exists.
 
 Dagster learns of a killed run from the code server that started it. If both end together, because `dagster dev` was
-stopped or the machine was started anew, nobody tells, and the run counts as started for good: it would hold its
-capture's pool. So a run notes its process in a tag, and the sensor asks this machine for it. A process is told by host,
-boot, number and start, so that a number given out again is not taken for it.
+stopped or the machine was restarted, nobody reports it, and the run counts as started for ever: it would hold its
+capture's pool. So a run records its process in a tag, and the sensor checks whether it exists. A process is identified by host,
+boot, process id and start time, so that a reused process id is not mistaken for it.
 
-A code server that is asked to end waits for its runs, so one that follows the log would outlive the `dagster dev` that a
-person has ended, out of sight. There, and only there, a run looks whether it is still there, and ends after it. The
-web server and the daemon as services end without their runs: the next ones find these at work.
+A code server that is asked to end waits for its runs, so a streaming run would silently outlive the `dagster dev` that a
+user has ended. Only under `dagster dev`, a run checks whether that process still exists, and ends after it. The
+web server and the daemon as services end without their runs: when they restart, these are still running.
 """
 
 import os
@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import Final
 
 PROCESS_TAG: Final = ".dagster/cdc_process"
-"""Pages do not show tags with this beginning."""
+"""Dagster's pages do not show tags with this prefix."""
 _PROC = Path("/proc")
 _OF_DEV: Final = "DAGSTER_IS_DEV_CLI"
-"""An environment variable that `dagster dev` sets for what it starts, and does not have itself."""
-_LOOK_EVERY_S = 1.0
+"""An environment variable that `dagster dev` sets for its child processes, but not for itself."""
+_CHECK_EVERY_S = 1.0
 
 
 def own_process() -> str:
-    """This process, as `is_gone` takes it."""
+    """Identifier of this process, for `is_gone`."""
     return "/".join([socket.gethostname(), _boot(), str(os.getpid()), _start(os.getpid()) or ""])
 
 
 def is_gone(process: str) -> bool:
-    """Whether a process that `own_process` told has ended; of one on another host nobody can say, so it has not."""
+    """Whether a process identified by `own_process` has ended; False for other hosts, where that is unknown."""
     host, boot, number, start = process.rsplit("/", 3)
     if host != socket.gethostname():
         return False
@@ -41,7 +41,7 @@ def is_gone(process: str) -> bool:
 
 
 def _boot() -> str:
-    """Which start of the machine this is; empty where the kernel does not tell."""
+    """Identifier of the machine's boot; empty if the kernel does not provide it."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -49,14 +49,14 @@ def _boot() -> str:
 
 
 def _start(number: int) -> str | None:
-    """When the process began, in the kernel's own count; empty where it does not tell, None if there is none."""
+    """Start time of a process in the kernel's units; empty if the kernel does not provide it, None if there is no process."""
     if (_PROC / "self/stat").exists():
         try:
             fields = (_PROC / str(number) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
         except OSError:
             return None
-        state, *rest = fields.split()
-        return None if state in ("Z", "X") else rest[18]
+        state, *others = fields.split()
+        return None if state in ("Z", "X") else others[18]
     try:
         os.kill(number, 0)
     except ProcessLookupError:
@@ -68,7 +68,7 @@ def _start(number: int) -> str | None:
 
 @contextmanager
 def ended_with_dev() -> Iterator[None]:
-    """A block during which this process asks itself to end (SIGTERM) once the `dagster dev` that started it is gone."""
+    """A block during which this process sends itself SIGTERM once the `dagster dev` that started it is gone."""
     dev, left = _dev(), threading.Event()
     if dev is None:
         yield
@@ -76,7 +76,7 @@ def ended_with_dev() -> Iterator[None]:
     started = _start(dev)
 
     def watch() -> None:
-        while not left.wait(_LOOK_EVERY_S):
+        while not left.wait(_CHECK_EVERY_S):
             if _start(dev) != started:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
@@ -89,7 +89,7 @@ def ended_with_dev() -> Iterator[None]:
 
 
 def _dev() -> int | None:
-    """The `dagster dev` that this process descends from; None where the kernel does not tell, or if there is none."""
+    """Process id of the `dagster dev` that this process descends from; None if unknown, or if there is none."""
     if _OF_DEV not in os.environ:
         return None
     number = os.getppid()

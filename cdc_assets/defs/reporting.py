@@ -1,9 +1,9 @@
-"""Progress of a run as few, full materializations.
+"""Reports progress of a run as few, complete materializations.
 
 An event costs 25 to 45 ms of run storage and is never pruned, while a loop may
-finish several windows a second. So windows are added up per table, and a table
+finish several windows per second. So windows are added up per table, and a table
 that changed is reported at most every `every_s` seconds and at the end; a table
-that did not change is not reported at all.
+that did not change is not reported.
 """
 
 from collections import Counter
@@ -28,12 +28,12 @@ OPERATIONS = {
     "t": "truncates",
     "tombstone": "tombstones",
 }
-"""Envelope `op` → how metadata names it (`rows_creates`)."""
+"""Name in metadata of each envelope `op` (`rows_creates`)."""
 
 
 @dataclass(slots=True)
 class Sum:
-    """What happened to one table since it was last reported."""
+    """Progress of one table since its last report."""
 
     rows: Counter[str] = field(default_factory=Counter)
     size: int = 0
@@ -53,7 +53,7 @@ class Sum:
         self.windows += 1
 
     def metadata(self, lag_s: float | None) -> dict[str, Any]:
-        """As the asset page shows it; numbers stay numbers, so that the page plots them."""
+        """Metadata for the asset page; numbers stay numbers, so that the page plots them."""
         facts: dict[str, Any] = {"rows": sum(self.rows.values()), "bytes": self.size, "windows": self.windows}
         facts |= {f"rows_{OPERATIONS.get(op, op)}": count for op, count in sorted(self.rows.items())}
         facts |= {name: str(lsn) for name, lsn in (("from_lsn", self.from_lsn), ("to_lsn", self.to_lsn)) if lsn}
@@ -64,27 +64,27 @@ class Sum:
 
 
 def structure_facts(changes: Sequence[StructureChange]) -> dict[str, Any]:
-    """What changed in a table's events, and their columns and key from now on."""
+    """Metadata about a table's new structure: its differences, and its columns and key from now on."""
     last = changes[-1].entry
-    told = [f"{change.entry.kind} from {change.entry.lsn}: {_told(change)}" for change in changes]
+    texts = [f"{change.entry.kind} from {change.entry.lsn}: {_differences(change)}" for change in changes]
     return {
         "dagster/column_schema": column_schema(last.events_of),
-        "structure_changed": "; ".join(told),
+        "structure_changed": "; ".join(texts),
         "structure_from_lsn": str(last.lsn),
         "schema_history_record": dg.MetadataValue.json(table_change(last)),
     }
 
 
-def _told(change: StructureChange) -> str:
+def _differences(change: StructureChange) -> str:
     return ", ".join(map(str, change.differences)) or "all columns"
 
 
 class Tally:
-    """Adds up progress per table and hands out what is due for a report.
+    """Adds up progress per table and returns what is due for a report.
 
     Args:
-        every_s: seconds for which progress is added up before it is reported, so that a short run reports once.
-            Times are seconds on any clock that only goes forward.
+        every_s: minimum number of seconds between two reports, so that a short run reports once.
+            Times are seconds on any monotonic clock.
     """
 
     def __init__(self, every_s: float) -> None:
@@ -104,12 +104,12 @@ class Tally:
             self._tables.setdefault(change.entry.table, Sum()).structures.append(change)
 
     def due(self, now: float) -> dict[TableId, Sum]:
-        """What was added since the last report, if it was added up for long enough; else nothing."""
+        """Progress since the last report, if the interval is over; else empty."""
         waited = 0.0 if self._since is None else now - self._since
         return self.drain() if waited >= self._every_s else {}
 
     def drain(self) -> dict[TableId, Sum]:
-        """What was added since the last report."""
+        """Progress since the last report."""
         self._since = None
         tables, self._tables = self._tables, {}
         return tables

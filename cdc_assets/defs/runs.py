@@ -1,7 +1,7 @@
-"""What Dagster's run storage says about the runs of a capture.
+"""Finds the runs of a capture in Dagster's run storage.
 
-Runs are told by the assets they were asked for and by their job, not by tags
-alone, so that a run started by hand in the web pages counts as well.
+Runs are identified by their selected assets and their job, not only by tags,
+so that a run started by hand in the web pages counts too.
 """
 
 import time
@@ -18,11 +18,11 @@ ACTIVE = [*WAITING, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, Dagster
 
 FAILURE_REASON_TAG = "dagster/failure_reason"
 COMMITTED_TAG = "cdc/committed"
-"""On a run that committed all it found: if it fails then, it is for one of its tables, and the others go on."""
+"""On a run that committed everything: if it fails, only one of its tables has a problem, and the others continue."""
 
 _SILENT_S = 600
-"""Seconds that a run may take from its start to its first line of ours."""
-_GONE = "The process of this run is gone, and with it the code server that would have told."
+"""Seconds that a run may take from its start until it records its process."""
+_GONE = "The process of this run is gone, and so is the code server that would have reported it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class CaptureRuns:
     """The runs that write to one capture.
 
     Args:
-        jobs: names of its jobs.
-        assets: keys of the assets that its jobs write.
+        jobs: names of the capture's jobs.
+        assets: keys of the assets that these jobs write.
     """
 
     jobs: frozenset[str]
@@ -42,18 +42,18 @@ class CaptureRuns:
         return run.job_name in self.jobs or bool(self.assets & (run.asset_selection or frozenset()))
 
     def active(self, instance: DagsterInstance) -> Sequence[DagsterRun]:
-        """Runs that wait or work; one whose process is gone is told to Dagster as failed and is none of them."""
+        """Queued or running runs; one whose process is gone is reported to Dagster as failed and left out."""
         records = instance.get_run_records(RunsFilter(statuses=ACTIVE))
         concerned = [record for record in records if self.concerns(record.dagster_run)]
-        return [record.dagster_run for record in concerned if not _buried(instance, record)]
+        return [record.dagster_run for record in concerned if not _end_if_gone(instance, record)]
 
     def waiting(self, instance: DagsterInstance, assets: Set[dg.AssetKey], jobs: Set[str]) -> bool:
-        """Whether a run of these jobs or for some of these assets is in the queue."""
+        """Whether a run of these jobs, or with some of these assets, is in the queue."""
         queued = instance.get_runs(RunsFilter(statuses=WAITING))
         return any(run.job_name in jobs or assets & (run.asset_selection or set()) for run in queued)
 
     def finished(self, instance: DagsterInstance, limit: int) -> Sequence[dg.RunRecord]:
-        """The newest ended runs, newest first, among the capture's jobs."""
+        """The newest ended runs of the capture's jobs, newest first."""
         records = [record for job in sorted(self.jobs) for record in self.finished_of(instance, job, limit)]
         return sorted(records, key=lambda record: record.storage_id, reverse=True)[:limit]
 
@@ -63,8 +63,8 @@ class CaptureRuns:
         return [record for record in records if record.dagster_run.is_finished]
 
 
-def _buried(instance: DagsterInstance, record: dg.RunRecord) -> bool:
-    """Whether the run had to be ended in its process's place."""
+def _end_if_gone(instance: DagsterInstance, record: dg.RunRecord) -> bool:
+    """Report the end of a run whose process is gone; returns whether it was."""
     run = record.dagster_run
     if run.status in WAITING or not _gone(run.tags.get(PROCESS_TAG), record.start_time):
         return False
@@ -76,7 +76,7 @@ def _buried(instance: DagsterInstance, record: dg.RunRecord) -> bool:
 
 
 def _gone(process: str | None, started: float | None) -> bool:
-    """A run notes its process in its first seconds; one that did not has died in them."""
+    """Whether a run's process is gone. A run records its process in its first seconds; one that did not has died in them."""
     if process is None:
         return started is not None and time.time() - started > _SILENT_S
     return is_gone(process)

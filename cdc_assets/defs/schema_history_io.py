@@ -1,8 +1,8 @@
 """The schema history of a capture as input and output of Spark assets.
 
-A dependency on `[prefix, "schema_history"]` gives the whole history as a data frame; on a table's asset key, that table's
-entries: every structure the table has had, with the commit LSN from which it holds, Debezium's record as JSON (`record`)
-and ours (`structure`). Output appends entries of the same structure, once per run and step, such as those of a migrated
+A dependency on `[prefix, "schema_history"]` loads the whole history as a data frame; on a table's asset key, that table's
+entries: every structure the table has had, with the commit LSN from which it is valid, Debezium's record as JSON (`record`)
+and the library's own (`structure`). Output appends entries of the same structure, once per run and step, such as those of a migrated
 connector.
 """
 
@@ -26,10 +26,10 @@ class SchemaHistoryIOManager(LakeIOManager):
         Raises:
             LakeError: there is no history yet, or it cannot be read.
         """
-        own, parts = asset_facts(context).get(TABLE), context.asset_key.path
+        name, parts = asset_facts(context).get(TABLE), context.asset_key.path
         frame = self.load(self.directory(context.asset_key), self.range_of(context.definition_metadata or {}))
-        if own:
-            return frame.where(concat_ws(".", "database", "schema", "table") == own)
+        if name:
+            return frame.where(concat_ws(".", "database", "schema", "table") == name)
         if len(parts) < 4:
             return frame
         for column, value in zip(("database", "schema", "table"), parts[1:4], strict=True):
@@ -37,11 +37,11 @@ class SchemaHistoryIOManager(LakeIOManager):
         return frame
 
     def handle_output(self, context: dg.OutputContext, obj: "DataFrame | EnvelopeFiles | Committed | None") -> None:
-        """Append entries, or tell of those that a loop has committed.
+        """Append entries, or report those that a loop has committed.
 
         Raises:
             InvalidValueError: a column is missing or unknown.
-            LakeError: the lake refuses.
+            LakeError: the commit failed.
         """
         if isinstance(obj, Committed):
             self.close_account(context, obj)
@@ -54,6 +54,6 @@ class SchemaHistoryIOManager(LakeIOManager):
         self.append(context, self.directory(context.asset_key), obj)
 
     def directory(self, key: dg.AssetKey) -> str:
-        """Directory of the capture's history, from any of its asset keys if the configuration is not known."""
+        """Directory of the capture's history; without a configuration it is derived from any of the capture's asset keys."""
         prefix = self._config.events.topic_prefix if self._config else key.path[0]
         return history_directory(prefix)

@@ -1,34 +1,34 @@
-"""One sensor per capture: asks for the newest LSN and starts a run when there is something to do.
+"""One sensor per capture: checks for a new LSN, and starts a run when there is something to do.
 
-A tick is one small query per database, one read of the manifest, and a look at
-the channels of signals; no JVM. Rows of the signal table are changes as any
-others, so they start a run by themselves; a file, a Kafka topic, requests of
-people, and requests that no run has finished are asked for. The cursor plays no part in it: where the capture stands is in the lake.
+A tick is one small query per database, one read of the manifest, and a check of
+the signal channels; no JVM. Rows of the signal table are changes like any
+others, so they start a run by themselves. A file, a Kafka topic, requests of
+users, and unfinished requests are checked separately. The cursor is not used for positions: these are in the lake.
 
-*What a run is asked for.* A run that follows the log reads all tables of the capture, whatever its selection says, and
-reports those that had events. Dagster writes a record ahead for each asset and check that is selected, and keeps a
-description of each selection that it has not seen before. So the sensor selects the window manifest, the one table that
-every such run writes: neither grows with the tables of the capture, and no table is left out by a guess.
+*What a run selects.* A streaming run reads all tables of the capture, whatever its selection is, and
+reports those that had events. Dagster writes a record in advance for each selected asset and check, and stores a
+description of each new selection. So the sensor selects only the window manifest, the one table that
+every such run writes: the number of records does not grow with the tables of the capture, and no table is left out.
 
-*Run keys.* `capture:epoch:LSN`, where the epoch is the run before (its id). A
-tick that is repeated asks for the same key and so for nothing; a run that died
-or gave way changes the epoch, so the same LSN can be asked for again.
+*Run keys.* `capture:epoch:LSN`, where the epoch is the id of the previous run. A
+repeated tick requests the same key and so starts nothing; a run that died
+or stopped for another one changes the epoch, so the same LSN can be requested again.
 
-*After a failure.* A run whose process was killed is started again at once. A
-run that failed for a reason would fail again: the pause doubles with each
+*After a failure.* A run whose process was killed is restarted at once. A
+run that failed for another reason would fail again: the pause doubles with each
 failure in a row, up to `LONGEST_PAUSE`. A run that
 committed everything but failed one table's check, or could not read one table,
 does not delay the next run: the other tables must not wait for it. Tables that
-could not be read wait by such a pause of their own, while the others are streamed;
-so do tables of the loaded code location that are not on the server now.
+could not be read are retried after such a pause of their own, while the others are streamed;
+so are tables of the loaded code location that are not on the server now.
 
-*After a termination.* Nobody ends a run to see the next one start: the sensor waits for `AFTER_TERMINATION`, and says so.
+*After a termination.* A terminated run should not be followed by the next one at once: the sensor waits for `AFTER_TERMINATION`, and says so.
 
-*No table yet.* A code location that lists none is told of the first that is enabled by
-the server itself, and the run that follows the log takes it in.
+*No table yet.* If a code location lists no table, the sensor asks the server for
+enabled ones, and starts a streaming run that adds them.
 
-*Starts.* With a snapshot mode that reads tables at each start, the first look of
-a loaded code location is one. The cursor remembers which start that was.
+*Starts.* If the snapshot mode reads tables at each start, the first evaluation of
+a loaded code location is a start. The cursor stores which start that was.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,17 +50,17 @@ from cdc_assets.defs.snapshot import SnapshotConfig
 from cdc_assets.errors import CdcError, describe_error
 
 AFTER_TERMINATION = timedelta(minutes=1)
-"""So that whoever ended a run can stop the sensor before the next one starts."""
+"""Time for whoever terminated a run to stop the sensor before the next run starts."""
 FIRST_PAUSE = timedelta(seconds=15)
 LONGEST_PAUSE = timedelta(minutes=15)
 SIGNAL_TAG = "cdc/signals"
-"""On a run that was started for signals: the channels, or the databases whose requests were not finished."""
-NEWCOMERS_TAG = "cdc/tables"
-"""On a run that was started because a capture without tables has one now: which."""
+"""On a run that was started for signals: the channels, or the databases with unfinished requests."""
+NEW_TABLES_TAG = "cdc/tables"
+"""On a run that was started because a capture without tables has some now: these tables."""
 _LOOK_BACK = 10
-"""Failures in a row that are told apart."""
+"""Maximum number of failures in a row that are counted."""
 _START = uuid4().hex
-"""This loading of the code location."""
+"""Identifies this load of the code location."""
 _OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
 
 
@@ -70,7 +70,7 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
 
     def answer_of(context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
         if active := runs.active(context.instance):
-            return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is at work.")
+            return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running.")
         records = runs.finished(context.instance, _LOOK_BACK)
         if (again := terminated_until(records)) and again > datetime.now(UTC):
             return dg.SkipReason(
@@ -81,7 +81,7 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
             return dg.SkipReason(f"The last run failed; the next starts after {ends:%H:%M:%S} UTC.")
         snapshots = runs.finished_of(context.instance, names.snapshot, _LOOK_BACK)
         if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
-            return dg.SkipReason(f"Streaming begins after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
+            return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
         unread = pause_ends(snapshots, of_any_kind=True)
         request = _request(catalog, resource, records, unread, first_look=context.cursor != _START)
         context.update_cursor(_START)
@@ -90,12 +90,12 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
     @dg.sensor(
         name=names.sensor,
         jobs=list(jobs),
-        minimum_interval_seconds=1,  # the daemon looks every 5 s; asking for 5 would give 5 to 10
+        minimum_interval_seconds=1,  # the daemon ticks every 5 s; a minimum of 5 would give 5 to 10
         default_status=dg.DefaultSensorStatus.RUNNING,
         required_resource_keys={names.resource},
         description=(
-            "Asks the server for the newest captured LSN. Starts a snapshot for tables that have none, else a run "
-            "that follows the log if there is something new or somebody asked for something; never a second run."
+            "Checks the server for a new captured LSN. Starts a snapshot run for tables that need one, else a streaming run "
+            "if there are new changes or requests; never a second run at a time."
         ),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
@@ -106,7 +106,7 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
             if error.retryable:
                 return dg.SkipReason(describe_error(error))
             raise
-        if not (events := capture_jobs.look(resource)):
+        if not (events := capture_jobs.check(resource)):
             return answer
         if isinstance(answer, dg.SkipReason):
             return dg.SensorResult(skip_reason=answer, asset_events=events)
@@ -123,12 +123,12 @@ def _request(
     *,
     first_look: bool,
 ) -> dg.RunRequest | dg.SkipReason:
-    """What to do next for a capture at rest.
+    """What to do next for a capture without a running run.
 
     Args:
-        records: its newest ended runs.
-        unread: when tables that could not be read may be tried again; None if now.
-        first_look: whether this is the first look since the start.
+        records: records of its newest ended runs.
+        unread: time from which tables that could not be read may be tried again; None if now.
+        first_look: whether this is the first evaluation since the start.
     """
     capture = catalog.names.capture
     with resource.overview(at_signals=True) as overview:
@@ -144,45 +144,45 @@ def _request(
             )
         fresh = work.fresh() if overview.streams else {}
         asked = work.asked() if overview.streams and not fresh else []
-        new = work.newcomers() if overview.streams and not (catalog.tables or fresh or asked) else []
+        new = work.new_tables() if overview.streams and not (catalog.tables or fresh or asked) else []
     if new:
-        return _with_newcomers(catalog, new, records)
+        return _adding(catalog, new, records)
     if asked:
         return _signalled(catalog, asked, records)
     if waiting and not fresh:
         return dg.SkipReason(
-            f"{len(waiting)} tables could not be read; the next attempt is after {unread:%H:%M:%S} UTC."
+            f"{len(waiting)} tables could not be read; the next attempt starts after {unread:%H:%M:%S} UTC."
         )
     if not fresh:
-        return dg.SkipReason("Nothing new.")
+        return dg.SkipReason("No new changes.")
     newest = max(fresh.values())
-    return _following(catalog, run_key(capture, records, newest), {"cdc/lsn": str(newest)})
+    return _streaming(catalog, run_key(capture, records, newest), {"cdc/lsn": str(newest)})
 
 
-def _following(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg.RunRequest:
-    """A run that follows the log: of all tables, whatever is selected."""
+def _streaming(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg.RunRequest:
+    """A request for a streaming run, which reads all tables whatever is selected."""
     return dg.RunRequest(
         run_key=key,
         job_name=catalog.names.changes,
         asset_selection=[catalog.windows_key],
-        asset_check_keys=[],  # None would be all checks of the manifest, which have a job of their own
+        asset_check_keys=[],  # None would select all checks of the manifest, which have their own job
         tags=dict(tags),
     )
 
 
-def _with_newcomers(
+def _adding(
     catalog: CaptureCatalog, tables: Sequence[TableId], records: Sequence[dg.RunRecord]
 ) -> dg.RunRequest | dg.SkipReason:
-    """A run that takes the first tables in; not at once again if the last one could not."""
+    """A request for a run that adds the first tables; after a pause if the last such run could not."""
     what = ", ".join(map(str, tables))
-    if again := _again(records, NEWCOMERS_TAG, what):
-        return dg.SkipReason(f"{what} could not be taken in; the next attempt is after {again:%H:%M:%S} UTC.")
+    if again := _again(records, NEW_TABLES_TAG, what):
+        return dg.SkipReason(f"{what} could not be added; the next attempt starts after {again:%H:%M:%S} UTC.")
     key = run_key(catalog.names.capture, records, "tables")
-    return _following(catalog, key, {NEWCOMERS_TAG: what})
+    return _streaming(catalog, key, {NEW_TABLES_TAG: what})
 
 
 def _again(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | None:
-    """When a run may start for what the last one was started for, too; None if now."""
+    """Time from which a run may start for the same reason as the last one; None if now."""
     last = records[0] if records else None
     if last is None or not last.end_time or last.dagster_run.tags.get(tag) != what:
         return None
@@ -193,20 +193,20 @@ def _again(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | N
 def _signalled(
     catalog: CaptureCatalog, asked: Sequence[str], records: Sequence[dg.RunRecord]
 ) -> dg.RunRequest | dg.SkipReason:
-    """A run for signals; not at once again if the last one was for the same and left them there."""
+    """A request for a run that handles signals; after a pause if the last run was for the same ones."""
     what = ", ".join(sorted(asked))
     if again := _again(records, SIGNAL_TAG, what):
         return dg.SkipReason(f"A run for signals ({what}) has just ended; the next starts after {again:%H:%M:%S} UTC.")
     key = run_key(catalog.names.capture, records, "signals")
-    return _following(catalog, key, {SIGNAL_TAG: what})
+    return _streaming(catalog, key, {SIGNAL_TAG: what})
 
 
 def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> datetime | None:
-    """When the next run may start after failures; None if it may start now.
+    """Time from which the next run may start after failures; None if now.
 
     Args:
-        records: of ended runs, newest first.
-        of_any_kind: count runs too that failed for some of their tables only, or found none of them to read.
+        records: records of ended runs, newest first.
+        of_any_kind: whether to count runs too that failed only for some of their tables, or that could read none.
     """
     failures = failures_in_a_row(records, of_any_kind=of_any_kind)
     ended = records[0].end_time if failures else None
@@ -217,10 +217,10 @@ def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) ->
 
 
 def terminated_until(records: Sequence[dg.RunRecord]) -> datetime | None:
-    """When the next run may start, if somebody terminated the last one.
+    """Time from which the next run may start if the last one was terminated; None if it was not.
 
     Args:
-        records: of ended runs, newest first.
+        records: records of ended runs, newest first.
     """
     last = records[0] if records else None
     if last is None or last.end_time is None or last.dagster_run.status is not DagsterRunStatus.CANCELED:
@@ -229,10 +229,10 @@ def terminated_until(records: Sequence[dg.RunRecord]) -> datetime | None:
 
 
 def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: float) -> datetime | None:
-    """When the delay after a snapshot run ends; None if it has, or something else ran since.
+    """Time at which the delay after a snapshot run ends; None if it is over, or another run ended since.
 
     Args:
-        records: of ended runs, newest first.
+        records: records of ended runs, newest first.
         snapshot: name of the snapshot job.
         delay_s: `streaming.delay.ms` in seconds.
     """
@@ -242,7 +242,7 @@ def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: fl
 
 
 def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> int:
-    """How many of the newest runs failed for a reason of their own, without another end between them."""
+    """Number of the newest runs in a row that failed for a reason of their own."""
     count = 0
     for record in records:
         run = record.dagster_run
@@ -256,6 +256,6 @@ def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = Fa
 
 
 def run_key(capture: str, records: Sequence[dg.RunRecord], what: Lsn | str) -> str:
-    """See the module's head."""
+    """Key of a run; see the module's head."""
     epoch = records[0].dagster_run.run_id[:8] if records else "first"
     return f"{capture}:{epoch}:{what}"

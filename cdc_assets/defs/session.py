@@ -1,4 +1,4 @@
-"""What the bodies of the `snapshot` and `changes` assets have in common: from progress to events."""
+"""Shared by the bodies of the `snapshot` and `changes` assets: turns progress into Dagster events."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,18 +23,18 @@ _UNASKED: Mapping[TableId, TableSchema] = {}
 
 
 def sink_of(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> TopicTables:
-    """What a run commits its windows to: the sink of the capture's envelope IO manager."""
+    """The tables that a run commits its windows to: the sink of the capture's envelope IO manager."""
     manager: EnvelopeIOManager = getattr(context.resources, catalog.names.envelope_io)
     return manager.sink()
 
 
 class Session:
-    """Notes the run's process and reports its progress.
+    """Records the run's process and reports its progress.
 
     Args:
-        role: which assets are written.
-        sink: what the run commits to.
-        every_s: seconds for which a table's changes are added up into one materialization.
+        role: role of the assets that are written.
+        sink: tables that the run commits to.
+        every_s: minimum number of seconds between two materializations of a table.
     """
 
     def __init__(
@@ -52,37 +52,37 @@ class Session:
         return [table for key, table in keys.items() if key in self._context.selected_asset_keys]
 
     def on_progress(self, progress: Progress) -> None:
-        """A window or round is committed.
+        """Report a committed window or round.
 
-        Rows that the run which follows the log reads again, for a signal or a gap, are materializations of the
-        `snapshot` assets, and a window that a snapshot's run finishes for another one is some of the `changes` assets.
+        Rows that a streaming run reads again, for a signal or a gap, are materializations of the
+        `snapshot` assets; and a window that a snapshot run finishes is one of the `changes` assets.
         """
         self._tallies["changes" if progress.kind == "stream" else "snapshot"].add(progress, monotonic())
         self.windows += 1
         self._context.log.info(_line(progress))
         for trouble in progress.troubled:
-            self._context.log.error(f"{trouble.table} stopped: {trouble.reason}")
+            self._context.log.error(f"{trouble.table} has stopped: {trouble.reason}")
         for role, tally in self._tallies.items():
             self._log(role, tally.due(monotonic()))
 
     @contextmanager
     def reporting_in_any_case(self) -> Iterator[None]:
-        """If the block fails or is interrupted, report what was committed until then; nobody would count it later."""
+        """If the block fails or is interrupted, report what was committed until then, since no later run reports it."""
         try:
             yield
         except BaseException:
-            with suppress(CdcError):  # the lake may be why
+            with suppress(CdcError):  # the lake may be the reason of the failure
                 for role, tally in self._tallies.items():
                     self._log(role, tally.drain())
             raise
 
     def results(self, structures: Mapping[TableId, TableSchema]) -> Results:
-        """The last report of the run, of tables that changed since the one before, with the columns they have now."""
+        """The last report of the run: tables that changed since the previous report, with their present columns."""
         for role, tally in self._tallies.items():
             for key, committed in self._reports(role, tally.drain(), structures):
                 if key in self._context.selected_asset_keys:
                     yield dg.MaterializeResult(asset_key=key, value=committed)
-                else:  # not selected, but read in the same loop; or younger than the loaded code location
+                else:  # not selected, but read in the same loop; or newer than the loaded code location
                     self._log_one(key, committed)
 
     def _log(self, role: Role, totals: Mapping[TableId, Sum]) -> None:
@@ -90,9 +90,9 @@ class Session:
             self._log_one(key, committed)
 
     def _log_one(self, key: dg.AssetKey, committed: Committed) -> None:
-        """A materialization without an output: of one asset there may be many in a run, but only one output."""
-        place = account_of(self._topics, committed.topic)
-        self._context.log_event(dg.AssetMaterialization(key, metadata={**committed.facts, **place}))
+        """Report a materialization without an output: an asset may have many in a run, but only one output."""
+        account = account_of(self._topics, committed.topic)
+        self._context.log_event(dg.AssetMaterialization(key, metadata={**committed.facts, **account}))
 
     def _reports(
         self, role: Role, totals: Mapping[TableId, Sum], structures: Mapping[TableId, TableSchema] = _UNASKED
@@ -108,5 +108,5 @@ class Session:
 
 def _line(progress: Progress) -> str:
     rows = sum(sum(part.rows.values()) for part in progress.tables.values())
-    place = f"{progress.slices_done} of {progress.slices} slices" if progress.slices else f"to {progress.to_lsn}"
-    return f"{progress.kind} {progress.window_id} of {progress.database}: {rows} events of {len(progress.tables)} tables, {place}"
+    end = f"{progress.slices_done} of {progress.slices} slices" if progress.slices else f"to {progress.to_lsn}"
+    return f"{progress.kind} {progress.window_id} of {progress.database}: {rows} events of {len(progress.tables)} tables, {end}"

@@ -1,4 +1,4 @@
-"""A job by which people ask for snapshots in Dagster's launchpad."""
+"""A job that sends signals to a capture, such as requests for snapshots, from Dagster's launchpad."""
 
 from enum import Enum
 
@@ -13,7 +13,7 @@ from cdc_assets.signals.tables import EXPECTED
 
 
 class SignalType(Enum):
-    """What can be asked for."""
+    """Types of signals."""
 
     execute_snapshot = "execute-snapshot"
     stop_snapshot = "stop-snapshot"
@@ -23,35 +23,35 @@ class SignalType(Enum):
 
 
 class SnapshotType(Enum):
-    """How tables are read."""
+    """How a snapshot reads its tables."""
 
     incremental = "incremental"
     blocking = "blocking"
 
 
 class SignalConfig(dg.Config):
-    """What to ask for."""
+    """The signal to send."""
 
-    type: SignalType = Field(default=SignalType.execute_snapshot, description="What to do.")
+    type: SignalType = Field(default=SignalType.execute_snapshot, description="Type of the signal.")
     tables: list[str] = Field(
         default=[],
-        description="Regular expressions of `database.schema.table`, or of `schema.table`, letter case counting: "
-        "what to read, or to stop.",
+        description="Tables to read, or to stop reading: regular expressions for `database.schema.table` or "
+        "`schema.table`, case-sensitive.",
     )
     snapshot: SnapshotType = Field(
         default=SnapshotType.incremental,
-        description="`incremental`: beside the stream; needs the signal table. `blocking`: the stream waits.",
+        description="`incremental`: beside the stream; needs the signal table. `blocking`: the stream pauses.",
     )
     conditions: dict[str, str] = Field(
         default={},
-        description="By such an expression, which rows: a predicate; of a blocking snapshot, a whole SELECT.",
+        description="Rows to read, by such an expression: a predicate; for a blocking snapshot, a complete SELECT.",
     )
-    surrogate_key: str = Field(default="", description="Column to walk along in place of the key.")
-    message: str = Field(default="", description="What `log` writes; `{}` stands for the position.")
+    surrogate_key: str = Field(default="", description="Column that orders the chunks, instead of the key.")
+    message: str = Field(default="", description="Text that `log` writes; `{}` is replaced by the position.")
 
 
 def signal_job(catalog: CaptureCatalog) -> dg.JobDefinition:
-    """The job. It claims nothing and holds no pool: it leaves a request for the run that follows the log."""
+    """The signal job. It claims nothing and uses no pool: it leaves a request for the streaming run."""
     names = catalog.names
 
     @dg.op(name=names.signal_op, required_resource_keys={names.resource})
@@ -72,8 +72,8 @@ def signal_job(catalog: CaptureCatalog) -> dg.JobDefinition:
         for pattern in unknown:
             context.log.warning(f"No captured table matches {pattern!r}: expected {EXPECTED}.")
         context.log.info(
-            f"Asked, as signal {signal.id}: {signal.type} {signal.data}. The run that follows the log carries it out; "
-            "if none is at work, the sensor starts one at its next tick."
+            f"Sent as signal {signal.id}: {signal.type} {signal.data}. The streaming run carries it out; "
+            "if none is running, the sensor starts one at its next tick."
         )
 
     @dg.job(name=names.signal, description=_ABOUT)
@@ -84,6 +84,6 @@ def signal_job(catalog: CaptureCatalog) -> dg.JobDefinition:
 
 
 _ABOUT = (
-    "Ask the capture to read tables again, incrementally or with the stream waiting, to pause, resume or stop that, "
-    "or to log a line: fill in the launchpad. A run of this job acts once."
+    "Request snapshots of tables, incrementally or while the stream pauses; pause, resume or stop them; "
+    "or log a message: fill in the launchpad. Each run of this job sends one signal."
 )

@@ -22,12 +22,12 @@ class SnapshotConfig(dg.Config):
     """Which tables are read."""
 
     due_only: bool = Field(
-        default=False, description="Only tables that `snapshot.mode` wants now; the sensor's choice."
+        default=False, description="Only tables that need a snapshot according to `snapshot.mode`; used by the sensor."
     )
 
 
 def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
-    """The multi-asset; a run covers the selected tables and key ranges, a backfill is one run."""
+    """The multi-asset; a run covers the selected tables and key ranges, a backfill is a single run."""
     names = catalog.names
 
     @dg.multi_asset(
@@ -48,7 +48,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         with as_step(context), opened as capture:
             if config.due_only:
                 summary = capture.snapshot()
-                _tell_missing(context, session, capture.state(), summary)
+                _warn_of_missing_tables(context, session, capture.state(), summary)
             else:
                 summary = capture.snapshot(session.chosen(), _ranges(catalog, context))
         yield from session.results(capture.structures())
@@ -64,20 +64,20 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     return snapshot
 
 
-def _tell_missing(
+def _warn_of_missing_tables(
     context: dg.AssetExecutionContext, session: Session, state: CaptureState, summary: SnapshotSummary
 ) -> None:
-    """Tables that the sensor waits for and that nobody can read, because the server does not have them."""
-    told = {trouble.table for trouble in summary.failed}
-    missing = [str(table) for table in session.chosen() if table not in state.tables and table not in told]
+    """Warn about tables that the sensor waits for and that cannot be read, because the server does not have them."""
+    reported = {trouble.table for trouble in summary.failed}
+    missing = [str(table) for table in session.chosen() if table not in state.tables and table not in reported]
     if missing:
         context.log.warning(
-            f"{', '.join(missing)}: not among the captured tables of the server now. "
-            "Next: reload the code location, if they are gone for good."
+            f"{', '.join(missing)}: not among the captured tables of the server. "
+            "Next: reload the code location, if they are gone permanently."
         )
 
 
 def _ranges(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> tuple[int, ...] | None:
-    """Numbers of the chosen key ranges; None for all of them, which is a snapshot of the whole table."""
+    """Numbers of the chosen key ranges; None if all are chosen, which is a snapshot of the whole table."""
     chosen = range_numbers(catalog.partitions, context.partition_keys)
     return None if len(chosen) == len(catalog.partitions.get_partition_keys()) else chosen

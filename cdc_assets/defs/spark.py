@@ -12,30 +12,30 @@ from cdc_assets.adapters.spark.settings import spark_settings
 
 
 class SparkResource(LazyPySparkResource):
-    """A Spark session on first use: local by default, a cluster or Spark Connect by configuration.
+    """A Spark session, started at its first use: local by default, a cluster or Spark Connect by configuration.
 
-    The environment (`CDC_SPARK_MASTER`, `CDC_SPARK_REMOTE`, `CDC_SPARK_CONF`) comes before these fields, and they before
-    `conf_file`. Sensors, checks and idle runs never touch `spark_session` and so never pay for a JVM.
+    The environment (`CDC_SPARK_MASTER`, `CDC_SPARK_REMOTE`, `CDC_SPARK_CONF`) overrides these fields, and they override
+    `conf_file`. Sensors, checks and idle runs never use `spark_session`, so they start no JVM.
     """
 
-    master: str = Field(default="", description="Spark master; empty takes spark.master, or else local[*].")
+    master: str = Field(default="", description="Spark master; if empty, spark.master, or else local[*].")
     remote: str = Field(default="", description="Spark Connect address such as sc://host:15002.")
-    driver_memory: str = Field(default="1g", description="Heap of the driver's JVM; rows do not pass through it.")
+    driver_memory: str = Field(default="1g", description="Heap size of the driver's JVM; rows do not pass through it.")
     tasks: int = Field(
-        default=0, description="Tasks that run at once; 0 asks: local cores, or the executors there are."
+        default=0, description="Number of tasks that run at once; 0: the local cores, or what the executors offer."
     )
     class_archive: str = Field(
-        default_factory=default_class_archive, description="AppCDS archive of that JVM; used if the file is there."
+        default_factory=default_class_archive, description="AppCDS archive of that JVM; used if the file exists."
     )
-    spark_config: dict[str, Any] = Field(default={}, description="Further Spark properties; they win.")
-    conf_file: str = Field(default="", description="A file like spark-defaults.conf; used if it is there.")
+    spark_config: dict[str, Any] = Field(default={}, description="More Spark properties; they override all others.")
+    conf_file: str = Field(default="", description="A file like spark-defaults.conf; used if it exists.")
     _lazy: LazySession | None = PrivateAttr(default=None)
 
     def lazy(self) -> LazySession:
         """The session of this resource, started or not.
 
         Raises:
-            ConfigurationError: something in the configuration is wrong.
+            ConfigurationError: the configuration is invalid.
         """
         if self._lazy is None:
             settings = spark_settings(self.master, self.remote, self.tasks, self.spark_config, self.conf_file)
@@ -46,15 +46,15 @@ class SparkResource(LazyPySparkResource):
         self._spark_session = self.lazy().session()
 
     def properties(self, *java: str) -> dict[str, str]:
-        """Spark properties in force, with further options of Java; for Connect only those that a session may set."""
+        """Spark properties in force, with additional Java options; for Connect only those that a session may set."""
         return self.lazy().properties(*java)
 
     def parallelism(self) -> int:
-        """Tasks that run at once, without starting a session where the settings tell it."""
+        """Number of tasks that run at once; starts no session if the settings contain it."""
         return self.lazy().parallelism()
 
     def runner(self) -> SparkTaskRunner:
-        """The task runner of this session; a JVM that is started by it compiles quickly rather than well."""
+        """The task runner of this session; a JVM started by it is tuned for fast compilation."""
         return self.lazy().runner()
 
     def early_runner(self) -> EarlyRunner:

@@ -1,6 +1,6 @@
-"""The SQL Server of a capture as a Dagster resource: what sensors, checks, the capture's assets and assets of your own use.
+"""The SQL Server of a capture as a Dagster resource, for sensors, checks, the capture's assets and your own assets.
 
-The work is done by `adapters.sqlserver`, which knows nothing of Dagster.
+`adapters.sqlserver` does the work and does not depend on Dagster.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,14 +22,14 @@ from cdc_assets.history.drift import Drift
 from cdc_assets.run.overview import CaptureOverview
 
 
-class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] # hands out itself, not another type
+class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the resource's value is the resource itself
     """A SQL Server with change data capture, reached over pyodbc.
 
-    `build_definitions` and the component bind one for each capture, as `<capture>_sqlserver`. It keeps the place of a
-    configuration file, or properties with their placeholders, so that no secret reaches Dagster's pages.
+    `build_definitions` and the component create one for each capture, as `<capture>_sqlserver`. It holds the path of a
+    configuration file, or properties with unresolved placeholders, so that no secret appears on Dagster's pages.
 
     Example:
-        An asset that asks the same server something else:
+        An asset that sends the same server another query:
 
         >>> @dg.asset(required_resource_keys={"shop_sqlserver"})
         ... def open_transactions(context: dg.AssetExecutionContext) -> None:
@@ -39,22 +39,24 @@ class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] #
     """
 
     config_file: str = Field(default="", description="Debezium connector properties: JSON, properties or YAML.")
-    properties: dict[str, Any] = Field(default={}, description="The properties themselves, secrets as ${env:NAME}.")
+    properties: dict[str, Any] = Field(
+        default={}, description="The properties themselves, with secrets as ${env:NAME}."
+    )
 
     def settings(self) -> CaptureConfig:
-        """The capture's settings, read now, placeholders resolved.
+        """The capture's settings, read now, with placeholders resolved.
 
         Raises:
-            ConfigurationError: they cannot be read, or something in them is wrong.
+            ConfigurationError: the settings cannot be read or are invalid.
         """
         return settings_of(self.config_file, self.properties)
 
     def source(self) -> AbstractContextManager[SqlServerSource]:
-        """The control plane, closed at the end of the block; waits as long as the settings say."""
+        """The control plane, closed at the end of the block; with the time-outs of the settings."""
         return SqlServerSource.of(self.settings())
 
     def quick_source(self) -> AbstractContextManager[SqlServerSource]:
-        """The control plane for code that must not hang, such as sensors: waits for seconds at most."""
+        """The control plane for code that must not hang, such as sensors; with time-outs of a few seconds."""
         return quick_source(self.settings())
 
     def bulk(self) -> MssqlBulkSource:
@@ -66,7 +68,7 @@ class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] #
         """A pyodbc connection in autocommit with the capture's time-outs, closed at the end of the block.
 
         Raises:
-            CdcError: the server cannot be reached, or refuses the login.
+            CdcError: the server cannot be reached, or rejects the login.
         """
         link = connect(self.settings().connection)
         try:
@@ -75,28 +77,28 @@ class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] #
             link.close()
 
     def query(self, statement: str, *parameters: object) -> list[dict[str, object]]:
-        """Rows of a statement's first result set by column name; repeated if the connection breaks.
+        """Rows of a statement's first result set, by column name; retried if the connection breaks.
 
         Args:
             statement: T-SQL with `?` for each parameter.
-            parameters: values of these.
+            parameters: values of the parameters, in order.
 
         Raises:
-            CdcError: the server cannot be reached, or refuses the statement.
+            CdcError: the server cannot be reached, or rejects the statement.
         """
         with self.source() as source:
             return source.session.named_rows(statement, *parameters)
 
     def tables(self) -> Sequence[TableSchema]:
-        """Structures of the captured tables, asked now.
+        """Structures of the captured tables, read from the server now.
 
         Raises:
-            CdcError: the server cannot be asked, or no table matches the filters.
+            CdcError: the server cannot be reached, or no table matches the filters.
         """
         return discover(self.settings())
 
     def drifts(self) -> Sequence[Drift]:
-        """How the tables on the server differ from the structure of their events, asked now.
+        """Differences between the tables on the server and the structure of their events, read now.
 
         Raises:
             CdcError: the server or the lake cannot be read.

@@ -1,4 +1,4 @@
-"""Materializations of the assets of a capture as a whole: those of its tables that grew during a run, at its end."""
+"""Materializations of the assets of a capture as a whole: those whose tables grew during a run, at its end."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,10 +12,10 @@ from cdc_assets.lake.topics import TopicTables
 
 
 class SystemReport:
-    """Looks at the tables when a run begins, and again when it ends.
+    """Compares the tables at the beginning of a run with those at its end.
 
     Args:
-        sink: what the run commits to.
+        sink: tables that the run commits to.
     """
 
     def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, sink: TopicTables) -> None:
@@ -23,14 +23,14 @@ class SystemReport:
         self._before = self._reached()
 
     def _reached(self) -> dict[str, int]:
-        """Number of the last commit of this capture to each table."""
+        """Number of this capture's last commit to each table."""
         return {name: self._topics.reached(directory) for name, directory in self._catalog.system.items()}
 
     def results(self, windows: int) -> Iterator[dg.MaterializeResult[Committed]]:
-        """What grew.
+        """Materializations of the tables that grew.
 
         Args:
-            windows: windows and rounds of the run; without any, the window manifest has nothing to tell.
+            windows: number of windows and rounds of the run; if 0, the window manifest is not reported.
         """
         for name, number in self._reached().items():
             if number == self._before[name] or (name == WINDOWS and not windows):

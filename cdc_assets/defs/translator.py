@@ -1,6 +1,6 @@
-"""What a captured table looks like in Dagster. Override a method of `CdcTranslator` to change it.
+"""How a captured table appears in Dagster. Override a method of `CdcTranslator` to change it.
 
-Dagster makes names of inputs, outputs and steps from keys, and takes letters, digits and underscores only; so blanks,
+Dagster derives names of inputs, outputs and steps from keys, and allows only letters, digits and underscores; so blanks,
 brackets and umlauts of names are replaced in keys, as they are in topics.
 """
 
@@ -22,24 +22,24 @@ _NOT_A_LABEL = re.compile(r"[^\w.-]+", re.ASCII)
 
 
 def word(text: str) -> str:
-    """`text` as Dagster allows it in op, group, job, sensor and pool names: letters, digits and underscores of ASCII."""
+    """`text` with only the characters that Dagster allows in op, group, job, sensor and pool names: ASCII letters, digits, underscores."""
     return _NOT_A_WORD.sub("_", text)
 
 
 def label(table: TableId) -> str:
-    """`schema.table` as Dagster allows it in kinds: 63 letters, digits, underscores, dots and dashes of ASCII."""
+    """`schema.table` with only the characters that Dagster allows in kinds: 63 ASCII letters, digits, underscores, dots, dashes."""
     return _NOT_A_LABEL.sub("_", table.within_database)[:63]
 
 
 class CdcTranslator:
-    """Maps a captured table to the pieces of its asset specs.
+    """Maps a captured table to the attributes of its asset specs.
 
-    Each method has the capture's topic prefix and the table; `role` tells the
-    source table, its `snapshot` (rows as READ events) and its `changes` apart.
+    Each method gets the capture's topic prefix and the table; `role` is the
+    source table, its `snapshot` (rows as READ events) or its `changes`.
     """
 
     def asset_key(self, prefix: str, table: TableId, role: Role) -> dg.AssetKey:
-        """`[prefix, database, schema, table, role]`; in a name, what is no ASCII letter, digit, `_`, `.` or `-` becomes `_`."""
+        """`[prefix, database, schema, table, role]`; characters other than ASCII letters, digits, `_`, `.` and `-` become `_`."""
         return dg.AssetKey([prefix, *key_parts(table), role])
 
     def group_name(self, prefix: str, table: TableId) -> str:
@@ -47,23 +47,23 @@ class CdcTranslator:
         return f"{word(prefix)}_{word(table.database)}"
 
     def kinds(self, table: TableId, role: Role) -> Set[str]:
-        """At most three. A graph shows them below a node that it names by the key's last part only: so the table, too."""
+        """At most three kinds. Dagster's graph labels a node with the key's last part only, but shows its kinds: so the table is one."""
         return {label(table), "sqlserver"} if role == "source" else {label(table), "delta", "pyspark"}
 
     def owners(self, prefix: str, table: TableId) -> Sequence[str]:
-        """E-mail addresses or `team:` names."""
+        """Owners as e-mail addresses or `team:` names."""
         return ["team:cdc"]
 
     def tags(self, prefix: str, table: TableId) -> Mapping[str, str]:
-        """Tags to select by, such as `tag:cdc/capture=shop`."""
+        """Tags for selections, such as `tag:cdc/capture=shop`."""
         return {"cdc/capture": word(prefix), "cdc/database": word(table.database), "cdc/schema": word(table.schema)}
 
     def description(self, schema: TableSchema, role: Role) -> str:
-        """What the asset page says."""
+        """Description on the asset page."""
         return _DESCRIPTIONS[role].format(table=schema.table, key=", ".join(schema.key) or "none")
 
     def metadata(self, schema: TableSchema, role: Role, uri: str) -> Mapping[str, Any]:
-        """Facts known before anything ran: the table's columns and, for what we write, where it lies."""
+        """Metadata known before any run: the table's columns and, for assets that are written, their location."""
         facts: dict[str, Any] = {
             "dagster/table_name": str(schema.table),
             "dagster/column_schema": column_schema(schema),
@@ -73,7 +73,7 @@ class CdcTranslator:
     def spec(
         self, prefix: str, schema: TableSchema, role: Role, uri: str, deps: Sequence[dg.AssetKey] = ()
     ) -> dg.AssetSpec:
-        """The asset spec, made of all the pieces."""
+        """The asset spec, made of all these attributes."""
         table = schema.table
         return dg.AssetSpec(
             self.asset_key(prefix, table, role),
@@ -92,11 +92,11 @@ _DESCRIPTIONS: dict[Role, str] = {
     "source": "Table `{table}` on the SQL Server, captured by change data capture. Primary key: {key}.",
     "snapshot": (
         "Rows of `{table}` as READ events. Materializing it reads the table again; a partition is one range of the "
-        "primary key ({key}), so a backfill of some partitions reads just these ranges."
+        "primary key ({key}), so a backfill of some partitions reads only these ranges."
     ),
     "changes": (
         "Committed changes of `{table}` as Debezium envelopes, each exactly once, in commit order. Materializing it "
-        "catches up with the server and goes on until nothing new comes, for all tables of the capture at once: the "
+        "catches up with the server and continues until there are no new changes, for all tables of the capture at once: the "
         "log is read once for all of them, and each table that changed is reported. Message key: {key}."
     ),
 }
@@ -104,7 +104,7 @@ _DESCRIPTIONS: dict[Role, str] = {
 
 @lru_cache(maxsize=4096)
 def column_schema(schema: TableSchema) -> dg.TableSchema:
-    """The table's columns as the asset page shows them; three assets of a table share them."""
+    """The table's columns for the asset page; shared by the three assets of a table."""
     return dg.TableSchema(columns=[_column(column, column.name in schema.key) for column in schema.columns])
 
 

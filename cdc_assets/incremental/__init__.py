@@ -1,1 +1,1 @@
-"""Incremental snapshots: rows read in rounds beside the stream."""
+"""Incremental snapshots: tables are read in rounds beside the stream."""

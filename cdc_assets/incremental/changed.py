@@ -1,10 +1,9 @@
-"""Which rows have changed while a round of an incremental snapshot was on its way: images in the change table.
+"""Finds rows that changed during a round of an incremental snapshot, from their images in the change table.
 
-They are staged for the tasks that drop them. Operations that the settings skip are not asked for: they have no event
-that a READ could overtake. With `skip.messages.without.change` neither have updates whose event shows no difference,
-so those are left out too, else the row would have neither READ nor event.
-
-The clean-up job may remove rows while they are read, without an error; so the low-water mark is asked for afterwards.
+The images are staged for the tasks that drop these rows. Operations that the settings skip are not queried: they have no event
+that a READ could overtake. With `skip.messages.without.change` the same is true of updates whose event shows no difference,
+so these are left out too; otherwise the row would have neither a READ nor an event.
+The clean-up job may remove rows during the read without an error, so the low-water mark is checked afterwards.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,19 +23,19 @@ from cdc_assets.incremental.walk import Walk
 
 
 class StaleError(Exception):
-    """What has changed can no longer be told; says why."""
+    """The changed rows can no longer be found; holds the reason."""
 
 
 def changed_rows(server: Server, walk: Walk, staging: Staging, after: Lsn, until: Lsn) -> tuple[Staged, ...]:
-    """Stage the columns that tell rows apart of all images with commit LSN in (after, until]; no file if there are none.
+    """Stage the identity columns of all images with commit LSN in (after, until]; no file if there are none.
 
     Raises:
-        StaleError: the change table, or a part of it, is gone.
+        StaleError: the change table is gone, or rows of it were removed.
         CdcError: the server or the lake failed.
     """
     columns = walk.plan.columns
     visible_only = walk.plan.settings.skip_unchanged
-    chosen = columns if visible_only else [columns[place] for place in walk.identity]
+    chosen = columns if visible_only else [columns[index] for index in walk.identity]
     statement = changed_query(walk.plan, walk.instance, chosen, after, until, in_order=visible_only)
     try:
         batches = server.bulk.read(*statement)
@@ -47,7 +46,7 @@ def changed_rows(server: Server, walk: Walk, staging: Staging, after: Lsn, until
         raise
     mark = server.source.low_water_marks(walk.plan.table.database).get(walk.instance)
     if mark is None or mark > after.next():
-        raise StaleError(f"the clean-up job has removed changes behind {after}")
+        raise StaleError(f"the clean-up job has removed changes after {after}")
     return staged
 
 
@@ -57,7 +56,7 @@ def _without_operation(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 
 def _visible(walk: Walk, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Images of changes that have an event; a pair of images that straddles two batches is put together."""
+    """Images of changes that have an event; a pair of images split between two batches is joined."""
     held: pa.RecordBatch | None = None
     for batch in batches:
         whole = batch if held is None else _joined(held, batch)
@@ -80,7 +79,7 @@ def _shown(walk: Walk, batch: pa.RecordBatch) -> pa.RecordBatch:
         shown = images(walk.plan, arrived, event_values(walk.plan, arrived))
         differ = unequal(shown.take(pa.array(after - 1)), shown.take(pa.array(after)))
         keep[after], keep[after - 1] = differ, differ
-    own = pa.RecordBatch.from_arrays(
-        [arrived[place] for place in walk.identity], names=[f"k{n}" for n in walk.identity]
+    identities = pa.RecordBatch.from_arrays(
+        [arrived[index] for index in walk.identity], names=[f"k{n}" for n in walk.identity]
     )
-    return own.filter(pa.array(keep))
+    return identities.filter(pa.array(keep))

@@ -1,14 +1,14 @@
-"""T-SQL of incremental snapshots: stretches of a table in key order, its greatest key, and rows that have changed.
+"""T-SQL of incremental snapshots: spans of a table in key order, its greatest key, and changed rows.
 
-Key values travel as the server's own text forms (`core.ranges`) and are compared by the server in the column's own
-type and collation. SQL Server sorts NULL first, so NULL is smaller than every value here; each predicate is true or
+Key values are passed in the server's own text forms (`core.ranges`) and compared by the server in the column's own
+type and collation. SQL Server sorts NULL first, so here NULL is smaller than every value. Each predicate is true or
 false, never unknown, so that it may be negated (spec debezium-sqlserver §9.2).
 
-A span is bounded by values, not by a number of rows: all rows with one value are in one span. So the columns of a
-key order need not be unique, and rows need not be sorted by them: only the bounds are looked up in order.
+A span is bounded by values, not by a number of rows: all rows with one value are in the same span. So the columns of a
+key order need not be unique, and rows need not be sorted by them: only the bounds are queried in order.
 
-The condition of a signal stands in the statement as it was given: whoever may write into the signal table may read
-what the capture's login may read.
+The condition of a signal is used in the statement as it was given: whoever may write into the signal table may read
+everything that the capture's login may read.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Ordered:
 
 
 def rows_query(plan: EventPlan, lacking: frozenset[str], ordered: Ordered, span: Span, *, recompile: bool) -> Statement:
-    """The rows of a span; columns that the table has lost meanwhile are NULL, as they are in its change table."""
+    """The rows of a span; columns that the table has lost are NULL, as in its change table."""
     conditions, parameters = _within(ordered, span)
     columns = ", ".join(_source(column, lacking) for column in plan.columns)
     text = f"/* cdc-assets: chunk */ SELECT {columns} FROM {ordered.table.quoted} AS [t]{conditions}"  # noqa: S608
@@ -69,7 +69,7 @@ def nth_key_query(ordered: Ordered, span: Span, rows: int, *, recompile: bool) -
 
 
 def maximum_query(ordered: Ordered) -> Statement:
-    """The greatest key."""
+    """The greatest key of the table."""
     conditions, _ = _within(ordered, Span(None, None))
     order = ", ".join(f"{_name(column)} DESC" for column in ordered.columns)
     text = f"SELECT TOP (1) {_texts(ordered.columns, 't')} FROM {ordered.table.quoted} AS [t]{conditions}"  # noqa: S608
@@ -81,7 +81,7 @@ def changed_query(
 ) -> Statement:
     """Operation and columns of all images of change rows with commit LSN in (after, until].
 
-    There is no DISTINCT: it would fold values that the collation takes for equal, and they are compared exactly.
+    There is no DISTINCT: it would merge values that are equal by the collation, and they are compared exactly.
     """
     change_table = f"{quote(plan.table.database)}.cdc.{quote(f'{instance}_CT')}"
     chosen = "".join(
@@ -100,13 +100,13 @@ def changed_query(
 def beyond(keys: Sequence[Column], values: Key) -> tuple[str, list[object]]:
     """Condition that a row's key is greater than the values: k1 > v1 OR k1 = v1 AND k2 > v2 OR …"""
     alternatives, parameters = [], list[object]()
-    for place, key in enumerate(keys):
+    for index, key in enumerate(keys):
         parts = []
-        for equal, value in zip(keys[:place], values[:place], strict=True):
+        for equal, value in zip(keys[:index], values[:index], strict=True):
             parts.append(_compared(equal, "=", value))
             parameters += [] if value is None else [value]
-        parts.append(_compared(key, ">", values[place]))
-        parameters += [] if values[place] is None else [values[place]]
+        parts.append(_compared(key, ">", values[index]))
+        parameters += [] if values[index] is None else [values[index]]
         alternatives.append(" AND ".join(parts))
     if len(alternatives) == 1:
         return f"({alternatives[0]})", parameters
@@ -146,6 +146,6 @@ def _name(column: Column) -> str:
 
 def _texts(keys: Sequence[Column], alias: str) -> str:
     return ", ".join(
-        f"{to_text(key, f'[{alias}].{quote(key.name)}')} AS {quote(_KEY_NAME.format(place))}"
-        for place, key in enumerate(keys, 1)
+        f"{to_text(key, f'[{alias}].{quote(key.name)}')} AS {quote(_KEY_NAME.format(number))}"
+        for number, key in enumerate(keys, 1)
     )

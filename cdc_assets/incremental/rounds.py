@@ -1,8 +1,8 @@
-"""One round of an incremental snapshot in flight: its markers, and the reading between them.
+"""One round of an incremental snapshot in flight: its markers, and the rows read between them.
 
-Rows are read by tasks while the loop goes on with windows, so the stream never waits for them; a thread waits for the
-tasks. The thread asks the bulk source and the runner alone. Markers are written by the loop itself: the open one before
-the thread starts, the close one after it has ended, so everything was read between them.
+Tasks read rows while the loop carries out windows, so the stream never waits for them; a thread waits for the
+tasks. The thread uses only the bulk source and the runner. The loop itself writes the markers: the open marker before
+the thread starts, the close marker after it has ended, so everything was read between them.
 """
 
 import contextlib
@@ -35,24 +35,24 @@ from cdc_assets.signals.table import INSERT, Row
 T = TypeVar("T")
 
 MOST_CHUNKS = 1024
-"""Chunks that share a pair of markers at most, so that capture delay is waited for once for all of them."""
+"""Maximum number of chunks that share a pair of markers, so that all of them wait for the capture job only once."""
 GROWTH = 8
-"""A round has at most so many times the rows of the round before."""
+"""Maximum growth from one round to the next, as a factor of its rows."""
 ROUND_BYTES = 256 * 1024 * 1024
-"""About the bytes of a round, by the width of the rows of the round before; they lie in staged files."""
+"""Approximate size of a round in bytes, by the row width of the round before; the rows are in staged files."""
 ROUND_S = 10.0
-"""About the seconds of a round, by the pace of the round before: where few tasks run at once, windows wait for it."""
+"""Approximate duration of a round in seconds, by the speed of the round before; if few tasks run at once, windows wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRows:
-    """What was read in a round.
+    """The rows read in a round.
 
     Args:
-        files: staged, in the order of their spans.
-        last: where the last span ends.
-        finished: whether that is the table's end.
-        seconds: wall time of reading, by which the next round is sized.
+        files: staged files, in the order of their spans.
+        last: key at the end of the last span.
+        finished: whether that is the end of the table.
+        seconds: wall-clock time of the read in seconds; decides the size of the next round.
     """
 
     files: tuple[Staged, ...]
@@ -67,15 +67,15 @@ class Round:
 
     Args:
         marker: common part of its markers' ids.
-        data: of the open marker.
-        entry: the queued table, as it stood when the round was begun.
+        data: data of the open marker.
+        entry: the queued table as it was when the round began.
         walk: its key order and row identity.
-        wanted: rows that were asked for.
-        server_time: when it was begun.
-        reading: what is read.
+        wanted: number of rows requested.
+        server_time: the server's clock when the round began.
+        reading: rows being read.
         closing: whether the close marker is written.
-        opened: commit LSN of the open marker, once the stream has seen it.
-        closed: of the close marker.
+        opened: commit LSN of the open marker, once the stream has read it.
+        closed: commit LSN of the close marker, likewise.
     """
 
     marker: str
@@ -90,7 +90,7 @@ class Round:
     closed: Lsn | None = None
 
     def note(self, rows: Sequence[Row]) -> None:
-        """Look for its markers among new rows of the signal table."""
+        """Find the round's markers among new rows of the signal table."""
         for row in rows:
             if row.signal.id == f"{self.marker}-close":
                 self.closed = row.lsn
@@ -101,18 +101,18 @@ class Round:
                     self.closed = row.lsn
 
     def is_of(self, entry: Collection) -> bool:
-        """Whether it was read for this entry of the queue, which may have moved on since.
+        """Whether the round was read for this entry of the queue, which may have advanced since.
 
-        A table that was stopped and is queued again, perhaps under the same id, is another entry: it has no end yet.
+        A table that was stopped and queued again, perhaps under the same id, is another entry: it has no maximum yet.
         """
         return dataclasses.replace(self.entry, last=entry.last, rows=entry.rows) == entry
 
 
 class RoundReader:
-    """Begins, closes and forgets rounds.
+    """Begins, closes and discards rounds.
 
     Args:
-        server: where rows are read, and markers written.
+        server: server whose rows are read, and to which markers are written.
     """
 
     def __init__(
@@ -125,12 +125,12 @@ class RoundReader:
         self._running: set[Future[RoundRows]] = set()
 
     def _tasks(self) -> int:
-        """How many may read a round: all but one, which is left for the stream where there are more than two."""
+        """Number of tasks that may read a round: all but one, which is left for the stream if there are more than two."""
         slots = self._runner.parallelism
         return slots - 1 if slots > 2 else slots
 
     def clean(self) -> None:
-        """Remove what earlier runs staged; the capture must be claimed.
+        """Remove staged files of earlier runs; the capture must be claimed.
 
         Raises:
             LakeError: the folder cannot be emptied.
@@ -146,10 +146,10 @@ class RoundReader:
             entry: the queued table.
             walk: its key order and row identity.
             markers: state of the signal table, into which the markers are written.
-            before: the round before this one, read but perhaps not committed; None: go on behind `entry.last`.
+            before: the previous round, read but perhaps not committed; None continues after `entry.last`.
 
         Raises:
-            CdcError: the server refuses or is away.
+            CdcError: the server rejects the marker or is away.
         """
         source, marker = self._server.source, str(uuid.uuid4())
         data = {"openWindowTimestamp": self._moment()}
@@ -165,7 +165,7 @@ class RoundReader:
         return Round(marker, data, entry, walk, wanted, server_time, reading)
 
     def _wanted(self, walk: Walk, before: Round | None) -> int:
-        """Rows of the next round."""
+        """Number of rows of the next round."""
         chunk = self._settings.chunk_rows
         if before is None:
             width, most = walk.declared_width, chunk if walk.large else chunk * MOST_CHUNKS
@@ -177,7 +177,7 @@ class RoundReader:
         return max(chunk, min(most, ROUND_BYTES // max(1, width)))
 
     def _read(self, entry: Collection, walk: Walk, low: Key | None, wanted: int) -> RoundRows:
-        """In the thread: bounds, then the rows between them."""
+        """Find the bounds, then read the rows between them; runs in the thread."""
         settings, begun = self._settings, time.perf_counter()
         parts = max(1, min(self._tasks(), wanted // settings.chunk_rows))
         spans = next_spans(
@@ -193,10 +193,10 @@ class RoundReader:
         return RoundRows(files, last, last == entry.maximum, time.perf_counter() - begun)
 
     def close(self, current: Round, markers: TableState) -> None:
-        """Everything was read: write the close marker.
+        """Write the close marker, after everything was read.
 
         Raises:
-            CdcError: what reading raised, or the server refuses or is away.
+            CdcError: the error of the read; or the server rejects the marker or is away.
         """
         current.reading.result()
         step("chunk-read")
@@ -212,15 +212,15 @@ class RoundReader:
         step("marker-written")
 
     def _moment(self) -> str:
-        """Now, as the connector writes a marker's time: `Z` for UTC."""
+        """The current time as the connector writes it into a marker: `Z` for UTC."""
         return self._ledger.clock.now().astimezone(UTC).isoformat().replace("+00:00", "Z")
 
     def build(self, current: Round, changed: tuple[Staged, ...], position: Lsn) -> RoundReads:
-        """Write READ events of what was read and has not changed.
+        """Write READ events of the rows that have not changed.
 
         Args:
             current: a round that is read.
-            changed: staged files with what tells changed rows apart.
+            changed: staged files with the identity of changed rows.
 
         Raises:
             CdcError: a value does not fit its event type, or the lake cannot be read or written.
@@ -237,8 +237,8 @@ class RoundReader:
         files = tuple(file for written in self._runner.run(build, tasks) for file in written)
         return RoundReads(window_id, walk.directory, files, read.last, read.finished)
 
-    def forget(self, current: Round) -> None:
-        """Remove what a round staged, at once or as soon as it is read; what stays is removed by the next claim."""
+    def discard(self, current: Round) -> None:
+        """Remove a round's staged files, at once or as soon as it is read; the next claim removes any that remain."""
         if current.reading.cancel():
             return
         current.reading.add_done_callback(self._remove)
@@ -262,20 +262,20 @@ class RoundReader:
             wait(running, seconds, FIRST_COMPLETED)
 
     def rest(self, seconds: float) -> None:
-        """Wait, but not longer than until something is read."""
+        """Wait up to `seconds`, or until a read has ended."""
         if self._running:
             wait(tuple(self._running), seconds, FIRST_COMPLETED)
         else:
             self._ledger.clock.sleep(seconds)
 
     def stop(self) -> None:
-        """Read nothing more; waits for what is being read."""
+        """Stop reading; waits for running tasks."""
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
             self._thread = None
 
 
 def _shares(items: Sequence[T], parts: int) -> list[Sequence[T]]:
-    """Items in at most so many parts of about equal length, in their order."""
+    """Divide items, in order, into at most `parts` parts of about equal length."""
     size = -(-len(items) // parts)
     return [items[start : start + size] for start in range(0, len(items), size)] if items else []

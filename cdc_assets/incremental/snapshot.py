@@ -1,32 +1,32 @@
-"""Incremental snapshots: tables are read again, round by round, while the stream goes on.
+"""Incremental snapshots: tables are read again, round by round, while the stream continues.
 
-*A round.* An open marker is inserted into the signal table, tasks read the rows of some spans behind the last key into
-staged files, a close marker is written. Meanwhile, and until the table's position is at or behind the close marker,
-windows of the log are streamed as ever. Now tasks build READ events at that position from the rows, without those that
-have a change between the open marker and the position, and they are committed. A second round is read while the first
-one waits for its close marker, so that capture delay costs nothing but at the end. The close marker is written just
-before a window is planned, which then takes it along; where no more than two tasks run at once, those of a window would
-have to wait for those that read, so it is planned when they have ended.
+*A round.* An open marker is inserted into the signal table, tasks read the rows of some spans after the last key into
+staged files, a close marker is written. Meanwhile, and until the table's position is at or after the close marker,
+windows of the log are streamed as usual. Then tasks build READ events at that position from the rows, except those that
+have a change between the open marker and the position, and the events are committed. A second round is read while the first
+one waits for its close marker, so that capture delay is only noticed at the end. The close marker is written just
+before a window is planned, so that this window reads it. If at most two tasks run at once, the tasks of a window would
+have to wait for those of the round, so the window is planned when these have ended.
 
-*Why it is right.* The read sees what was committed before it, so at least all up to the open marker and nothing behind
+*Why it is right.* The read sees what was committed before it, so at least everything up to the open marker and nothing after
 the close marker. A row without a change in (open, position] is therefore the row as it is at the position: it sorts
-behind each older event of its key, all of which are committed, and before each newer one, none of which is. A row with
-such a change is dropped, for its newer event is committed. Markers go through the same log as the data, so capture
-delay only makes the round wait. Which rows have changed is told by the change table (`walk`, *identity*), from which
-the clean-up job must not have removed anything behind the open marker: that is looked at afterwards.
+after each older event of its key, all of which are committed, and before each newer one, none of which is. A row with
+such a change is dropped, since its newer event is committed. Markers go through the same log as the data, so capture
+delay only makes the round wait. The change table shows which rows have changed (`walk`, *identity*), and
+the clean-up job must not have removed anything after the open marker: that is checked afterwards.
 
-*State* (queue, last and greatest key) is in the manifest. What a crash does:
+*State* (queue, last and greatest key) is in the manifest.
 
 | crash after | next run |
 |---|---|
-| open marker, reading, close marker | removes what is staged, and reads behind the last committed key between new markers |
-| events written to the topic's folder | the same; the files are named nowhere |
-| their files recorded | commits them before any window is planned, since newer events must come after them; if they are lost by then, reads again |
-| their commit | finds the topic table's application transaction, and moves the queue on |
-| the queue moved on | goes on with the next round, or the next table |
+| open marker, reading, close marker | removes staged files, and reads after the last committed key between new markers |
+| events written to the topic's folder | the same; no commit refers to the files |
+| their files recorded | commits them before any window is planned, since newer events must come after them; if they are lost, reads again |
+| their commit | finds the topic table's application transaction, and advances the queue |
+| the queue advanced | continues with the next round, or the next table |
 
-The greatest key is fixed when a table is begun, so the end is reached however fast rows are added; those behind it come
-from the stream. If the columns of its key order change in between, it starts again.
+The greatest key is fixed when a table is begun, so the end is reached however fast rows are added; rows with greater keys come
+from the stream. If the columns of its key order change in between, the table starts again.
 """
 
 import dataclasses
@@ -66,12 +66,14 @@ log = logging.getLogger(__name__)
 
 Turn = Literal["worked", "waiting", "nothing"]
 
-_OF_ALL = CredentialsError | LakeError | FencedError | InvariantError | CdcDisabledError | DatabaseRestoredError
+_NOT_OF_THE_TABLE = (
+    CredentialsError | LakeError | FencedError | InvariantError | CdcDisabledError | DatabaseRestoredError
+)
 """Errors that do not concern one table."""
 _READ = ("SUCCEEDED", "EMPTY")
-"""How the scan of a table ends that was read; all other ends are failures."""
+"""Statuses of a table that was read; all others are failures."""
 _IN_FLIGHT = 2
-"""Rounds of a table at a time: one waits for the stream, one is read."""
+"""Rounds of a table at a time: one waits for the stream, the other is read."""
 
 
 class IncrementalSnapshot:
@@ -79,9 +81,9 @@ class IncrementalSnapshot:
 
     Args:
         reader: reads and builds rounds.
-        server: whose tables they are.
-        losses: looks after topics before they are written to.
-        listener: hears of each round that brought rows, and of tables that are left.
+        server: server with the tables.
+        losses: checks topics before they are written to.
+        listener: called after each round with rows, and for each table that is given up.
     """
 
     def __init__(
@@ -98,10 +100,10 @@ class IncrementalSnapshot:
         self._watch, self._losses, self._listener = watch, losses, listener
         self._rounds: dict[str, list[Round]] = {}
         self._walks: dict[str, Walk] = {}
-        """By database, how its first table was to be walked along last."""
+        """Walk of the first queued table at the last round, by database."""
 
     def clean(self) -> None:
-        """Remove what earlier runs staged; the capture must be claimed.
+        """Remove staged files of earlier runs; the capture must be claimed.
 
         Raises:
             LakeError: the lake cannot be written.
@@ -109,7 +111,7 @@ class IncrementalSnapshot:
         self._reader.clean()
 
     def recover(self, database: str) -> None:
-        """Commit what is recorded and may not be committed; must come before any window is planned.
+        """Commit files that are recorded and perhaps not committed. Must be called before any window is planned.
 
         Raises:
             LakeError: the lake cannot be written.
@@ -120,78 +122,80 @@ class IncrementalSnapshot:
             return
         if self._ledger.state.tables[state.queue[0].table].streams and not self._is_lost(state.reads):
             self._commit(database, state, state.reads)
-        else:  # its topic has lost data since, and may not take any more; or the files are lost, and are read again
+        else:  # its topic has lost data since and may not be written; or the files are lost, and the rows are read again
             self._watch.record(database, dataclasses.replace(state, reads=None))
 
     def _is_lost(self, reads: RoundReads) -> bool:
-        """Whether recorded files that are not committed are not there any more."""
+        """Whether recorded files that are not committed no longer exist."""
         tables = self._lake.tables
         if not reads.files or tables.reached(reads.directory) >= reads.window_id:
             return False
         lost = unseen(tables.location, {reads.directory: reads.files})
         for path, what in lost.get(reads.directory, {}).items():
-            log.warning("%s of an incremental snapshot is %s in %s; it is read again.", path, what, reads.directory)
+            log.warning(
+                "%s of an incremental snapshot is %s in %s; its rows are read again.", path, what, reads.directory
+            )
         return bool(lost)
 
     def discard_rounds(self, database: str) -> None:
-        """Let go of rounds in flight; they are read again between new markers."""
+        """Discard rounds in flight; they are read again between new markers."""
         for current in self._rounds.pop(database, []):
-            self._reader.forget(current)
+            self._reader.discard(current)
 
     def make_way(self, seconds: float) -> None:
         """Wait up to `seconds` for a free task slot, if the current round uses all of them."""
         self._reader.make_way(seconds)
 
     def rest(self, seconds: float) -> None:
-        """Wait, but not longer than until something is read."""
+        """Wait up to `seconds`, or until a read has ended."""
         self._reader.rest(seconds)
 
     def stop(self) -> None:
-        """Let go of rounds in flight; the next run reads them again."""
+        """Discard rounds in flight; the next run reads them again."""
         for database in list(self._rounds):
             self.discard_rounds(database)
         self._walks.clear()
         self._reader.stop()
 
     def close(self, database: str) -> None:
-        """Write the close marker of what has been read, before a window is planned, which then takes it along.
+        """Write the close marker of a round that was read, before a window is planned, so that this window reads it.
 
         Raises:
-            CdcError: as `turn`.
+            CdcError: see `turn`.
         """
         rounds, queue = self._rounds.get(database), self._watch.state(database).queue
         if not (rounds and queue and rounds[-1].is_of(queue[0])):
-            return  # there is none, or a signal stopped it
+            return  # there is no round, or a signal stopped it
         if rounds[-1].reading.done() and not rounds[-1].closing:
             self._guarded(database, lambda: self._close(database, rounds[-1]))
 
     def note_markers(self, database: str, rows: Sequence[Row]) -> None:
-        """Look for markers of the rounds in flight; rows come once, so whatever else fails must come later.
+        """Find markers of the rounds in flight. Each row is passed once, so anything that may fail must come later.
 
         Args:
-            rows: new rows of the signal table, all of whose changes up to the watermark are committed.
+            rows: new rows of the signal table; all changes up to the watermark are committed.
         """
         for current in self._rounds.get(database, ()):
             current.note(rows)
 
     def turn(self, database: str) -> Turn:
-        """One step, at a window border.
+        """Carry out one step, at a window border.
 
         Raises:
-            RetryableError: the server is away or busy; what is in flight is read again.
+            RetryableError: the server is away or busy; the rounds in flight are read again.
             LakeError: the lake cannot be written.
             FencedError: another writer has taken over.
         """
         return self._guarded(database, lambda: self._turn(database))
 
     def _guarded(self, database: str, action: Callable[[], Turn]) -> Turn:
-        """What a table's trouble does to an action: the table is left, or its rounds are read again."""
+        """Run an action; if it fails because of one table, give up that table, or read its rounds again."""
         try:
             return action()
         except UnreadableError as problem:
             self._end_walk(database, str(problem))
         except CdcError as error:
-            if isinstance(error, _OF_ALL):
+            if isinstance(error, _NOT_OF_THE_TABLE):
                 raise
             tried = [current.walk for current in self._rounds.get(database, ())]
             tried += [self._walks[database]] if database in self._walks else []
@@ -213,7 +217,7 @@ class IncrementalSnapshot:
         markers = self._markers(database)
         if markers is None:
             log.warning(
-                "An incremental snapshot is given up: database %s has no signal table that is captured. "
+                "The incremental snapshot is given up: database %s has no captured signal table. "
                 "Next: set signal.data.collection and enable change data capture for that table.", database,
             )  # fmt: skip
             self._end_walk(database, "SKIPPED")
@@ -227,17 +231,17 @@ class IncrementalSnapshot:
         return "waiting" if rounds else "nothing"
 
     def _markers(self, database: str) -> TableState | None:
-        """The signal table, if markers written there come back through the log."""
-        own = self._watch.table(database)
-        return own if own is not None and own.streams else None
+        """The signal table, if markers written there are read back from the log."""
+        state = self._watch.table(database)
+        return state if state is not None and state.streams else None
 
     def _close(self, database: str, current: Round) -> Turn:
-        if markers := self._markers(database):  # else it is given up at the window's border
+        if markers := self._markers(database):  # otherwise it is given up at the window border
             self._reader.close(current, markers)
         return "worked"
 
     def _begin(self, database: str, rounds: list[Round], markers: TableState) -> bool:
-        """Begin to read behind what is committed or in flight; whether there was anything to do."""
+        """Begin to read after the last key that is committed or in flight; returns whether there was anything to read."""
         before = rounds[-1] if rounds else None
         if len(rounds) >= _IN_FLIGHT or (before and (not before.closing or before.reading.result().finished)):
             return False
@@ -252,9 +256,9 @@ class IncrementalSnapshot:
         return True
 
     def _fix(self, database: str, entry: Collection, walk: Walk) -> Collection:
-        """The entry with the end of its walk, which is recorded before the first row is read."""
+        """Record the greatest key of a table before its first row is read; returns the new entry."""
         if entry.maximum is not None:
-            log.warning("The key of %s has changed from %s to %s: its incremental snapshot is begun anew.",
+            log.warning("The key of %s has changed from %s to %s: its incremental snapshot starts again.",
                         entry.table, ", ".join(entry.order), ", ".join(walk.names))  # fmt: skip
         begun = dataclasses.replace(entry, maximum=find_maximum(self._server.bulk, walk), order=walk.names, last=None)
         state = self._watch.state(database)
@@ -262,23 +266,21 @@ class IncrementalSnapshot:
         return begun
 
     def _finish(self, database: str, current: Round) -> bool:
-        """Commit a round's rows if the stream is behind its close marker; whether anything was done."""
+        """Commit a round's rows if the stream has passed its close marker; returns whether anything was done."""
         state = self._ledger.state
-        own = state.tables[current.entry.table]
-        if own.position is None or not current.walk.holds(self._lake, own):
-            self.discard_rounds(
-                database
-            )  # its structure or its place in the stream has changed: read it again, or leave
+        table = state.tables[current.entry.table]
+        if table.position is None or not current.walk.holds(self._lake, table):
+            self.discard_rounds(database)  # its structure or capture instance has changed: read it again, or give it up
             return True
-        if current.opened is None or current.closed is None or own.position < current.closed or state.pending:
+        if current.opened is None or current.closed is None or table.position < current.closed or state.pending:
             return False
         try:
-            changed = changed_rows(self._server, current.walk, self._reader.staging, current.opened, own.position)
+            changed = changed_rows(self._server, current.walk, self._reader.staging, current.opened, table.position)
         except StaleError as reason:
-            log.warning("Rows of %s are read again for its incremental snapshot: %s", own.table, reason)
+            log.warning("Rows of %s are read again for its incremental snapshot, because %s.", table.table, reason)
             self.discard_rounds(database)
             return True
-        reads = self._reader.build(current, changed, own.position)
+        reads = self._reader.build(current, changed, table.position)
         check_recovery_fork(self._ledger, self._server.source, database)
         self._lake.tables.see({reads.directory: reads.files})
         signals = self._watch.state(database)
@@ -287,11 +289,11 @@ class IncrementalSnapshot:
         self._rounds[database].remove(current)
         self._commit(database, signals, reads)
         self._reader.remove(changed)
-        self._reader.forget(current)
+        self._reader.discard(current)
         return True
 
     def _commit(self, database: str, state: SignalState, reads: RoundReads) -> None:
-        """Commit recorded files, and move the queue on."""
+        """Commit recorded files, and advance the queue."""
         rows = sum(file.rows for file in reads.files)
         if reads.files:
             metadata = {"window_id": str(reads.window_id), "rows": str(rows), "snapshot": "incremental"}
@@ -313,24 +315,24 @@ class IncrementalSnapshot:
         return walk_of(self._ledger.state, self._server.source, self._lake, entry)
 
     def _abandon(self, database: str, error: CdcError, tried: Sequence[Walk]) -> None:
-        """Leave a table that cannot be read, which may have gone while it was; or read again what has another structure now."""
+        """Give up a table that cannot be read, and may be gone; or read it again if its structure has changed."""
         entry, status = self._watch.state(database).queue[0], "SQL_EXCEPTION"
         try:
             walk = self._walk(entry)
             if any(walk != before for before in tried):
-                log.warning("The structure of %s has changed while it was read: what is not committed is read again.",
+                log.warning("The structure of %s has changed during the read: rows that are not committed are read again.",
                             entry.table)  # fmt: skip
                 return
         except UnreadableError as problem:
             status = str(problem)
-        except CdcError as again:  # what it is now cannot be told either
-            if again.retryable or isinstance(again, _OF_ALL):
+        except CdcError as again:  # its present structure cannot be read either
+            if again.retryable or isinstance(again, _NOT_OF_THE_TABLE):
                 raise
         log.warning("The incremental snapshot of %s is given up (%s): %s", entry.table, status, error)
         self._end_walk(database, status, str(error))
 
     def _end_walk(self, database: str, status: str, reason: str = "") -> None:
-        """Go on to the next table."""
+        """Record the end of a table, and continue with the next one."""
         self.discard_rounds(database)
         self._walks.pop(database, None)
         state = self._watch.state(database)
@@ -345,14 +347,12 @@ class IncrementalSnapshot:
         self._watch.record(database, state, [*notices, *end])
         log.info("Incremental snapshot of %s: %s, %d rows.", entry.table, status, entry.rows)
         if failed:
-            why = (
-                f"The snapshot of signal {entry.signal!r} ended as {status} after {entry.rows} rows. {reason}".rstrip()
-            )
+            why = f"The snapshot requested by signal {entry.signal!r} ended as {status} after {entry.rows} rows. {reason}".rstrip()
             self._listener.note_unread(TroubledTable(entry.table, "failed", why))
 
 
 def _progress(table: TableId, reads: RoundReads) -> Progress:
-    """What a round brought; all its READ events have one LSN, the table's position when they were built."""
+    """Progress of a round; all its READ events have one LSN, the table's position when they were built."""
     lsn = Lsn.parse(reads.files[0].greatest[:22])
     part = TableProgress(rows_of(reads.files), sum(file.size for file in reads.files), lsn, lsn)
     return Progress("incremental", table.database, reads.window_id, lsn, lsn, {table: part})

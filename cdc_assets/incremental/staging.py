@@ -1,9 +1,9 @@
-"""What runs inside the tasks of an incremental round: rows into staged files, and from there into the topic table.
+"""The code that runs inside the tasks of an incremental round: rows go into staged files, and then into the topic table.
 
-A READ carries the position at which it is committed, and that is known only once the stream is behind the round's
-close marker. So a task reads the rows of a span as they are into an Arrow IPC file in the lake's staging folder; when
+A READ carries the position at which it is committed, which is known only once the stream has passed the round's
+close marker. So a task first writes the rows of a span unchanged into Arrow IPC files in the lake's staging folder. When
 the position is known, another task drops the rows that have changed and builds events of the others. Both stream:
-memory is bounded by a batch and a row group, whatever the round holds. A staged file is named nowhere; it is removed
+memory is bounded by a batch and a row group, however large the round is. No commit refers to a staged file; it is removed
 with its round, or by the next run that claims the capture.
 """
 
@@ -30,14 +30,14 @@ from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
 FILE_BYTES = 16 * 1024 * 1024
-"""Bytes after which the next staged file is begun: one task reads, several build."""
+"""Size in bytes after which the next staged file begins: one task reads a span, but several build its events."""
 
 _PIECE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A staged file: its name, its rows, and their bytes in Arrow's form."""
+    """A staged file: its name, its number of rows, and their size in Arrow's form in bytes."""
 
     name: str
     rows: int
@@ -56,7 +56,7 @@ class Staging:
     directory: str
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[Staged]:
-        """Stage rows, in files of about `FILE_BYTES`; no file if there are none.
+        """Write rows into files of about `FILE_BYTES`; no file if there are none.
 
         Raises:
             LakeError: a file cannot be written.
@@ -72,7 +72,7 @@ class Staging:
         return written
 
     def read(self, name: str) -> Iterator[pa.RecordBatch]:
-        """Staged rows.
+        """Rows of a staged file.
 
         Raises:
             LakeError: the file cannot be read.
@@ -94,7 +94,7 @@ class Staging:
 
 
 class _InPieces(io.RawIOBase):
-    """A stream with a buffer that each piece fits into: a larger one goes on as an object that object stores refuse."""
+    """Splits large writes: one larger than the stream's buffer would become an upload part that object stores reject."""
 
     def __init__(self, stream: pa.NativeFile) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class _InPieces(io.RawIOBase):
 
 
 def _write_file(files: fs.FileSystem, batches: Iterator[pa.RecordBatch]) -> Staged:
-    """One file of the next rows."""
+    """Write one file with the next rows."""
     first = next(batches)
     name, rows, size = f"{uuid4().hex}.arrow", first.num_rows, first.nbytes
     with (
@@ -135,28 +135,28 @@ class StageTask:
 
 
 def stage(task: StageTask) -> list[Staged]:
-    """Read a span as it is.
+    """Read a span and stage its rows unchanged.
 
     Raises:
-        CdcError: the server or the lake failed; the task may be repeated if the error says so.
+        CdcError: the server or the lake failed; if the error is retryable, the task may be repeated.
     """
     return task.staging.write(task.bulk.read(*task.statement))
 
 
 @dataclass(frozen=True, slots=True)
 class BuildTask:
-    """Staged files to make events of.
+    """Staged files whose rows become events.
 
     Args:
-        files: with their numbers in the round.
-        staging: where they are.
-        window_id: of the commit.
-        position: of the events.
-        server_time: when the round was begun.
-        plan: how rows become events.
-        directory: of the topic table.
-        identity: places of the columns that tell rows apart.
-        changed: files with those columns of changed rows.
+        files: staged files with their numbers in the round.
+        staging: folder of the files.
+        window_id: number of the commit.
+        position: position of the events.
+        server_time: the server's clock when the round began.
+        plan: event plan of the rows.
+        directory: directory of the topic table.
+        identity: indexes of the columns that identify a row.
+        changed: staged files with those columns of changed rows.
     """
 
     files: tuple[tuple[int, Staged], ...]
@@ -183,20 +183,20 @@ def build(task: BuildTask) -> tuple[DataFile, ...]:
         for number, file in task.files:
             rows: Iterator[pa.RecordBatch] = task.staging.read(file.name)
             if changed is not None:
-                rows = map(partial(changed.without, places=task.identity), rows)
+                rows = map(partial(changed.without, indexes=task.identity), rows)
             context = ReadContext(task.window_id, task.position, task.server_time, number, snapshot="incremental")
             writer.write(build_reads(task.plan, rows, context))
     return tuple(writer.files)
 
 
 class Rows:
-    """A set of rows, to look others up in: values are compared exactly, NULL equals NULL.
+    """A set of rows for lookups: values are compared exactly, NULL equals NULL.
 
-    Each column's values are numbered. The number of a row is that of the pair (number of the columns before, number of
-    the next one), again numbered, so that numbers stay below the count of rows however many columns there are.
+    Each column's values are numbered. The number of a row comes from the pair (number of the previous columns, number of
+    the next column), numbered again, so that numbers stay below the number of rows however many columns there are.
 
     Args:
-        columns: of the rows, at least one.
+        columns: columns of the rows, at least one.
     """
 
     def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
@@ -213,16 +213,16 @@ class Rows:
                 code = pc.index_in(paired, value_set=self._pairs[-1])
             codes = code
 
-    def without(self, batch: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:
-        """The batch without the rows that are in the set.
+    def without(self, batch: pa.RecordBatch, indexes: Sequence[int]) -> pa.RecordBatch:
+        """The rows of a batch that are not in the set.
 
         Args:
-            places: of the set's columns in it, in their order.
+            indexes: indexes in the batch of the set's columns, in their order.
         """
         codes: pa.Array | None = None
-        for number, place in enumerate(places):
+        for number, index in enumerate(indexes):
             values = self._values[number]
-            code = pc.index_in(batch.column(place), value_set=values.cast(batch.column(place).type))
+            code = pc.index_in(batch.column(index), value_set=values.cast(batch.column(index).type))
             if codes is not None:
                 code = pc.index_in(_paired(codes, code, values), value_set=self._pairs[number - 1], skip_nulls=True)
             codes = code
@@ -230,5 +230,5 @@ class Rows:
 
 
 def _paired(left: pa.Array, right: pa.Array, values: pa.Array) -> pa.Array:
-    """One number for each pair; null if either is."""
+    """One number for each pair; null if either is null."""
     return pc.add(pc.multiply(left.cast(pa.int64()), len(values)), right.cast(pa.int64()))

@@ -3,10 +3,10 @@
 *Order.* A surrogate key if the signal names one, else the primary key (or unique index), else `message.key.columns`.
 Values need not be unique (`chunks`).
 
-*Identity* says which rows have changed: the primary key, the event key if not all of that is captured, and for a table
-without either all columns that the log always holds. Values are compared exactly, though the collation may fold them:
-a row that was read and then changed is, byte for byte, the image before its first change after the read, and one that
-changed before the read is the image behind its last one. Of rows that are alike in all these columns each is taken for
+*Identity* decides which rows have changed: the primary key; the event key if not all of the primary key is captured; and for a table
+without either, all columns that the log always holds. Values are compared exactly, even if the collation treats them as equal:
+a row that was read and then changed is, byte for byte, the image before its first change after the read, and a row that
+changed before the read is the image after its last one. If several rows are alike in all these columns, all of them count as
 changed if one is.
 """
 
@@ -36,8 +36,8 @@ class Walk:
     """Key order and row identity of one table.
 
     Args:
-        plan: how its rows become events.
-        directory: where its events go.
+        plan: event plan of its rows.
+        directory: directory of its topic table.
         instance: capture instance whose columns are read.
         ordered: the table with the columns of its key order.
         identity: indexes in the plan's columns of those that identify a row.
@@ -53,12 +53,12 @@ class Walk:
 
     @property
     def large(self) -> bool:
-        """Whether single rows may be large."""
+        """Whether a single row may be large."""
         return any(column.mapped.large for column in self.plan.columns)
 
     @property
     def declared_width(self) -> int:
-        """About the bytes of a row whose texts are full, but for large columns."""
+        """Approximate size of a row in bytes if its texts are full, without large columns."""
         return sum(column.mapped.column.length or 8 for column in self.plan.columns if not column.mapped.large)
 
     def holds(self, lake: Lake, state: TableState) -> bool:
@@ -84,7 +84,7 @@ def walk_of(known: CaptureState, source: Source, lake: Lake, entry: Collection) 
     if state is None or schema is None or schema.object_id != state.object_id or state.instance is None:
         raise UnreadableError("UNKNOWN_SCHEMA")
     if not state.streams:
-        log.warning("%s is not streamed, so it cannot be read beside the stream: %s", entry.table, state.reason)
+        log.warning("%s is not streamed, so no incremental snapshot can read it: %s", entry.table, state.reason)
         raise UnreadableError("SKIPPED")
     plan, directory = destination_of(lake, state)
     present = {column.name for column in schema.columns}
@@ -94,10 +94,10 @@ def walk_of(known: CaptureState, source: Source, lake: Lake, entry: Collection) 
 
 
 def destination_of(lake: Lake, state: TableState) -> tuple[EventPlan, str]:
-    """How a table's rows become events as the stream knows it now, and where they go.
+    """The plan by which the stream turns a table's rows into events, and the directory of its topic table.
 
     Raises:
-        UnreadableError: nothing is known of it.
+        UnreadableError: the table has no recorded structure.
         CdcError: the lake failed.
     """
     known = lake.history.of_instance(state.table, state.instance) or lake.history.latest(state.table)
@@ -109,12 +109,14 @@ def destination_of(lake: Lake, state: TableState) -> tuple[EventPlan, str]:
 def _order(entry: Collection, schema: TableSchema, plan: EventPlan) -> tuple[Column, ...]:
     names = (entry.surrogate,) if entry.surrogate else schema.key or plan.key
     if not names:
-        log.warning("%s has no key, so it cannot be read in chunks; name a surrogate-key.", entry.table)
+        log.warning(
+            "%s has no key, so it cannot be read in chunks. Next: name a surrogate-key in the signal.", entry.table
+        )
         raise UnreadableError("NO_PRIMARY_KEY")
     columns = tuple(column for name in names if (column := schema.column(name)) is not None)
     if len(columns) < len(names) or not all(can_bound(column) for column in columns):
         log.warning(
-            "%s cannot be read in chunks along %s: not all are columns of it with an ordered type.",
+            "%s cannot be read in chunks by %s: not all of these are columns of it with an ordered type.",
             entry.table, ", ".join(names),
         )  # fmt: skip
         raise UnreadableError("SKIPPED")
@@ -122,23 +124,23 @@ def _order(entry: Collection, schema: TableSchema, plan: EventPlan) -> tuple[Col
 
 
 def _identity(schema: TableSchema, plan: EventPlan, lacking: frozenset[str]) -> tuple[int, ...]:
-    places = {column.name: place for place, column in enumerate(plan.columns)}
-    if schema.key and all(name in places for name in schema.key):
-        return tuple(places[name] for name in schema.key)
+    indexes = {column.name: index for index, column in enumerate(plan.columns)}
+    if schema.key and all(name in indexes for name in schema.key):
+        return tuple(indexes[name] for name in schema.key)
     if plan.key:
         return plan.key_columns
     return tuple(
-        place
-        for place, column in enumerate(plan.columns)
+        index
+        for index, column in enumerate(plan.columns)
         if not column.mapped.large and not column.mapped.column.computed and column.name not in lacking
     )
 
 
 def find_maximum(bulk: BulkSource, walk: Walk) -> Key:
-    """The greatest key now: the end of the walk, however fast rows are added behind it.
+    """The greatest key now: the snapshot of the table ends there, however fast rows are added after it.
 
     Raises:
-        UnreadableError: there is no row.
+        UnreadableError: the table has no rows.
         CdcError: the server failed.
     """
     maximum = _key(bulk, maximum_query(walk.ordered))
@@ -150,15 +152,15 @@ def find_maximum(bulk: BulkSource, walk: Walk) -> Key:
 def next_spans(
     bulk: BulkSource, walk: Walk, entry: Collection, low: Key | None, rows: Sequence[int], *, recompile: bool
 ) -> list[Span]:
-    """Adjacent spans behind a key, of so many rows each; fewer if the table ends, at its greatest key, before.
+    """Adjacent spans after a key, with the given numbers of rows; fewer if they reach the table's greatest key.
 
     Raises:
         CdcError: the server failed.
     """
     spans: list[Span] = []
     for wanted in rows:
-        rest = Span(low, entry.maximum)
-        high = _key(bulk, nth_key_query(walk.ordered, rest, wanted, recompile=recompile)) or entry.maximum
+        remaining = Span(low, entry.maximum)
+        high = _key(bulk, nth_key_query(walk.ordered, remaining, wanted, recompile=recompile)) or entry.maximum
         spans.append(Span(low, high))
         if high == entry.maximum:
             break
@@ -167,7 +169,7 @@ def next_spans(
 
 
 def _key(bulk: BulkSource, statement: Statement) -> Key | None:
-    """The one row of a query of keys, or None."""
+    """The only row of a key query, or None."""
     for batch in bulk.read(*statement):
         if batch.num_rows:
             return tuple(column[0].as_py() for column in batch.columns)

@@ -1,1 +1,1 @@
-"""Requests to a running capture: what a signal says, what it changes, and how it arrives."""
+"""Requests to a running capture: content of signals, their effect, and the channels by which they arrive."""

@@ -1,8 +1,8 @@
-"""What signals change: pure functions from state to state.
+"""The effect of signals: pure functions from state to state.
 
-A table that is queued already is ignored, and so is a request that is repeated.
-Ids of other signals may come again: that each of them acts once is seen to by
-the positions of the channels.
+A table that is already queued is ignored, and so is a repeated request.
+Ids of other signals may occur again: the positions of the channels ensure that
+each signal acts once.
 """
 
 import dataclasses
@@ -30,21 +30,21 @@ from cdc_assets.signals.notices import SnapshotNotice, ends, in_vain, of_tables,
 from cdc_assets.signals.tables import EXPECTED, Meaning
 
 _SHOWN, _MOST_UNKNOWN = 200, 20
-"""Characters of an expression or list that are told, and expressions without a table of one signal that are."""
+"""Characters of an expression or list shown in messages, and number of unmatched expressions reported per signal."""
 _MOST_CONDITIONS = 4_000_000
-"""Characters of one signal's conditions for all of its tables, which are recorded in one row."""
+"""Maximum total length of one signal's conditions for all of its tables, which are recorded in one row."""
 
 
 @dataclass
 class Outcome:
-    """What came of some signals.
+    """The effect of some signals.
 
     Args:
-        state: after them.
-        told: notifications.
-        warnings: lines for the log about signals that were skipped.
-        lines: what `log` signals say.
-        acted: whether there was any signal but the capture's own markers, so that the state is to be recorded.
+        state: state after the signals.
+        notices: notifications to send.
+        warnings: log messages about signals that were skipped.
+        lines: messages of `log` signals.
+        acted: whether there was any signal except the capture's own markers, so that the state must be recorded.
     """
 
     state: SignalState
@@ -57,13 +57,13 @@ class Outcome:
 def apply(
     state: SignalState, signals: Sequence[ParsedSignal], captured: Sequence[TableId], position: Lsn | None
 ) -> Outcome:
-    """Carry out signals in order.
+    """Apply signals in order.
 
     Args:
-        state: before them.
-        signals: in the order of their arrival.
+        state: state before the signals.
+        signals: signals in the order of their arrival.
         captured: tables that are streamed now.
-        position: for `log`.
+        position: position shown by `log`.
     """
     outcome = Outcome(state)
     for arrived in signals:
@@ -78,7 +78,7 @@ def _one(outcome: Outcome, arrived: ParsedSignal, captured: Sequence[TableId], p
     outcome.acted = True
     if signal.once:
         if signal.id in outcome.state.handled:
-            outcome.warnings.append(f"Signal {signal.id!r} was carried out before; it is skipped.")
+            outcome.warnings.append(f"Signal {signal.id!r} was already carried out; it is skipped.")
             return
         outcome.state = outcome.state.with_handled(signal.id)
     try:
@@ -145,7 +145,7 @@ def _execute(outcome: Outcome, signal: Signal, request: ExecuteSnapshot, capture
 
 
 def _unknown(signal: Signal, patterns: Sequence[str], captured: Sequence[TableId]) -> list[str]:
-    """What is told of expressions that mean no table."""
+    """Warnings about expressions that match no table."""
     if not patterns:
         return []
     names = ", ".join(map(str, captured)) or "none"

@@ -1,10 +1,10 @@
 """Channel `file`: one JSON object per line.
 
-The file is taken by renaming it, so lines that come meanwhile go into a new one.
-Its lines have numbers under the new name; the taken file is removed once they
-are recorded. *Crash before that:* it is found again, and the numbers tell which
-of its lines were carried out. Whoever had the file open when it was taken still
-writes into the taken one, so a last line without an end is waited for a while.
+The file is taken by renaming it, so lines added meanwhile go into a new one.
+Its lines are numbered under the new name; the taken file is removed once they
+are recorded. *Crash before that:* it is found again, and the recorded number shows which
+of its lines were carried out. A process that had the file open when it was taken still
+writes into the taken one, so an unfinished last line is given some time.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from cdc_assets.core.signal import Delivery, signal_of
 from cdc_assets.errors import LakeError
 
 _PATIENCE_S = 5.0
-"""Seconds after which a last line without an end counts as whole."""
+"""Seconds after which an unfinished last line counts as complete."""
 
 
 class FileChannel:
     """Reads signals from a file.
 
     Args:
-        path: the file; need not exist.
+        path: path of the file, which need not exist.
     """
 
     name, lasting = "file", False
@@ -42,15 +42,15 @@ class FileChannel:
             for file in self._taken():
                 stream = self._stream(file)
                 first, lines = reached.get(stream, 0), _lines(file)
-                fresh = [(place, line) for place, line in enumerate(lines) if place >= first and line.strip()]
-                signals += [signal_of(line, f"{stream}:{place}") for place, line in fresh]
+                fresh = [(number, line) for number, line in enumerate(lines) if number >= first and line.strip()]
+                signals += [signal_of(line, f"{stream}:{number}") for number, line in fresh]
                 numbers[stream] = len(lines)
         except OSError as error:
             raise self._trouble(error) from error
         return Delivery(tuple(signals), numbers)
 
     def forget(self, delivery: Delivery) -> None:
-        """Remove taken files, unless something was added meanwhile: that is delivered next."""
+        """Remove taken files, unless lines were added meanwhile: these are delivered next."""
         try:
             for file in self._taken():
                 if delivery.reached.get(self._stream(file)) == len(_lines(file)) and not _unfinished(file):
@@ -93,9 +93,9 @@ class FileChannel:
 
 
 def _lines(file: Path) -> list[str]:
-    """Lines that are whole; the last one also if nobody has written to it for a while.
+    """Complete lines, including the last one if it was not written to for a while.
 
-    Only a line feed ends one: JSON texts may hold the other characters at which `splitlines` cuts.
+    Only a line feed ends a line: JSON texts may hold the other characters at which `splitlines` splits.
     """
     content = file.read_bytes()
     if _unfinished(file):
@@ -104,7 +104,7 @@ def _lines(file: Path) -> list[str]:
 
 
 def _unfinished(file: Path) -> bool:
-    """Whether somebody may be writing the last line."""
+    """Whether the last line may still be being written."""
     tail = file.read_bytes().rpartition(b"\n")[2]
     return bool(tail.strip()) and not _is_json(tail) and time.time() - file.stat().st_mtime < _PATIENCE_S
 

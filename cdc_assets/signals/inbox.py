@@ -1,12 +1,12 @@
-"""The in-process channel: requests of the command line and of Dagster, in a folder of the lake.
+"""The in-process channel: requests of the command line and of Dagster, stored in a folder of the lake.
 
-Whoever asks is another process than the run that follows the log, and may come
-when there is none. So a request is a file in `<prefix>.__signals`, which is
-whole when its name is there; writing it needs no claim on the capture. The run
+The requesting process is not the streaming run, which may not even exist at the time.
+So a request is a file in `<prefix>.__signals`, which appears only when it is
+complete; writing it needs no claim on the capture. The run
 that holds the claim carries it out, records that, and removes the file. *Crash
 between the two:* the file's name is recorded as handled. The id of a request is
-remembered, so one that is made twice (a step of a Dagster run that is tried
-again) acts once.
+remembered, so a request that is made twice (because a step of a Dagster run was
+retried) acts once.
 """
 
 import json
@@ -23,7 +23,7 @@ _SUFFIX = ".json"
 
 
 class Inbox:
-    """Requests to one capture; every method may raise LakeError.
+    """The requests to one capture; every method may raise LakeError.
 
     Args:
         prefix: the capture's topic prefix.
@@ -35,7 +35,7 @@ class Inbox:
         self._folder = Folder(location, f"{prefix}.__signals")
 
     def put(self, signal: Signal) -> None:
-        """Ask for something."""
+        """Store a request."""
         stamp, own_id = time.time_ns() // 1_000_000, _NOT_A_NAME.sub("_", signal.id)[:100]
         text = json.dumps({"id": signal.id, "type": signal.type, "data": signal.data})
         self._folder.write(f"{stamp:014d}-{own_id}{_SUFFIX}", text.encode())

@@ -1,11 +1,11 @@
-"""What a signal says (spec debezium-sqlserver §8).
+"""The content of a signal (spec debezium-sqlserver §8).
 
 Anybody who may write into the signal table can write nonsense, so `parse` never
-raises: what it returns says what is to be done, or has a `Problem` with the reason.
-It is called once for each signal, where the signal comes in (`watch`, `requests`);
-from there on the `ParsedSignal` is carried. What it lets through can be stored, compared and sent to the server: texts of whole
-characters, expressions that compile. Which tables they mean is told by
-`signals.tables`.
+raises: it returns what is to be done, or a `Problem` with the reason.
+It is called once for each signal, where the signal arrives (`watch`, `requests`);
+from there on the `ParsedSignal` is passed. Whatever it accepts can be stored, compared and sent to the server: valid
+Unicode texts, and expressions that compile. `signals.tables` finds the tables that they
+match.
 """
 
 import json
@@ -18,11 +18,11 @@ from cdc_assets.config.patterns import Patience, PatternError, compiled
 from cdc_assets.core.signal import Signal, storable
 
 _LONGEST_DATA = 1_000_000
-"""Characters of a signal's data; what it asks for is recorded in one row."""
+"""Maximum number of characters in a signal's data, which are recorded in one row."""
 _MOST_NAMES = 1000
-"""Entries of `data-collections`, each of which is looked for and told."""
+"""Maximum number of entries in `data-collections`, since each is matched and reported."""
 _PARSING_S = 2.0
-"""Seconds that the expressions of one signal may take to compile."""
+"""Maximum time in seconds to compile the expressions of one signal."""
 _SEPARATOR = re.compile(r"\\\.|\[\.\]|\.(?![*+?{])")
 _LITERAL = re.compile(r"[\w $#@-]+")
 
@@ -31,13 +31,13 @@ SnapshotKind = Literal["incremental", "blocking"]
 
 @dataclass(frozen=True, slots=True)
 class ExecuteSnapshot:
-    """Read tables.
+    """Request to read tables.
 
     Args:
-        kind: beside the stream, or with the stream waiting.
-        collections: regexes of `db.schema.table`, or of `schema.table`.
-        conditions: (such a regex, predicate or whole SELECT); the first that means a table counts.
-        surrogate: column to walk along in place of the key, or empty.
+        kind: beside the stream, or while the stream pauses.
+        collections: regular expressions for `db.schema.table` or `schema.table`.
+        conditions: pairs of such an expression and a predicate or complete SELECT; the first match for a table counts.
+        surrogate: column that orders the chunks instead of the key, or empty.
     """
 
     kind: SnapshotKind
@@ -48,24 +48,24 @@ class ExecuteSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class StopSnapshot:
-    """Take tables out of the queue; all if none are named."""
+    """Request to remove tables from the queue; all if none are named."""
 
     collections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PauseSnapshot:
-    """Read no further chunk until `resume-snapshot`."""
+    """Request to read no further chunk until `resume-snapshot`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeSnapshot:
-    """Go on."""
+    """Request to continue a paused snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeSchemas:
-    """Take structures into the schema history.
+    """Request to record structures in the schema history.
 
     Args:
         changes: Debezium's `tableChanges` as JSON text.
@@ -77,14 +77,14 @@ class ChangeSchemas:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Write a line; `{}` in it stands for the position."""
+    """Request to log a message; `{}` in it is replaced by the position."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """The capture's own rows around a chunk; nothing is to be done."""
+    """The capture's own marker around a chunk; needs no action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class Problem:
     """A signal that cannot be carried out.
 
     Args:
-        reason: for the log, in Debezium's words.
-        expected: what would make sense, for whoever asks by hand.
+        reason: log message, in Debezium's words.
+        expected: what would be valid, for users who send the signal.
     """
 
     reason: str
@@ -105,11 +105,11 @@ Request = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | Chan
 
 @dataclass(frozen=True, slots=True)
 class ParsedSignal:
-    """A signal and what it asks for.
+    """A signal and its request.
 
     Args:
-        signal: as it arrived.
-        request: what is to be done; `Watermark` and `Problem`: nothing.
+        signal: the signal as it arrived.
+        request: what is to be done; nothing for `Watermark` and `Problem`.
     """
 
     signal: Signal
@@ -117,7 +117,7 @@ class ParsedSignal:
 
     @property
     def database(self) -> str | None:
-        """The database that it is about: the one that its first qualified data-collection names without an expression, or None."""
+        """The database that it concerns: the one that its first qualified data-collection names literally, or None."""
         if isinstance(self.request, ChangeSchemas):
             return self.request.database
         for pattern in self.request.collections if isinstance(self.request, ExecuteSnapshot | StopSnapshot) else ():
@@ -128,11 +128,11 @@ class ParsedSignal:
 
 
 class _BadDataError(ValueError):
-    """What is wrong with the data of a signal."""
+    """The data of a signal are invalid; holds the reason."""
 
 
 def parse(signal: Signal) -> ParsedSignal:
-    """The signal with what it asks for."""
+    """The signal with its request; never raises."""
     return ParsedSignal(signal, _request_of(signal))
 
 
@@ -151,7 +151,7 @@ def _request_of(signal: Signal) -> Request | Watermark | Problem:
     except (ValueError, RecursionError) as error:
         return Problem(
             f"Signal {signal.id!r} has been received but the data {_short(signal.data)} cannot be parsed: {error}.",
-            f"data that make sense: {error}",
+            f"valid data: {error}",
         )
 
 
@@ -164,22 +164,22 @@ def _data(text: str | None) -> Mapping[str, Any]:
     for part in _texts(data):
         if part != storable(part) or "\0" in part:
             raise _BadDataError(
-                f"{_short(part)} holds half a surrogate pair or U+0000, which no name and no statement can"
+                f"{_short(part)} holds half a surrogate pair or U+0000, which neither names nor statements can hold"
             )
     return data
 
 
 def _texts(data: object) -> Iterator[str]:
-    """All texts in JSON data, however deep."""
-    rest = [data]
-    while rest:
-        part = rest.pop()
+    """All texts in JSON data, at any depth."""
+    unvisited = [data]
+    while unvisited:
+        part = unvisited.pop()
         if isinstance(part, str):
             yield part
         elif isinstance(part, dict):
-            rest += [*part.keys(), *part.values()]
+            unvisited += [*part.keys(), *part.values()]
         elif isinstance(part, list):
-            rest += part
+            unvisited += part
 
 
 def _short(data: object) -> str:
@@ -214,15 +214,15 @@ def _log(data: Mapping[str, Any]) -> Log:
     message = data.get("message")
     if not isinstance(message, str):
         raise _BadDataError("message is missing or no text")
-    return Log(message)
+    raise _BadDataError("message is missing or not a text")
 
 
 def _change(data: Mapping[str, Any]) -> ChangeSchemas:
     database, changes = data.get("database"), data.get("changes")
     if not isinstance(database, str) or not database.strip():
-        raise _BadDataError("database is missing or no text")
+        raise _BadDataError("database is missing or not a text")
     if not isinstance(changes, list) or not changes or not all(isinstance(change, dict) for change in changes):
-        raise _BadDataError("changes is missing or no array of table changes")
+        raise _BadDataError("changes is missing or not an array of table changes")
     return ChangeSchemas(database.strip(), json.dumps(changes))
 
 
@@ -245,7 +245,7 @@ def _patterns(data: Mapping[str, Any], *, required: bool) -> tuple[str, ...]:
     if given is None and not required:
         return ()
     if not isinstance(given, list) or not given or not all(isinstance(entry, str) and entry.strip() for entry in given):
-        raise _BadDataError("data-collections is missing or no array of names")
+        raise _BadDataError("data-collections is missing or not an array of names")
     if len(given) > _MOST_NAMES:
         raise _BadDataError(
             f"data-collections has more than {_MOST_NAMES} entries; one expression may mean many tables"
@@ -259,7 +259,7 @@ def _checked(patterns: Iterable[str]) -> tuple[str, ...]:
         try:
             compiled(pattern)
         except PatternError as error:
-            raise _BadDataError(f"it holds what is no regular expression: {error}") from None
+            raise _BadDataError(f"it holds an invalid regular expression: {error}") from None
         if not patience.left:
             raise _BadDataError(f"its regular expressions take more than {_PARSING_S:g} s to compile")
         checked.append(pattern)
@@ -271,7 +271,7 @@ def _conditions(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     found = [(".*", legacy)] if isinstance(legacy, str) and legacy.strip() else []
     given = data.get("additional-conditions") or []
     if not isinstance(given, list):
-        raise _BadDataError("additional-conditions is no array")
+        raise _BadDataError("additional-conditions is not an array")
     for entry in given:
         if not isinstance(entry, dict) or not all(isinstance(entry.get(k), str) for k in ("data-collection", "filter")):
             raise _BadDataError("an additional condition lacks data-collection or filter")

@@ -1,7 +1,7 @@
-"""What is told of an incremental snapshot, in the connector's words (spec debezium-sqlserver §10.1, measured).
+"""Notifications of an incremental snapshot, in the connector's words (spec debezium-sqlserver §10.1, measured).
 
-The id of each notification is that of the signal that asked for the snapshot,
-also when another signal paused, resumed or stopped it.
+The id of each notification is that of the signal that requested the snapshot,
+even if another signal paused, resumed or stopped it.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from cdc_assets.ledger.signal_state import Collection, SignalState
 
 @dataclass(frozen=True, slots=True)
 class SnapshotNotice:
-    """A notification: what happened to a snapshot, by which signal; a blocking one is told as an initial one."""
+    """A notification about a snapshot and the signal that requested it; a blocking snapshot is reported as an initial one."""
 
     kind: str
     signal: str
@@ -23,17 +23,17 @@ class SnapshotNotice:
 
 
 def in_vain(signal: str) -> list[SnapshotNotice]:
-    """A blocking snapshot was asked for of which no table is known."""
+    """Notifications of a blocking snapshot without any known table."""
     return [SnapshotNotice(kind, signal, {}, "Initial Snapshot") for kind in ("STARTED", "ABORTED")]
 
 
 def of_tables(kind: str, signal: str, tables: Iterable[object]) -> SnapshotNotice:
-    """`STARTED`, `PAUSED`, `RESUMED` or `ABORTED`: which tables it is about."""
+    """A `STARTED`, `PAUSED`, `RESUMED` or `ABORTED` notification with the tables that it concerns."""
     return SnapshotNotice(kind, signal, {"data_collections": _names(tables)})
 
 
 def in_progress(queue: Sequence[Collection]) -> SnapshotNotice:
-    """A round of the first table in the queue is committed."""
+    """Notification that a round of the first table in the queue is committed."""
     entry = queue[0]
     data = {
         "data_collections": _names(queued.table for queued in queue),
@@ -45,7 +45,7 @@ def in_progress(queue: Sequence[Collection]) -> SnapshotNotice:
 
 
 def scanned(table: object, signal: str, status: str, rows: int, queue: Iterable[object]) -> SnapshotNotice:
-    """A table is through, and how it went; the queue is the one before it leaves."""
+    """Notification that a table is finished, with its status; the queue still includes the table."""
     data = {
         "data_collections": _names(queue),
         "scanned_collection": str(table),
@@ -56,17 +56,17 @@ def scanned(table: object, signal: str, status: str, rows: int, queue: Iterable[
 
 
 def ends(signal: str, state: SignalState) -> tuple[list[SnapshotNotice], SignalState]:
-    """How a signal's snapshot ended if none of its tables is queued any more, and the state that has told it.
+    """Notifications of the end of a signal's snapshot, if none of its tables is queued any more, and the state after them.
 
-    `COMPLETED` says that nothing is queued any more at all. Differing from the connector, which says so of any end,
-    `ABORTED` stands for it if a table of the signal could not be read.
+    `COMPLETED` says that the whole queue is empty. The connector sends it after any end; here it is
+    `ABORTED` if a table of the signal could not be read.
     """
     if any(entry.signal == signal for entry in state.queue):
         return [], state
-    lost = [name for own, name in state.failed if own == signal]
-    rest = tuple(entry for entry in state.failed if entry[0] != signal)
+    lost = [name for owner, name in state.failed if owner == signal]
+    remaining = tuple(entry for entry in state.failed if entry[0] != signal)
     if lost:
-        return [of_tables("ABORTED", signal, lost)], dataclasses.replace(state, failed=rest)
+        return [of_tables("ABORTED", signal, lost)], dataclasses.replace(state, failed=remaining)
     return ([] if state.queue else [SnapshotNotice("COMPLETED", signal, {})]), state
 
 

@@ -1,4 +1,4 @@
-"""How the command line and Dagster ask a capture for something: one signal in its inbox."""
+"""Sends requests of the command line and of Dagster to a capture: each is a signal in its inbox."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,23 +27,23 @@ def compose(
     surrogate: str = "",
     message: str = "",
 ) -> ParsedSignal:
-    """A signal that can be carried out.
+    """Make a valid signal.
 
     Args:
-        own_id: it acts once under this id.
+        own_id: id of the signal; a second signal with the same id has no effect.
         kind: type of the signal.
-        tables: regular expressions of `db.schema.table`.
-        conditions: by such an expression, a predicate, or a whole SELECT for a blocking snapshot.
-        snapshot: which kind of snapshot.
-        surrogate: column to walk along in place of the key.
-        message: of a `log` signal.
+        tables: regular expressions for `db.schema.table`.
+        conditions: predicate by such an expression, or a complete SELECT for a blocking snapshot.
+        snapshot: kind of snapshot.
+        surrogate: column that orders the chunks instead of the key.
+        message: text of a `log` signal.
 
     Raises:
-        ConfigurationError: it makes no sense; the message says why.
+        ConfigurationError: the signal is invalid; the message says why.
     """
     if kind == "execute-snapshot" and not tables:
         raise ConfigurationError(
-            "tables", "", "at least one regular expression of database.schema.table", "name what is to be read"
+            "tables", "", "at least one regular expression for database.schema.table", "name the tables to read"
         )
     data: dict[str, object] = {"data-collections": list(tables)} if tables else {}
     if kind == "execute-snapshot":
@@ -63,17 +63,17 @@ def compose(
 
 
 def ask(config: CaptureConfig, composed: ParsedSignal) -> Sequence[str]:
-    """Put a signal into the capture's inbox; the run that follows the log finds it there, now or later.
+    """Put a signal into the capture's inbox, where the streaming run finds it now or later.
 
     Args:
-        composed: what `compose` gave.
+        composed: signal from `compose`.
 
     Returns:
-        Expressions that mean no captured table, if others do.
+        Expressions that match no captured table, if others do.
 
     Raises:
-        ConfigurationError: nothing was captured into the lake, no captured table is meant, or the settings lack the
-            signal table that an incremental snapshot needs.
+        ConfigurationError: nothing was captured into the lake, no captured table matches, or an incremental snapshot is
+            requested without a configured signal table.
         LakeError: the lake cannot be read or written.
     """
     location, prefix = Location.of(config.lake), config.events.topic_prefix
@@ -84,7 +84,7 @@ def ask(config: CaptureConfig, composed: ParsedSignal) -> Sequence[str]:
             "lake.path",
             location.root,
             f"a lake into which {prefix} was captured",
-            "check the path and the working folder, or run the capture once",
+            "check the path and the working directory, or run the capture once",
         )
     request = composed.request
     if isinstance(request, ExecuteSnapshot) and request.kind == "incremental" and not config.signals.collections:
@@ -92,7 +92,7 @@ def ask(config: CaptureConfig, composed: ParsedSignal) -> Sequence[str]:
             "signal.data.collection",
             "",
             "a signal table, into which an incremental snapshot writes its markers",
-            "set it, or ask for a blocking snapshot",
+            "set it, or request a blocking snapshot",
         )
     unknown = (
         _unknown(config, state, request.collections) if isinstance(request, ExecuteSnapshot | StopSnapshot) else []
@@ -102,10 +102,10 @@ def ask(config: CaptureConfig, composed: ParsedSignal) -> Sequence[str]:
 
 
 def _unknown(config: CaptureConfig, state: CaptureState, patterns: Sequence[str]) -> Sequence[str]:
-    """Expressions that mean no captured table.
+    """Expressions that match no captured table.
 
     Raises:
-        ConfigurationError: all of them, or they take too long.
+        ConfigurationError: no expression matches, or matching takes too long.
     """
     databases = sorted({table.database for table in state.tables})
     captured = [table for database in databases for table in meant_by_signals(config.signals, state, database)]

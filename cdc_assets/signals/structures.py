@@ -1,19 +1,19 @@
-"""Carries out `schema-changes` signals: structures into the schema history, and their public events.
+"""Carries out `schema-changes` signals: records their structures in the schema history, and publishes their events.
 
-They are committed at a window border, under the number of a window of their own
-that reads nothing, so that the history's order is that of the windows. The
-request keeps the number it is tried under:
+They are committed at a window border, under the number of a separate window
+that reads nothing, so that the order of the history is that of the windows. The
+request records the number under which it is tried:
 
 | crash after | next run |
 |---|---|
-| the number is recorded | the window is not in flight and nothing is committed under it: tried again |
+| the number is recorded | the window is not in flight and nothing is committed under it: tries again |
 | plan of the window | completes it, and tries again under another number |
 | commit of the history | completes it; publishes the events when it loads the history; finds the number there |
-| completion | finds the number there, and forgets the request |
+| completion | finds the number there, and removes the request |
 
-The first three look for the number before any other window is planned, and a
-request is not begun while a window or a snapshot is in flight, so that nobody
-else has taken it.
+In the first three cases the number is looked up before any other window is planned, and a
+request is not begun while a window or a snapshot is in flight, so no other
+window can have the number.
 """
 
 import dataclasses
@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 
 
 class GivenStructures:
-    """Structures that signals give."""
+    """Records structures that were given by signals."""
 
     def __init__(self, ledger: Ledger, lake: Lake, watch: SignalWatch) -> None:
         self._ledger, self._lake, self._watch = ledger, lake, watch
 
     def recover(self, database: str) -> None:
-        """Finish what an earlier run began; must come when no window is in flight, before any is planned.
+        """Finish what an earlier run began. Must be called when no window is in flight, before any is planned.
 
         Raises:
             FencedError: another writer has taken over.
@@ -53,7 +53,7 @@ class GivenStructures:
             self._try(database, state.structures[0])
 
     def turn(self, database: str) -> bool:
-        """Carry out the next request; whether there was one.
+        """Carry out the next request; returns whether there was one.
 
         Raises:
             FencedError: another writer has taken over.
@@ -84,7 +84,9 @@ class GivenStructures:
         step("history-written")
         manifest.complete(now, (), (), {})
         log.info(
-            "Signal %r gave the structure of %s.", request.signal, ", ".join(str(entry.table) for entry in entries)
+            "Structures given by signal %r are recorded: %s.",
+            request.signal,
+            ", ".join(str(entry.table) for entry in entries),
         )
 
     def _entries(self, request: StructureRequest) -> list[HistoryEntry]:

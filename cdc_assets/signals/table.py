@@ -1,10 +1,10 @@
-"""The channel `source`: inserts into the signal table, read from its change table.
+"""The channel `source`: rows inserted into the signal table, read from its change table.
 
 They are read once the signal table's own events are committed, between its
-position when we last looked and its position now. What they change is one
+position at the last read and its present position. Their effect is one
 manifest row together with the new `read_until`. *Crash before that row:* the
 same rows are read again. *After it:* they lie below `read_until`. Positions only
-grow, so no row is missed or acted on twice. A hand-over to a second capture
+grow, so no row is missed or applied twice. A hand-over to a second capture
 instance may lie in between: each part is read from the instance that holds it.
 """
 
@@ -26,7 +26,7 @@ DELETE, INSERT = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the signal table as it was inserted or deleted."""
+    """A row of the signal table when it was inserted or deleted."""
 
     lsn: Lsn
     operation: int
@@ -34,13 +34,13 @@ class Row:
 
 
 def signal_rows(server: Server, history: SchemaHistory, table: TableId, after: Lsn, until: Lsn) -> list[Row]:
-    """Rows of a signal table in (after, until], in the order of the log; none if it is not captured any more.
+    """Rows of a signal table in (after, until], in the order of the log; empty if it is no longer captured.
 
     Raises:
-        CdcError: they cannot be read.
+        CdcError: the rows cannot be read.
     """
-    own = server.instances(table.database, anew=False).get(table, [])
-    parts = reads_of(table, own, after, until) if own else []
+    instances = server.instances(table.database, anew=False).get(table, [])
+    parts = reads_of(table, instances, after, until) if instances else []
     return [row for part in parts for row in _rows(server, history, part)]
 
 
@@ -49,7 +49,7 @@ def _rows(server: Server, history: SchemaHistory, part: TableRead) -> list[Row]:
     entry = history.of_instance(table, part.instance) or history.latest(table)
     columns = (entry.captured or [column.name for column in entry.schema.columns]) if entry else []
     if len(columns) != 3:
-        log.warning("Signal table %s has %d columns in place of three; its rows are ignored.", table, len(columns))
+        log.warning("Signal table %s has %d columns instead of three; its rows are ignored.", table, len(columns))
         return []
     texts = ", ".join(f"CONVERT(nvarchar(max), [ct].{quote(name)}) AS {quote(name)}" for name in columns)
     statement = (

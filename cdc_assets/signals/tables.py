@@ -1,8 +1,8 @@
-"""Which tables the expressions of a signal mean.
+"""Finds the tables that the expressions of a signal match.
 
-An expression means the tables whose `database.schema.table` it matches; if there is none, those whose `schema.table` it
-matches, which is how people write them where there is one database. A name may be written in quotes or brackets too. Who
-writes a signal may not stand still the stream, so all matching of one signal is bounded together.
+An expression matches tables by their `database.schema.table`; if there is none, by their `schema.table`,
+which is the usual form if there is only one database. A name may also be in quotes or brackets. A signal
+must not stop the stream, so there is one time limit for all matching of a signal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,25 +12,25 @@ from cdc_assets.core.identifiers import TableId, unquoted
 from cdc_assets.errors import InvalidValueError
 
 _LOOKING_S = 2.0
-"""Seconds that the expressions of one signal may take to be matched."""
-EXPECTED = "database.schema.table, or schema.table, letter case counting"
+"""Time limit in seconds for matching the expressions of one signal."""
+EXPECTED = "database.schema.table, or schema.table, case-sensitive"
 
 
 class Meaning:
-    """Looks tables up for one signal.
+    """Matches the expressions of one signal with tables.
 
     Args:
-        captured: the tables there are.
+        captured: tables that may match.
     """
 
     def __init__(self, captured: Iterable[TableId]) -> None:
         self._captured, self._patience = tuple(captured), Patience(_LOOKING_S)
 
     def of(self, pattern: str) -> Sequence[TableId]:
-        """Tables that one expression means.
+        """Tables that one expression matches.
 
         Raises:
-            PatternError: looking takes too long.
+            PatternError: matching takes too long.
         """
         names = {pattern, _bare(pattern)}
         return [table for table in self._captured if self._is(names, pattern, str(table))] or [
@@ -38,23 +38,23 @@ class Meaning:
         ]
 
     def of_all(self, patterns: Iterable[str]) -> tuple[list[TableId], list[str]]:
-        """Tables in the order of the expressions, each once, and the expressions that mean none.
+        """Matching tables in the order of the expressions, each once, and expressions without a match.
 
         Raises:
-            PatternError: looking takes too long.
+            PatternError: matching takes too long.
         """
         found, unknown = dict[TableId, None](), list[str]()
         for pattern in patterns:
-            own = self.of(pattern)
-            found.update(dict.fromkeys(own))
-            unknown += [] if own else [pattern]
+            tables = self.of(pattern)
+            found.update(dict.fromkeys(tables))
+            unknown += [] if tables else [pattern]
         return list(found), unknown
 
     def texts(self, conditions: Iterable[tuple[str, str]]) -> dict[TableId, str]:
-        """By table, the text of the first expression that means it.
+        """Text of the first expression that matches, by table.
 
         Raises:
-            PatternError: looking takes too long.
+            PatternError: matching takes too long.
         """
         texts: dict[TableId, str] = {}
         for pattern, text in conditions:

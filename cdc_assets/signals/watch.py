@@ -1,9 +1,9 @@
-"""Looks for signals between windows, and records what they change.
+"""Reads signals between windows, and records their effect.
 
-The signal table is looked at whenever its position has moved
-(`signals.table`), the channels from outside every `signal.poll.interval.ms`
-(`signals.channels`). A channel that cannot be read is told in the log and tried
-again later: the stream never waits for it.
+The signal table is read whenever its position has moved
+(`signals.table`), the channels outside the log every `signal.poll.interval.ms`
+(`signals.channels`). A channel that cannot be read is logged and retried
+later: the stream never waits for it.
 """
 
 import contextlib
@@ -36,11 +36,11 @@ from cdc_assets.signals.tables import Meaning
 log = logging.getLogger(__name__)
 
 _AFTER_TROUBLE = 6
-"""So many poll intervals pass before a channel that failed is looked at again."""
+"""Number of poll intervals until a channel that failed is read again."""
 
 
 def reached(state: CaptureState) -> dict[str, int]:
-    """What was handled of each stream: all databases are recorded together, one that joined later knows none."""
+    """Number up to which each stream of a channel was handled: the maximum over all databases, since a new one knows none."""
     numbers: dict[str, int] = {}
     for signals in state.signals.values():
         for stream, number in signals.places:
@@ -49,29 +49,29 @@ def reached(state: CaptureState) -> dict[str, int]:
 
 
 def meant_by_signals(settings: SignalSettings, state: CaptureState, database: str) -> list[TableId]:
-    """Tables of a database that signals can mean, sorted: those that are captured, without the signal table."""
-    own = signal_table(settings.collections, database)
+    """Captured tables of a database that signals may name, sorted; without the signal table."""
+    signals = signal_table(settings.collections, database)
     return sorted(
         entry.table
         for entry in state.tables.values()
-        if entry.table.database == database and entry.table != own and entry.status != "excluded"
+        if entry.table.database == database and entry.table != signals and entry.status != "excluded"
     )
 
 
 def channels_of(config: CaptureConfig, adapters: Iterable[SignalChannel]) -> list[SignalChannel]:
-    """All channels outside the log: the inbox, those of the settings, and those that need an adapter."""
+    """All channels outside the log: the inbox, those of the settings, and those with an external client (Kafka)."""
     inbox = Inbox(Location.of(config.lake), config.events.topic_prefix)
     file = [FileChannel(Path(config.signals.file))] if "file" in config.signals.channels else []
     return [inbox, *file, *adapters]
 
 
 class SignalWatch:
-    """Looks for signals and records what they change.
+    """Reads signals and records their effect.
 
     Args:
-        server: where signal tables are read.
-        history: of the structures of signal tables.
-        channels: outside the log.
+        server: server with the signal tables.
+        history: schema history of the signal tables.
+        channels: channels outside the log.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class SignalWatch:
         self._due: dict[str, datetime] = {}
 
     def look_again(self) -> None:
-        """Look at everything at once, whatever was seen before: a loop begins."""
+        """Read everything at the next call, whatever was read before: a loop begins."""
         self._seen.clear()
         self._due.clear()
 
     def state(self, database: str) -> SignalState:
-        """What is recorded."""
+        """The recorded state of a database's signals."""
         return self._ledger.state.signals.get(database, SignalState())
 
     def table(self, database: str) -> TableState | None:
@@ -116,7 +116,7 @@ class SignalWatch:
         self._ledger.manifest.record_signals(self._ledger.clock.now(), states, notifications)
 
     def listen(self, databases: Sequence[str]) -> bool:
-        """Carry out what came from outside the log; whether anything did.
+        """Carry out signals from channels outside the log; returns whether there were any.
 
         Raises:
             FencedError: another writer has taken over.
@@ -135,32 +135,32 @@ class SignalWatch:
             delivery = channel.receive(known)
         except CdcError as error:
             self._due[channel.name] = now + wait * _AFTER_TROUBLE
-            log.warning("Channel %s of signals is looked at again later: %s", channel.name, error)
+            log.warning("Signal channel %s cannot be read and is retried later: %s", channel.name, error)
             return False
         if any(known.get(stream) != number for stream, number in delivery.reached.items()):
             self._carry_out(channel, delivery, databases)
         try:
             channel.forget(delivery)
         except CdcError as error:
-            log.warning("%s What it holds was carried out and recorded.", error)
+            log.warning("%s Its signals were carried out and recorded.", error)
         return bool(delivery.signals)
 
     def _carry_out(self, channel: SignalChannel, delivery: Delivery, databases: Sequence[str]) -> None:
-        own: dict[str, list[ParsedSignal]] = {database: [] for database in databases}
+        by_database: dict[str, list[ParsedSignal]] = {database: [] for database in databases}
         for signal in map(parse, delivery.signals):
             named = signal.database
             targets = self._concerned(signal, route(named, databases))
             if not targets:
                 own_id = signal.signal.id
-                log.warning("Signal %r is ignored: database %.200s is not one of this capture.", own_id, named)
+                log.warning("Signal %r is ignored: database %.200s does not belong to this capture.", own_id, named)
             for database in targets:
-                own[database].append(signal)
-        outcomes = {database: self._applied(database, signals) for database, signals in own.items()}
+                by_database[database].append(signal)
+        outcomes = {database: self._applied(database, signals) for database, signals in by_database.items()}
         places = self._places(channel, delivery)
         states = {database: dataclasses.replace(outcome.state, places=places) for database, outcome in outcomes.items()}
         self._record(states, [notices for outcome in outcomes.values() for notices in outcome.notices])
         for outcome in outcomes.values():
-            self._say(outcome)
+            self._log(outcome)
 
     def _places(self, channel: SignalChannel, delivery: Delivery) -> tuple[tuple[str, int], ...]:
         known = reached(self._ledger.state)
@@ -172,34 +172,34 @@ class SignalWatch:
         """Carry out new rows of a database's signal table.
 
         Returns:
-            New rows of the signal table; the capture's own markers are among them.
+            New rows of the signal table, including the capture's own markers.
 
         Raises:
             RetryableError: the server is away or busy.
             FencedError: another writer has taken over.
         """
-        own = self.table(database)
-        if own is None or own.position is None:
+        table = self.table(database)
+        if table is None or table.position is None:
             return []
-        known = self.state(database).read_until or own.snapshot_lsn or own.position
+        known = self.state(database).read_until or table.snapshot_lsn or table.position
         after = max(known, self._seen.get(database, ZERO_LSN))
-        if own.position <= after:
+        if table.position <= after:
             return []
-        rows = signal_rows(self._server, self._history, own.table, after, own.position)
+        rows = signal_rows(self._server, self._history, table.table, after, table.position)
         acting = "source" in self._settings.channels
         asked = [parse(row.signal) for row in rows if row.operation == INSERT] if acting else []
         outcome = self._applied(database, asked)
         if outcome.acted:
-            self.record(database, dataclasses.replace(outcome.state, read_until=own.position), outcome.notices)
-        self._seen[database] = own.position
-        self._say(outcome)
+            self.record(database, dataclasses.replace(outcome.state, read_until=table.position), outcome.notices)
+        self._seen[database] = table.position
+        self._log(outcome)
         return rows
 
     def _concerned(self, signal: ParsedSignal, databases: Sequence[str]) -> Sequence[str]:
-        """Of several databases those in which a signal means a table; all of them if it means none."""
+        """Of several databases, those in which a signal matches a table; all of them if it matches none."""
         request = signal.request
         if len(databases) > 1 and isinstance(request, ExecuteSnapshot):
-            with contextlib.suppress(PatternError):  # it is told by each
+            with contextlib.suppress(PatternError):  # each database reports it
                 meant = [name for name in databases if Meaning(self._captured(name)).of_all(request.collections)[0]]
                 return meant or databases
         return databases
@@ -211,10 +211,10 @@ class SignalWatch:
         position = self._ledger.state.watermark(database)
         return apply(self.state(database), signals, self._captured(database), position)
 
-    def _say(self, outcome: Outcome) -> None:
+    def _log(self, outcome: Outcome) -> None:
         for line in outcome.lines:
             log.info("%s", line)
         for notices in outcome.notices:
-            log.info("Incremental snapshot of signal %r: %s, %s.", notices.signal, notices.kind, notices.data)
+            log.info("Incremental snapshot requested by signal %r: %s, %s.", notices.signal, notices.kind, notices.data)
         for warning in outcome.warnings:
             log.warning("%s", warning)

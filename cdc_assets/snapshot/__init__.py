@@ -1,1 +1,1 @@
-"""Snapshot modes, key ranges, the consistent point."""
+"""Snapshots: plans, key ranges, locks and rounds."""

@@ -2,25 +2,24 @@
 
 | isolation | locks, unless `snapshot.locking.mode=none` |
 |---|---|
-| `repeatable_read` | while low watermarks are taken and structures are recorded: no structure changes in between |
-| `exclusive` | until the last row is read: all rows of all tables are the state of one moment |
-| `snapshot` | while all readers open their transactions (`meeting`): the same |
+| `repeatable_read` | until low watermarks and structures are recorded: no structure changes in between |
+| `exclusive` | until the last row is read: all rows of all tables are from the same moment |
+| `snapshot` | until all readers have opened their transactions (`meeting`): the same |
 | others | none |
 
-*Who holds them.* Many sessions read at once, and none could hold a lock that the
-others may pass. So one more session, of the driver, holds a shared lock on each
-table: readers go through, writers and ALTER TABLE wait. Debezium takes exclusive
-locks, which its one reading session itself may pass.
+*Who holds them.* Many sessions read at once, and none of them could hold a lock that only the
+other readers may pass. So one more session, of the driver, holds a shared lock on each
+table: readers pass, while writers and ALTER TABLE wait. Debezium takes exclusive
+locks, which its single reading session may pass.
 
-*One moment.* Writers are out from before the low watermark is taken until the
-last row is read, so every row read in between is of the same state. That ends
-with the holding session, whatever ends it: so it is asked for a sign of life before
-what a round has read is recorded, and a snapshot that was interrupted begins again
-under new locks, in place of going on with the next slice. If all was read and recorded, only commits are left to do.
-
+*One moment.* Writers are locked out from before the low watermark is taken until the
+last row is read, so every row read in between is of the same state. The locks end
+with the holding session, whatever ends it. So that session is checked
+before the rows of a round are recorded, and an interrupted snapshot restarts
+under new locks instead of continuing with the next slice. If everything was read and recorded, only the commits are repeated.
 Transactions with isolation `snapshot` end with their sessions as well, so such a snapshot
-is read in one round, and begins again if it was interrupted. Without locks each slice of it is a
-state of one moment, but not of the same, and it goes on.
+is read in one round, and restarts if it was interrupted. Without locks each slice of it is the
+state of one moment, but not of the same one, and it resumes.
 """
 
 from collections.abc import Iterable
@@ -37,9 +36,9 @@ class SnapshotLocks:
     """Context manager of the locks of one snapshot.
 
     Args:
-        source: holds them.
-        settings: which are wanted.
-        tables: that are locked.
+        source: control plane whose session holds the locks.
+        settings: settings that decide which locks are taken.
+        tables: tables to lock.
 
     Raises:
         ServerBusyError: on entry, if a table could not be locked in time.
@@ -69,10 +68,10 @@ class SnapshotLocks:
             self._release()
 
     def check(self) -> None:
-        """See that locks that must be held still are.
+        """Check that the locks that must be held still are.
 
         Raises:
-            RetryableError: they are lost.
+            RetryableError: the locks are lost.
         """
         if self._held is not None:
             self._held.check()
@@ -83,10 +82,10 @@ class SnapshotLocks:
 
 
 def of_one_moment(settings: SnapshotSettings) -> bool:
-    """Whether all rows of a snapshot are of one moment, so that it must restart instead of resuming."""
+    """Whether all rows of a snapshot must be from one moment, so that it must restart instead of resuming."""
     return settings.isolation in ("exclusive", "snapshot") and settings.locking != "none"
 
 
 def by_meeting(settings: SnapshotSettings) -> bool:
-    """Whether readers fix that moment by transactions of their own."""
+    """Whether the readers' own transactions fix that moment."""
     return settings.isolation == "snapshot" and settings.locking != "none"

@@ -1,6 +1,6 @@
 """Snapshot markers of READ events (spec debezium-sqlserver §2.5).
 
-| value | when |
+| value | row |
 |---|---|
 | `last` | last row of the last table that has rows |
 | `first` | first row of the first table that has rows |
@@ -8,9 +8,9 @@
 | `first_in_data_collection` | first row of any other table |
 | `true` | any other row |
 
-Earlier lines win. Whether a row is the last of its table is known only when
-something follows or nothing more comes, so exactly one row is held back at any
-time: the newest one. It is decided by the next row, or by the end.
+Earlier lines win. Whether a row is the last of its table is known only when another
+row follows or there are no more, so exactly one row is held back at any
+time: the newest one. Its marker is decided by the next row or by the end.
 """
 
 import base64
@@ -37,7 +37,7 @@ class Markers:
     """Decides the markers of slice ends, in slice order.
 
     Args:
-        held: what earlier rounds held back; None if they emitted nothing.
+        held: row held back by earlier rounds; None if they emitted nothing.
     """
 
     def __init__(self, held: HeldRow | None) -> None:
@@ -57,14 +57,14 @@ class Markers:
         self.held = HeldRow(ends.table, ends.number, first, self.held is None, text)
 
     def finish(self) -> Iterable[MarkedRow]:
-        """The last row of all, if there was any."""
+        """The last row of all, if there is any."""
         if self.held is not None:
             yield _decided(self.held, closes_table=True, closes_all=True)
         self.held = None
 
 
 def marker_of(held: HeldRow, *, closes_table: bool, closes_all: bool) -> str:
-    """The marker by the table in the module's head."""
+    """The marker, according to the table in the module's head."""
     if closes_all:
         return "last"
     if held.first_of_all:

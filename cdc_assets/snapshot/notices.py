@@ -1,7 +1,7 @@
-"""What a snapshot tells while it works (spec debezium-sqlserver §10.1).
+"""Notifications of a snapshot (spec debezium-sqlserver §10.1).
 
-What is done is recorded together with its notifications; what is about to be
-done is told before, and again when a crash makes it be done again.
+What is done is recorded together with its notifications. What is about to be
+done is published before, and again if it is repeated after a crash.
 """
 
 from collections import Counter
@@ -18,39 +18,39 @@ class Notices:
     """Makes the notifications of snapshots.
 
     Args:
-        outbox: sends what is recorded nowhere.
+        outbox: sends notifications that are not recorded.
     """
 
     def __init__(self, ledger: Ledger, outbox: Outbox) -> None:
         self._ledger, self._outbox = ledger, outbox
 
     def send(self, notifications: Iterable[Notification]) -> None:
-        """Tell what no row of the manifest records."""
+        """Send notifications that no row of the manifest records."""
         for notification in notifications:
             self._outbox.send(notification)
 
     def began(self, run: SnapshotRun) -> Notification:
-        """The snapshot is planned."""
+        """Notification that the snapshot is planned."""
         return self._of(run, "STARTED")
 
     def ended(self, run: SnapshotRun, kind: str) -> Notification:
-        """`COMPLETED`, or `ABORTED` if it was given up or a table failed."""
+        """Notification of the end: `COMPLETED`, or `ABORTED` if it was given up or a table failed."""
         return self._of(run, kind)
 
     def unplanned(self, signal: str, failed: Iterable[TableId]) -> Iterator[Notification]:
-        """Tables that could not even be divided."""
+        """Notifications of tables that could not be planned."""
         for table in failed:
             data = {"scanned_collection": str(table), "total_rows_scanned": "0", "status": "SQL_EXCEPTION"}
             yield self._ledger.notice("Initial Snapshot", "TABLE_SCAN_COMPLETED", signal, **data)
 
     def in_vain(self, signal: str, unplanned: Iterable[Notification]) -> Iterator[Notification]:
-        """A snapshot that a signal asked for, of which no table can be read."""
+        """Notifications of a snapshot requested by a signal, of which no table can be read."""
         yield self._ledger.notice("Initial Snapshot", "STARTED", signal)
         yield from unplanned
         yield self._ledger.notice("Initial Snapshot", "ABORTED", signal)
 
     def reading(self, run: SnapshotRun, slices: Sequence[SnapshotSlice]) -> Iterator[Notification]:
-        """Slices are about to be read."""
+        """Notifications of slices that are about to be read."""
         chunks = _chunks(run)
         for entry in slices:
             table, place = str(entry.table), chunks[entry.number]
@@ -62,12 +62,12 @@ class Notices:
                 yield self._of(run, "TABLE_CHUNK_IN_PROGRESS", **data, **place.data())
 
     def read(self, before: SnapshotRun, after: SnapshotRun, slices: Sequence[SnapshotSlice]) -> Iterator[Notification]:
-        """Slices are committed.
+        """Notifications of slices that are committed.
 
         Args:
-            before: the snapshot before the round.
-            after: the same after it.
-            slices: of the round.
+            before: state of the snapshot before the round.
+            after: state of the snapshot after the round.
+            slices: slices of the round.
         """
         chunks, failed, scanned = _chunks(after), dict(after.failed), dict(after.scanned)
         for entry in slices:
@@ -98,7 +98,7 @@ class Notices:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A slice's place among those of its table."""
+    """A slice's index among those of its table."""
 
     index: int
     count: int
@@ -108,7 +108,7 @@ class _Chunk:
 
 
 def _chunks(run: SnapshotRun) -> list[_Chunk]:
-    """By number of the slice."""
+    """Index of each slice within its table, by the slice's number."""
     counts = Counter(entry.table for entry in run.slices)
     seen: Counter[TableId] = Counter()
     chunks = []

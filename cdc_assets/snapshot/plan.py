@@ -1,16 +1,16 @@
 """Fixes what a snapshot reads before it reads anything: watermarks, key ranges, slices.
 
-*Low watermark.* Before the first row is read we ask how far the capture job
+*Low watermark.* Before the first row is read, the server is asked how far the capture job
 has read the log (`fn_cdc_get_max_lsn`). A change at or below that LSN was
-committed before our read, so the rows contain it. Anything later is streamed
-again and sorts behind the READ, which carries the watermark. So applying a
-topic table in its order ends in the server's state, whatever was written while
-we read. A capture instance that is younger than the watermark raises it to just
-before its own start: what lies below was committed before the instance was made,
-and that was before our read.
+committed before the read, so the rows contain it. Anything later is streamed
+and sorts after the READ, which carries the watermark. So applying a
+topic table in its order ends in the server's state, whatever was written during
+the read. A capture instance that is younger than the watermark raises it to just
+before its own start: earlier changes were committed before the instance was created,
+and so before the read.
 
-*Nobody is waited for.* How many rows tables have is asked of the server's own books, in one statement for all of
-them, and where to cut them without waiting for a row (`core.ports`): a table that somebody locks holds no other back.
+*No waiting for locks.* The tables' row counts come from the server's catalogue, in one query for all of
+them, and key ranges are found without waiting for row locks (`core.ports`): a locked table delays no other.
 A table that cannot be divided fails by itself; the others are planned.
 """
 
@@ -36,15 +36,15 @@ from cdc_assets.snapshot.tasks import OF_ONE_TABLE
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to read of a table.
+    """What to read of one table.
 
     Args:
-        partitions: numbers of its partitions; None reads all.
+        partitions: numbers of the partitions to read; None reads all.
         data: whether rows are read; otherwise only the structure and the position are recorded.
         keeps_position: keep the stored position instead of setting a new one.
-        joins: whether it was enabled while the capture runs: if its rows are not read, it starts where its capture
-            instance does.
-        select: a complete SELECT statement whose rows are read in place of the table's; goes before
+        joins: whether the table was enabled while the capture runs: if its rows are not read, it starts at the start LSN of
+            its capture instance.
+        select: a complete SELECT statement whose rows are read instead of the table's; overrides
             `snapshot.select.statement.overrides`. Its rows are a part of the table, so no position is set.
     """
 
@@ -57,13 +57,13 @@ class Request:
 
     @property
     def whole(self) -> bool:
-        """Whether the table's position may be set afterwards."""
+        """Whether the table's position is set afterwards."""
         return self.partitions is None and not self.select and not self.keeps_position
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A request with what the server says about its table."""
+    """A request with the table's structure, row count and key ranges."""
 
     request: Request
     schema: TableSchema
@@ -72,7 +72,7 @@ class Draft:
 
 
 def readers_of(settings: SnapshotSettings, runner: TaskRunner) -> int:
-    """Slices that are read at once."""
+    """Number of slices that are read at once."""
     return max(1, settings.threads or runner.parallelism)
 
 
@@ -80,9 +80,9 @@ class SnapshotPlanner:
     """Plans snapshots of one capture.
 
     Args:
-        server: where tables are.
-        lake: tells whether rows can become events.
-        runner: tells how many tasks run at once.
+        server: server with the tables.
+        lake: checks whether rows can become events.
+        runner: task runner whose number of parallel tasks decides the size of slices.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class SnapshotPlanner:
         return self._ledger.state
 
     def draft(self, requests: Sequence[Request]) -> tuple[list[Draft], dict[TableId, CdcError]]:
-        """Structures and key ranges of some tables, before any lock: they are only where to cut.
+        """Structures and key ranges of some tables, read before any lock: ranges only decide where tables are cut.
 
         Args:
             requests: one per table, in the order in which they are read.
 
         Returns:
-            What can be planned, in the order of `snapshot.tables.order.by.row.count`, and the tables that cannot, with
+            The tables that can be planned, in the order of `snapshot.tables.order.by.row.count`; and those that cannot, with
             the reason.
 
         Raises:
@@ -120,7 +120,7 @@ class SnapshotPlanner:
 
         Args:
             drafts: at least one, in the order in which they are read.
-            signal: id of the signal that asked, or empty.
+            signal: id of the signal that requested the snapshot, or empty.
 
         Raises:
             CaptureNotReadyError: the capture job has not read the log yet.
@@ -141,13 +141,13 @@ class SnapshotPlanner:
         return SnapshotRun(self._state.next_window, database, tuple(tables), tuple(slices), signal=signal)
 
     def again(self, run: SnapshotRun) -> SnapshotRun:
-        """The same snapshot from its beginning. The watermarks stay: what lies below them is in the rows still."""
+        """The same snapshot from its beginning. The watermarks stay: the rows still contain every change below them."""
         number, planned = self._state.next_window, {table.table for table in run.tables}
         unplanned = tuple(entry for entry in run.failed if entry[0] not in planned)
         return dataclasses.replace(run, snapshot_id=number, done=0, held=None, scanned=(), failed=unplanned)
 
     def outdated(self, run: SnapshotRun, captured: Collection[TableId]) -> str:
-        """Why a planned snapshot no longer fits the server or the settings, or nothing."""
+        """Why a planned snapshot no longer fits the server or the settings; empty if it does."""
         instances = self._server.instances(run.database)
         schemas = self._server.source.table_schemas([entry.table for entry in run.tables])
         for entry in run.tables:
@@ -166,7 +166,7 @@ class SnapshotPlanner:
         return any(state.table.database == database and state.position for state in self._state.tables.values())
 
     def _joins(self, database: str, request: Request) -> bool:
-        """Whether a table without data joins a capture that streams: nothing since its enabling may be left out."""
+        """Whether a table without data is added to a capture that streams: no change since it was enabled may be left out."""
         new = not request.data and not self._state.has_position(request.table)
         return new and (request.joins or self.streams(database))
 
@@ -177,7 +177,9 @@ class SnapshotPlanner:
         if low is not None:
             return low
         running = self._server.source.agent_running(database)
-        reason = "the SQL Server Agent does not run" if running is False else "the capture job has not scanned the log"
+        reason = (
+            "the SQL Server Agent is not running" if running is False else "the capture job has not scanned the log"
+        )
         raise CaptureNotReadyError(
             f"Database {database} has no maximum LSN: {reason}. "
             "Next: start the Agent, or sys.sp_cdc_start_job @job_type = N'capture', and run again."
@@ -189,7 +191,7 @@ class SnapshotPlanner:
         rows = self._server.source.row_counts(read) if read else {}
         extents = self._server.source.key_extents([schema for schema in read if self._is_cut(schema)], rows)
         databases = dict.fromkeys(table.database for table in schemas)
-        instances = {table: own for name in databases for table, own in self._server.instances(name).items()}
+        instances = {table: found for name in databases for table, found in self._server.instances(name).items()}
         for request in requests:
             schema = schemas.get(request.table)
             try:
@@ -203,14 +205,14 @@ class SnapshotPlanner:
                 failed[request.table] = error
 
     def _check_events(self, schema: TableSchema, last: CaptureInstance | None) -> None:
-        """See that its rows can become events, before anything is planned for others too.
+        """Check that the table's rows can become events, before anything is planned for other tables too.
 
         Raises:
             ConfigurationError: a name or a key does not fit the settings.
         """
-        own = without_namesakes(schema, last) if last else schema
+        readable = without_namesakes(schema, last) if last else schema
         captured = last.columns if last else None
-        self._lake.plan(own, captured)
+        self._lake.plan(readable, captured)
 
     def _draft(self, request: Request, schema: TableSchema, rows: int, extent: KeyExtent | None) -> Draft:
         if not request.data:
@@ -218,18 +220,18 @@ class SnapshotPlanner:
         return Draft(request, schema, rows, self._ranges(request, schema, rows, extent))
 
     def _is_cut(self, schema: TableSchema) -> bool:
-        """Whether it is still to be decided where a table is cut."""
+        """Whether the key ranges of a table are still to be decided."""
         return not self._settings.override_of(schema.table) and not self._known_ranges(schema)
 
     def _known_ranges(self, schema: TableSchema) -> tuple[KeyRange, ...]:
-        """Where it was cut before; nothing if it never was, or has been created anew."""
+        """Key ranges of an earlier snapshot; empty if there was none, or the table was created again."""
         known = self._state.tables.get(schema.table)
         return known.ranges if known and known.object_id == schema.object_id else ()
 
     def _ranges(
         self, request: Request, schema: TableSchema, rows: int, extent: KeyExtent | None
     ) -> tuple[KeyRange, ...]:
-        """A statement of its own cannot be divided: each part would read all of it."""
+        """Key ranges of a table; one whose rows come from a SELECT statement has one, since each part would read all rows."""
         if request.select or self._settings.override_of(schema.table):
             return tuple(self._server.source.key_ranges(dataclasses.replace(schema, key=()), rows, 1))
         if known := self._known_ranges(schema):

@@ -1,17 +1,17 @@
-"""Carries a planned snapshot out, round by round: one job and one commit per table.
+"""Carries out a planned snapshot, round by round: one job, and one commit per table.
 
-A table cannot be read twice with the same result, so what a round wrote is
-recorded in the manifest before any of it is committed:
+Reading a table twice may give different rows, so the files of a round are
+recorded in the manifest before any of them is committed:
 
 | crash after | next run |
 |---|---|
-| plan of a round | reads its slices again; nothing of them was committed |
-| record of its files | commits those files to the tables that lack them; a table whose files are lost by then fails |
-| completion of a round | goes on with the next slices |
+| plan of a round | reads its slices again; none of their rows was committed |
+| record of its files | commits those files to the tables that lack them; a table whose files are lost fails |
+| completion of a round | continues with the next slices |
 
-*A table that fails* (its statement is refused, it is locked for too long, a
-value fits no event) takes part in no further round, and of the round in which it
-failed nothing of it is committed. The others go on. READs of it that earlier
+*A table that fails* (its statement is rejected, it is locked for too long, a
+value fits no event) takes part in no further round, and nothing of it is
+committed from the round in which it failed. The others continue. READs of it that earlier
 rounds committed stay: its next snapshot reads the same rows again, at a later
 watermark. An error of the server or the lake as a whole ends the run.
 """
@@ -46,19 +46,19 @@ from cdc_assets.snapshot.slices import MIN_SLICE, bundles
 from cdc_assets.snapshot.tasks import RoundResult, RoundTask, TableReading, run_bundle
 
 _ROUND_SLICES = 4
-"""Slices of a round per parallel task: what a crash repeats at most."""
+"""Slices in a round per parallel task; a crash repeats at most one round."""
 
 Entries = Mapping[TableId, HistoryEntry]
-"""Structures of a snapshot's tables."""
+"""Structures of a snapshot's tables, by table."""
 
 
 class Rounds:
     """Reads the slices of snapshots of one capture.
 
     Args:
-        server: where rows are read.
-        notices: tells about rounds.
-        listener: hears of each round.
+        server: server whose rows are read.
+        notices: sends notifications about rounds.
+        listener: called after each round.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Rounds:
         return self._ledger.state
 
     def carry_out(self, database: str, entries: Entries, check_locks: Callable[[], None]) -> None:
-        """Finish the round in flight, then read what is left.
+        """Finish the round in flight, then read the other slices.
 
         Args:
-            entries: structures of its tables.
-            check_locks: called when a round was read, before that is recorded; raises if its locks are lost.
+            entries: structures of the snapshot's tables.
+            check_locks: called when a round was read, before it is recorded; raises if its locks are lost.
 
         Raises:
             CdcError: the server or the lake failed as a whole, or the database was restored.
@@ -103,7 +103,7 @@ class Rounds:
         self._ledger.manifest.plan(self._ledger.clock.now(), window)
 
     def _next_slices(self, run: SnapshotRun, size: int) -> Sequence[SnapshotSlice]:
-        """Slices of the next round: so many full ones, or many small ones of about as many rows, or all that must meet."""
+        """Slices of the next round: `size` full ones, or more small ones with about as many rows, or all if readers must meet."""
         if by_meeting(self._settings):
             size = len(run.slices)
         budget, rows = size * MIN_SLICE, 0
@@ -119,7 +119,7 @@ class Rounds:
         return chosen
 
     def _finish(self, entries: Entries, check_locks: Callable[[], None]) -> None:
-        """Read the pending round unless that was recorded, commit its files, complete it."""
+        """Read the pending round unless it is recorded, commit its files, complete it."""
         window = self._state.pending
         if window is None:
             raise InvariantError("No round of the snapshot is in flight. Next: report this.")
@@ -147,7 +147,7 @@ class Rounds:
         self._listener.note_commit(self._progress(window, run, recorded, entries))
 
     def _read(self, window: Window, run: SnapshotRun, slices: Sequence[SnapshotSlice], entries: Entries) -> RoundFiles:
-        """What the tasks of a round wrote."""
+        """The files that the tasks of a round wrote, and the state of the snapshot after it."""
         readings = self._readings(run, entries, slices)
         results = self._run(window, slices, readings)
         failed = dict(run.failed)
@@ -170,11 +170,11 @@ class Rounds:
         )
 
     def _lost(self, window: Window, recorded: RoundFiles) -> dict[str, str]:
-        """What tables lack of files that an earlier run recorded and did not commit, by directory."""
+        """Missing files by directory that an earlier run recorded and did not commit, described for users."""
         tables = self._lake.tables
         waiting = {name: files for name, files in recorded.files if tables.reached(name) < window.window_id}
         lacking = unseen(tables.location, waiting)
-        return {name: ", ".join(f"{path} is {what}" for path, what in own.items()) for name, own in lacking.items()}
+        return {name: ", ".join(f"{path} is {what}" for path, what in found.items()) for name, found in lacking.items()}
 
     def _directories(self, run: SnapshotRun, entries: Entries) -> dict[TableId, str]:
         return {table.table: self._lake.destination(entries[table.table])[1] for table in run.tables}
@@ -182,7 +182,7 @@ class Rounds:
     def _run(
         self, window: Window, slices: Sequence[SnapshotSlice], readings: dict[TableId, TableReading]
     ) -> list[RoundResult]:
-        """Results of the tasks of a round; if there is no room for their files, none is left."""
+        """Results of the tasks of a round; if no space is left, their files are removed."""
         attempt = uuid4().hex[:8]
         try:
             return self._run_tasks(window, slices, readings, attempt)
@@ -194,7 +194,7 @@ class Rounds:
     def _run_tasks(
         self, window: Window, slices: Sequence[SnapshotSlice], readings: dict[TableId, TableReading], attempt: str
     ) -> list[RoundResult]:
-        """The same; as many tasks as can run at once, if they must meet."""
+        """Results of the tasks of a round; if readers must meet, there are only as many tasks as run at once."""
         location, bulk, settings = self._lake.tables.location, self._server.bulk, self._settings
         if not by_meeting(settings):
             tasks = [
@@ -230,7 +230,7 @@ class Rounds:
         decided: Sequence[MarkedRow],
         lost: set[str],
     ) -> dict[str, tuple[DataFile, ...]]:
-        """The tasks' files but those of failed tables, and a small file per table with the slice ends decided now."""
+        """The tasks' files except those of failed tables, and a small file per table with the slice ends decided now."""
         files: dict[str, tuple[DataFile, ...]] = {}
         for result in results:
             for directory, written in result.files.items():
@@ -269,17 +269,15 @@ class Rounds:
 def _without(
     lost: Mapping[str, str], recorded: RoundFiles, run: SnapshotRun, directories: Mapping[TableId, str]
 ) -> RoundFiles:
-    """A round as if the tables whose files were lost had failed in it."""
-    reasons = {
-        table: f"What was read of it is lost: {lost[name]}." for table, name in directories.items() if name in lost
-    }
+    """A recorded round in which the tables with lost files count as failed."""
+    reasons = {table: f"Its rows are lost: {lost[name]}." for table, name in directories.items() if name in lost}
     failed = {**reasons, **dict(recorded.failed)}
-    files = tuple((name, own) for name, own in recorded.files if name not in lost)
+    files = tuple((name, data_files) for name, data_files in recorded.files if name not in lost)
     return dataclasses.replace(
         recorded, files=files, done=_next_place(run, recorded.done, failed), failed=tuple(failed.items())
     )
 
 
 def _next_place(run: SnapshotRun, start: int, failed: Mapping[TableId, str]) -> int:
-    """Place of the first slice from `start` on whose table did not fail; the number of slices if there is none."""
+    """Index of the first slice from `start` on whose table did not fail; the number of slices if there is none."""
     return next((entry.number for entry in run.slices[start:] if entry.table not in failed), len(run.slices))

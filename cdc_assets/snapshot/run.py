@@ -1,7 +1,7 @@
-"""Reads tables as a whole, or ranges of them, and makes READ events of their rows.
+"""Reads whole tables, or ranges of them, and makes READ events of their rows.
 
 `plan` fixes watermarks, ranges and slices, `structures` writes the schema
-history, `rounds` reads. This module puts them in order:
+history, `rounds` reads. This module calls them in order:
 
 | crash after | next run |
 |---|---|
@@ -9,15 +9,15 @@ history, `rounds` reads. This module puts them in order:
 | a step of a round | see `rounds` |
 | the last round | sets the positions and ends the snapshot |
 
-A snapshot whose rows must be of one moment begins again instead, unless all of them were read (`locks`).
+A snapshot whose rows must be from one moment restarts instead, unless all of them were read (`locks`).
 
 *Positions* are set when the whole snapshot is complete: a table that was not
-streamed before, or lost changes, or was created anew, streams from its
+streamed before, or has lost changes, or was created again, streams from its
 watermark. A table whose rows are not read (`no_data`) and that is enabled while
-its database streams starts where its capture instance does, so that no change
-since is left out. A healthy table keeps its position, so a re-snapshot loses no event;
-a part of a table never changes it, and neither does a table that failed: it is
-as due as it was before.
+its database streams starts at the start LSN of its capture instance, so that no change
+since then is left out. A healthy table keeps its position, so a repeated snapshot loses no event.
+A part of a table never changes the position, and neither does a table that failed:
+the next run tries it again.
 
 *Blocking snapshots* are requested by a signal and run between two windows. They
 differ in which rows they read and in the kind of their notifications. The
@@ -55,11 +55,11 @@ class Snapshotter:
     """Carries out snapshots of one capture.
 
     Args:
-        losses: looks after topics before they are written to.
+        losses: checks topics before they are written to.
         planner: fixes what is read.
-        structures: records them before the rows.
-        heartbeat: gives a sign at the end.
-        source: holds locks.
+        structures: records structures before rows are read.
+        heartbeat: sends a heartbeat at the end.
+        source: control plane whose session holds locks.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class Snapshotter:
         return self._ledger.state
 
     def resume(self, database: str, captured: Collection[TableId]) -> SnapshotSummary:
-        """Finish a snapshot that an earlier run left, if its tables are still the ones it was planned for.
+        """Finish a snapshot that an earlier run left unfinished, if its tables are still those that it was planned for.
 
         Args:
-            captured: tables that the filters let through now.
+            captured: tables that pass the filters now.
 
         Raises:
-            CdcError: as `run`.
+            CdcError: see `run`.
         """
         run = self._state.snapshots.get(database)
         if run is None:
@@ -97,14 +97,16 @@ class Snapshotter:
         problem = self._planner.outdated(run, captured)
         if problem:
             again = "The signal must be sent again" if run.signal else "It is planned again"
-            log.warning("The unfinished snapshot of %s is given up, for %s. %s.", database, problem, again)
+            log.warning("The unfinished snapshot of %s is given up, because %s. %s.", database, problem, again)
             notifications = self._notices.ended(run, "ABORTED")
             self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, [], [notifications])
             return SnapshotSummary()
         unread = not self._all_read(run)
         with SnapshotLocks(self._source, self._settings, [entry.table for entry in run.tables if unread]) as locks:
             if unread and of_one_moment(self._settings):
-                log.warning("The snapshot of %s begins again: the moment at which it read is gone.", database)
+                log.warning(
+                    "The snapshot of %s restarts: its rows must be from one moment, and its locks ended.", database
+                )
                 self._ledger.manifest.start_snapshot(self._ledger.clock.now(), self._planner.again(run))
             return self._carry_out(database, locks)
 
@@ -121,25 +123,25 @@ class Snapshotter:
         signal: str = "",
         signals: Mapping[str, SignalState] | None = None,
     ) -> SnapshotSummary:
-        """Snapshot some tables of a database; there must be none in flight (`resume`).
+        """Snapshot some tables of a database. No snapshot of it may be in flight (`resume`).
 
-        A table that cannot be read does not stop the others; it is told by a notification and in the outcome.
+        A table that cannot be read does not stop the others; a notification and the summary report it.
 
         Args:
             requests: one per table, in the order in which they are read.
-            signal: id of the signal that asked for it: a blocking snapshot.
-            signals: states by database, recorded together with the plan.
+            signal: id of the signal that requested it, for a blocking snapshot; or empty.
+            signals: signal states by database, recorded together with the plan.
 
         Raises:
             CaptureNotReadyError: the capture job has not read the log yet.
-            RetryableError: the server is away or busy; the next call goes on where this one stopped.
+            RetryableError: the server is away or busy; the next call continues where this one stopped.
             LakeError: the lake cannot be written.
             FencedError: another writer has taken over.
         """
         if not requests:
             return SnapshotSummary()
         if delay := self._settings.delay_s:
-            log.info("The snapshot of %s begins in %s s (snapshot.delay.ms).", database, delay)
+            log.info("The snapshot of %s starts in %s s (snapshot.delay.ms).", database, delay)
             self._ledger.clock.sleep(delay)
         unfit = self._prepare([request.table for request in requests])
         drafts, failed = self._planner.draft([request for request in requests if request.table not in unfit])
@@ -149,7 +151,7 @@ class Snapshotter:
             log.warning("%s could not be read: %s", trouble.table, trouble.reason)
         notifications = list(self._notices.unplanned(signal, failed))
         if not drafts:
-            self._tell(list(self._notices.in_vain(signal, notifications)), signals)
+            self._report_unreadable(list(self._notices.in_vain(signal, notifications)), signals)
             return SnapshotSummary(failed=unplanned)
         with SnapshotLocks(self._source, self._settings, [draft.schema.table for draft in drafts]) as locks:
             run = self._planner.plan(database, drafts, signal)
@@ -159,7 +161,7 @@ class Snapshotter:
             return self._carry_out(database, locks) + SnapshotSummary(failed=unplanned)
 
     def _prepare(self, tables: Sequence[TableId]) -> dict[TableId, CdcError]:
-        """Make topics of tables that lost data fit to be written to; those that cannot be, with the reason."""
+        """Prepare the topics of tables that lost data; returns the tables for which that fails, with the reason."""
         unfit = dict[TableId, CdcError]()
         self._losses.before_commit(tables)
         for table in tables:
@@ -171,8 +173,10 @@ class Snapshotter:
                 unfit[table] = error
         return unfit
 
-    def _tell(self, notifications: Sequence[Notification], signals: Mapping[str, SignalState] | None) -> None:
-        """Nothing can be read: tell it, with the states that forget the request if there was one."""
+    def _report_unreadable(
+        self, notifications: Sequence[Notification], signals: Mapping[str, SignalState] | None
+    ) -> None:
+        """Send the notifications of a snapshot without readable tables; if a signal requested it, remove the request."""
         if signals:
             self._ledger.manifest.record_signals(self._ledger.clock.now(), signals, notifications)
             return
@@ -187,8 +191,8 @@ class Snapshotter:
     def _end(self, database: str) -> SnapshotSummary:
         run = self._state.snapshots[database]
         failed = dict(run.failed)
-        through = [table for table in run.tables if table.table not in failed]
-        states = [state for table in through for state in self._final(table)]
+        finished = [table for table in run.tables if table.table not in failed]
+        states = [state for table in finished for state in self._final(table)]
         notifications = self._notices.ended(run, "ABORTED" if failed else "COMPLETED")
         self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, states, [notifications])
         for table in run.tables:
@@ -197,7 +201,7 @@ class Snapshotter:
         now = self._ledger.clock.now()
         self._heartbeat.beat(now, self._state.watermark(database), forced=True)
         troubled = tuple(TroubledTable(table, "failed", reason) for table, reason in failed.items())
-        return SnapshotSummary(tuple(table.table for table in through), troubled)
+        return SnapshotSummary(tuple(table.table for table in finished), troubled)
 
     def _final(self, table: SnapshotTable) -> Iterator[TableState]:
         known = self._state.tables.get(table.table)

@@ -1,10 +1,10 @@
-"""Cuts tables into fixed key ranges, and ranges into partitions and slices.
+"""Cuts tables into fixed key ranges, and groups ranges into partitions and slices.
 
-*Ranges* are fixed by a table's first snapshot and kept in its state: half-open,
-adjacent, the first and last open, so together they cover the table whatever is
+*Ranges* are fixed by a table's first snapshot and kept in its state. They are half-open and
+adjacent, the first and last are unbounded, so together they cover the table whatever is
 written later. *Partitions* (of the Dagster asset) are groups of ranges, by
 number: partition p of N always means the same rows. *Slices* are what one
-snapshot reads at once: neighbouring ranges are joined while they are small.
+snapshot task reads: adjacent ranges are joined while they are small.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,23 +15,23 @@ from cdc_assets.core.ports import KeyRange
 from cdc_assets.ledger.state import SnapshotSlice
 
 ROWS_PER_RANGE = 1_000_000
-"""Ranges are made finer than partitions when a table is large, so that little is repeated after a crash."""
+"""Number of rows per range: a large table gets more ranges than partitions, so that little is repeated after a crash."""
 MIN_SLICE, MAX_SLICE = 20_000, 1_000_000
-"""Rows of a slice, if the ranges allow it."""
+"""Minimum and maximum number of rows in a slice, as far as the ranges allow it."""
 
 
 def ranges_wanted(rows: int, partitions: int) -> int:
-    """How many ranges a table of so many rows is cut into: a multiple of the partitions."""
+    """Number of ranges for a table of so many rows: a multiple of the number of partitions."""
     return partitions * max(1, ceil(rows / (partitions * ROWS_PER_RANGE)))
 
 
 def partition_of(index: int, ranges: int, partitions: int) -> int:
-    """The partition that a range belongs to; a small table leaves the higher ones empty."""
+    """The partition that a range belongs to; a table with few ranges leaves the higher partitions empty."""
     return index if ranges < partitions else index * partitions // ranges
 
 
 def ranges_of(partitions: Iterable[int], ranges: int, count: int) -> list[int]:
-    """Numbers of the ranges in some of `count` partitions."""
+    """Numbers of the ranges that belong to some of `count` partitions."""
     wanted = set(partitions)
     return [index for index in range(ranges) if partition_of(index, ranges, count) in wanted]
 
@@ -39,12 +39,12 @@ def ranges_of(partitions: Iterable[int], ranges: int, count: int) -> list[int]:
 def slices_of(
     table: TableId, ranges: Sequence[KeyRange], chosen: Sequence[int], rows: int, target: int, first: int
 ) -> list[SnapshotSlice]:
-    """Join neighbouring chosen ranges into slices of about `target` rows.
+    """Join adjacent chosen ranges into slices of about `target` rows.
 
     Args:
         ranges: all key ranges of the table, fixed by its first snapshot.
         chosen: numbers of the ranges to read, ascending.
-        rows: about how many rows the whole table has.
+        rows: approximate number of rows in the whole table.
         target: rows per slice.
         first: number of the first slice.
     """
@@ -59,17 +59,17 @@ def slices_of(
     return [
         SnapshotSlice(
             table,
-            first + place,
+            first + index,
             (group[0], group[-1]),
             KeyRange(ranges[group[0]].column, ranges[group[0]].low, ranges[group[-1]].high),
             per_range * len(group),
         )
-        for place, group in enumerate(groups)
+        for index, group in enumerate(groups)
     ]
 
 
 def bundles(slices: Sequence[SnapshotSlice], tasks: int) -> list[tuple[SnapshotSlice, ...]]:
-    """Divide slices, in order, into at most `tasks` bundles of about equal rows."""
+    """Divide slices, in order, into at most `tasks` bundles with about equal numbers of rows."""
     share = sum(max(1, entry.rows) for entry in slices) / max(1, tasks)
     found: list[list[SnapshotSlice]] = [[]]
     weight = 0.0

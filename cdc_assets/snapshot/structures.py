@@ -1,7 +1,7 @@
 """Writes the structures of a snapshot's tables into the schema history, before any of their rows.
 
 The record is one commit with the snapshot's number, so a repeated run finds it
-written and takes the structures from the history: rows read before and after a
+and takes the structures from the history: rows read before and after a
 crash become events by the same structure.
 """
 
@@ -27,13 +27,13 @@ _UNKNOWN = 0
 
 
 class Structures:
-    """Records structures of one capture.
+    """Records the structures of snapshots of one capture.
 
     Args:
-        server: asked for them.
-        lake: whose schema history they go to.
-        planner: tells which databases stream.
-        only_captured: whether tables that are not captured are left out.
+        server: source of the structures.
+        lake: lake with the schema history.
+        planner: knows which databases stream.
+        only_captured: whether to leave out tables that are not captured.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Structures:
         self._only_captured = only_captured
 
     def record(self, run: SnapshotRun) -> Mapping[TableId, HistoryEntry]:
-        """CREATE records of tables whose structure is new, before any data; structures of all tables.
+        """Record a CREATE for each table whose structure is new, before any data; returns the structures of all tables.
 
-        A snapshot that a signal asked for tells them of each of its tables, as the connector's does.
+        A snapshot requested by a signal records all of its tables, as the connector does.
         """
         history, now = self._lake.history, self._ledger.clock.now()
         recorded: list[HistoryEntry] = []
@@ -54,9 +54,9 @@ class Structures:
                 if self._joined(table):
                     entry = dataclasses.replace(entry, lsn=table.low.next(), snapshot=None)
                 known = history.of_instance(entry.table, entry.instance)
-                told_again = bool(run.signal) and table.object_id != _UNKNOWN
+                repeated = bool(run.signal) and table.object_id != _UNKNOWN
                 if (
-                    told_again
+                    repeated
                     or known is None
                     or not known.same_structure(entry)
                     or known.schema.object_id != entry.schema.object_id
@@ -69,18 +69,20 @@ class Structures:
         entries = {table.table: history.of_instance(table.table, table.instance) for table in run.tables}
         missing = [table for table, entry in entries.items() if entry is None]
         if missing:
-            raise InvariantError(f"The schema history lacks {missing[0]}. Next: set snapshot.mode=recovery.")
+            raise InvariantError(
+                f"The schema history has no structure of {missing[0]}. Next: set snapshot.mode=recovery."
+            )
         return {table: entry for table, entry in entries.items() if entry is not None}
 
     def _current(self, run: SnapshotRun, now: datetime) -> Iterator[tuple[SnapshotTable, HistoryEntry]]:
-        """Structures that the server has now; it is asked once for all tables."""
-        tables = [*run.tables, *self._bystanders(run)]
+        """Present structures of the tables, from one query to the server."""
+        tables = [*run.tables, *self._uncaptured(run)]
         schemas = self._server.source.table_schemas([table.table for table in tables])
         instances = self._server.instances(run.database)
         for table in tables:
             schema, captured = schemas.get(table.table), None
             if schema is None and table.object_id == _UNKNOWN:
-                continue  # it was dropped since
+                continue  # it was dropped meanwhile
             if schema is None:
                 expected = "a table that exists"
                 raise ConfigurationError("table", str(table.table), expected, "check its name and the filters")
@@ -89,13 +91,13 @@ class Structures:
                 schema, captured = without_namesakes(schema, instance), instance.columns
             yield table, HistoryEntry("CREATE", schema, captured, table.instance, table.low, now, "INITIAL")
 
-    def _bystanders(self, run: SnapshotRun) -> list[SnapshotTable]:
-        """User tables that are only recorded in the history, if the settings want all (spec debezium-sqlserver §6.1)."""
+    def _uncaptured(self, run: SnapshotRun) -> list[SnapshotTable]:
+        """User tables that are only recorded in the history, if the settings require all (spec debezium-sqlserver §6.1)."""
         known = any(table.database == run.database for table in self._ledger.state.tables)
         if known or self._only_captured:
             return []
-        own = {table.table for table in run.tables}
-        others = [table for table in self._server.source.user_tables(run.database) if table not in own]
+        captured = {table.table for table in run.tables}
+        others = [table for table in self._server.source.user_tables(run.database) if table not in captured]
         instances = self._server.instances(run.database)
         found = []
         for table in others:
@@ -106,13 +108,13 @@ class Structures:
         return found
 
     def _joined(self, table: SnapshotTable) -> bool:
-        """Whether a table without rows joins a capture that streams; the same until the snapshot is complete."""
+        """Whether a table without rows is added to a capture that streams; unchanged until the snapshot is complete."""
         new = not self._ledger.state.has_position(table.table)
         return new and table.instance is not None and not table.ranges and self._planner.streams(table.table.database)
 
 
-def _named(own: Sequence[CaptureInstance], table: SnapshotTable) -> CaptureInstance:
-    for instance in own:
+def _named(instances: Sequence[CaptureInstance], table: SnapshotTable) -> CaptureInstance:
+    for instance in instances:
         if instance.name == table.instance:
             return instance
     raise InvariantError(

@@ -1,12 +1,11 @@
-"""What runs inside a task of a snapshot: some slices, one after the other.
+"""The code that runs inside a task of a snapshot: it reads some slices, one after the other.
 
-First and last row of each slice come back to the driver instead of being
-written: only it knows, once all slices of a round are through, which of them
-open or close a table (spec debezium-sqlserver §2.5). All others are `true`.
-
-An error that concerns one table alone comes back as a result, so that the other
-tables of the job are read. If another attempt may help, it is made here first, for
-nobody outside knows that the task's other tables need not be read again.
+The first and last row of each slice are returned to the driver instead of being
+written: only the driver knows, once all slices of a round are finished, which of them
+open or close a table (spec debezium-sqlserver §2.5). All other rows get `true`.
+An error that concerns only one table is returned as a result, so that the other
+tables of the job are read. If another attempt may help, it is made here first, because
+a repeated task would read its other tables again.
 """
 
 import logging
@@ -42,7 +41,7 @@ from cdc_assets.ledger.state import SnapshotSlice
 from cdc_assets.snapshot.meeting import Meeting
 
 Read = Callable[[str, Sequence[object]], Iterator[pa.RecordBatch]]
-"""Statement and parameters to rows."""
+"""Reads rows by a statement and its parameters."""
 
 OF_ONE_TABLE: Final[tuple[type[CdcError], ...]] = (
     QueryError,
@@ -51,7 +50,7 @@ OF_ONE_TABLE: Final[tuple[type[CdcError], ...]] = (
     InvalidValueError,
     InvariantError,
 )
-"""Errors that say nothing about other tables: refused statement, missing right, lock, value that fits no event."""
+"""Errors that do not concern other tables: rejected statement, missing right, lock, value that fits no event."""
 log = logging.getLogger(__name__)
 
 _ATTEMPTS, _PAUSE_S = 3, 0.5
@@ -63,11 +62,11 @@ class TableReading:
     """How one table is read.
 
     Args:
-        plan: how its rows become events.
-        directory: where its events go.
-        low: low watermark.
-        server_time: server's clock when the round was begun.
-        override: SELECT of a signal or of `snapshot.select.statement.overrides`, or None.
+        plan: event plan of its rows.
+        directory: directory of the topic table for its events.
+        low: low watermark of the snapshot.
+        server_time: the server's clock when the round began.
+        override: SELECT statement of a signal or of `snapshot.select.statement.overrides`, or None.
     """
 
     plan: EventPlan
@@ -80,16 +79,16 @@ class TableReading:
 
 @dataclass(frozen=True, slots=True)
 class RoundTask:
-    """Slices of one task.
+    """The slices of one task.
 
     Args:
         window_id: number of the round.
-        slices: in order.
-        tables: how their tables are read.
-        bulk: how it reads.
-        number: of the task, from 0.
-        meeting: where all tasks fix the moment that they see; None if each statement sees its own.
-        attempt: becomes part of the names of its files.
+        slices: slices to read, in order.
+        tables: readings of the slices' tables.
+        bulk: data plane to read from.
+        number: number of the task, from 0.
+        meeting: where all tasks fix the same moment; None if each statement sees its own moment.
+        attempt: part of the names of its files.
     """
 
     window_id: int
@@ -104,7 +103,7 @@ class RoundTask:
 
 @dataclass(frozen=True, slots=True)
 class SliceEnds:
-    """First and last event of a slice as Arrow IPC streams; `last` is None for a single row, both for none."""
+    """First and last event of a slice as Arrow IPC streams; `last` is None if there is one row, both are if there is none."""
 
     number: int
     table: TableId
@@ -115,7 +114,7 @@ class SliceEnds:
 
 @dataclass(frozen=True, slots=True)
 class TableFailure:
-    """A table that could not be read, and why."""
+    """A table that could not be read, with the reason."""
 
     table: TableId
     reason: str
@@ -123,7 +122,7 @@ class TableFailure:
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """What a task wrote, by directory, the ends of its slices, and tables that failed."""
+    """The files of a task by directory, the ends of its slices, and the tables that failed."""
 
     files: dict[str, tuple[DataFile, ...]]
     ends: tuple[SliceEnds, ...]
@@ -134,7 +133,7 @@ def run_bundle(task: RoundTask) -> RoundResult:
     """Read, build and write some slices.
 
     Raises:
-        CdcError: the server or the lake failed as a whole; the bundle may be repeated if the error says so.
+        CdcError: the server or the lake failed as a whole; if the error is retryable, the task may be repeated.
     """
     if task.meeting is None:
         return _read_all(task, task.bulk.read, _ATTEMPTS)
@@ -168,14 +167,16 @@ def _read_all(task: RoundTask, read: Read, attempts: int) -> RoundResult:
 def _read_table(
     task: RoundTask, read: Read, reading: TableReading, slices: list[SnapshotSlice], attempts: int
 ) -> tuple[tuple[DataFile, ...], list[SliceEnds]]:
-    """Files and slice ends of one table; what a broken attempt wrote is no data, for nobody names it."""
+    """Files and slice ends of one table; files of a failed attempt are never committed."""
     for attempt in range(1, attempts):
         try:
             return _attempt(task, read, reading, slices)
         except LockTimeoutError:
             raise
         except (ConnectionLostError, ServerBusyError) as error:
-            log.warning("%s is read again (attempt %d of %d): %s", reading.directory, attempt + 1, attempts, error)
+            log.warning(
+                "%s: reading failed, retrying (attempt %d of %d): %s", reading.directory, attempt + 1, attempts, error
+            )
             interruption.sleep(_PAUSE_S * 2 ** (attempt - 1))
     return _attempt(task, read, reading, slices)
 
@@ -200,7 +201,7 @@ def _read_slice(
 
 
 class HeldEnds:
-    """Takes the first and the last row out of a stream of batches, and counts them all."""
+    """Takes the first and the last row out of a stream of batches, and counts all rows."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -208,21 +209,21 @@ class HeldEnds:
         self.last: pa.RecordBatch | None = None
 
     def between(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All rows but the first and the last."""
+        """All rows except the first and the last."""
         for batch in batches:
-            rest = batch
+            middle = batch
             self.rows += batch.num_rows
-            if self.first is None and rest.num_rows:
-                self.first, rest = rest.slice(0, 1), rest.slice(1)
-            if rest.num_rows:
+            if self.first is None and middle.num_rows:
+                self.first, middle = middle.slice(0, 1), middle.slice(1)
+            if middle.num_rows:
                 if self.last is not None:
                     yield self.last
-                self.last = rest.slice(rest.num_rows - 1)
-                yield rest.slice(0, rest.num_rows - 1)
+                self.last = middle.slice(middle.num_rows - 1)
+                yield middle.slice(0, middle.num_rows - 1)
 
 
 def pack(batch: pa.RecordBatch | None) -> bytes | None:
-    """A batch as an Arrow IPC stream; a sliced batch takes only its own rows along."""
+    """A batch as an Arrow IPC stream; of a sliced batch it has only the slice's rows."""
     if batch is None:
         return None
     sink = pa.BufferOutputStream()

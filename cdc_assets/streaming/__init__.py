@@ -1,1 +1,1 @@
-"""Windows, slices, the streaming loop."""
+"""Windows of the log: planning, slices, tasks and commits."""

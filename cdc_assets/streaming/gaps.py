@@ -1,18 +1,18 @@
-"""What is recorded of a table whose changes are gone, or that is no longer the one its position belongs to.
+"""State of a table whose changes are gone, or that is no longer the table its position belongs to.
 
-*Why a gap is told as it is.* Three things leave one behind, and what is in the
-change tables afterwards is the same: nothing. They are told apart by the capture
-instance that the table was read from last. It is there still, made when it was:
-the clean-up job has moved its low-water mark. It is there, but was made later:
-it was disabled and enabled again. It is gone: another one was put in its place.
+*Why the reason of a gap is what it is.* A gap has three possible causes, and afterwards the
+change tables look the same: empty. The capture instance that the table was last read from
+distinguishes them. If it still exists with the same creation time,
+the clean-up job has moved its low-water mark. If it was created later,
+it was disabled and enabled again. If it is gone, another one replaced it.
 
-*Why an instance that was put in another's place leaves a gap even if nothing
-seems to be missing.* "Second made, first dropped" and "first dropped, rows
-changed, second made" leave the same catalogue and the same LSNs behind, for what
-is changed without an instance leaves no trace in `cdc`. Nor do changes that the
-capture job had not read when the first instance was dropped. So only who saw both
-instances while the log had passed the start of the second knows that nothing is
-missing; `planner` looks for that moment, and hands over then.
+*Why an instance that was replaced leaves a gap even if nothing
+seems to be missing.* "Second created, first dropped" and "first dropped, rows
+changed, second created" leave the same catalogue and the same LSNs, because a
+change made without an instance leaves no trace in `cdc`. Nor do changes that the
+capture job had not read when the first instance was dropped. So nothing is known to
+be missing only if both instances were seen while the log had passed the start of the
+second; `planner` looks for that moment and hands over then.
 """
 
 import dataclasses
@@ -24,49 +24,51 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.state import TableState
 
 _KEEP_GAPS = 100
-"""Gaps a table's state remembers; the manifest's rows and Delta's versions hold older ones."""
+"""Number of gaps kept in a table's state; older ones are in the manifest's rows and Delta's versions."""
 
 Instances = Mapping[TableId, Sequence[CaptureInstance]]
 
 
-def gap_behind(state: TableState, own: Sequence[CaptureInstance]) -> Gap | None:
-    """Changes behind a table's position that no capture instance has any more; None if it has no instance or position.
+def gap_behind(state: TableState, instances: Sequence[CaptureInstance]) -> Gap | None:
+    """Changes after a table's position that no capture instance has any more; None if it has no instance or position.
 
     Args:
-        state: what the manifest says.
-        own: the table's capture instances now.
+        state: the table's state in the manifest.
+        instances: the table's capture instances now.
     """
-    last = newest(own)
+    last = newest(instances)
     if last is None or state.position is None:
         return None
-    reads = reads_of(state.table, own, state.position, max(state.position.next(), last.start_lsn))
-    return gap_of(reads, {instance.name: instance.start_lsn for instance in own})
+    reads = reads_of(state.table, instances, state.position, max(state.position.next(), last.start_lsn))
+    return gap_of(reads, {instance.name: instance.start_lsn for instance in instances})
 
 
-def with_gap(state: TableState, gap: Gap, policy: str, own: Sequence[CaptureInstance]) -> TableState:
-    """The table's state after a gap; with policy `ignore` it goes on behind it.
+def with_gap(state: TableState, gap: Gap, policy: str, instances: Sequence[CaptureInstance]) -> TableState:
+    """The table's state after a gap; with policy `ignore` it continues after the gap.
 
     Args:
-        state: before.
-        gap: that was found.
+        state: state before the gap.
+        gap: the gap that was found.
         policy: `gap.policy`.
-        own: the table's capture instances now.
+        instances: the table's capture instances now.
     """
     after = state.position or gap.after
     marked = dataclasses.replace(state, gaps=(*state.gaps, (after, gap.until))[-_KEEP_GAPS:])
     if policy == "ignore":
         return dataclasses.replace(marked, position=gap.until)
-    reason = f"{_cause(state, gap, own)} Next: materialize the table's snapshot asset, or set gap.policy=resnapshot."
+    reason = (
+        f"{_cause(state, gap, instances)} Next: materialize the table's snapshot asset, or set gap.policy=resnapshot."
+    )
     return dataclasses.replace(marked, status="gap", reason=reason)
 
 
-def _cause(state: TableState, gap: Gap, own: Sequence[CaptureInstance]) -> str:
+def _cause(state: TableState, gap: Gap, instances: Sequence[CaptureInstance]) -> str:
     lost = f"Changes after {state.position or gap.after} up to {gap.until}"
-    read = next((instance for instance in own if instance.name == state.instance), None)
-    last = newest(own)
+    read = next((instance for instance in instances if instance.name == state.instance), None)
+    last = newest(instances)
     if read is None and state.instance and last is not None:
         return (
-            f"Capture instance {state.instance} was dropped before it was read to its end, and {last.name} begins at "
+            f"Capture instance {state.instance} was dropped before it was completely read, and {last.name} begins at "
             f"{last.start_lsn}. {lost} are in no change table, if there were any."
         )
     if read is not None and state.made is not None and read.created != state.made:
@@ -78,7 +80,7 @@ def _cause(state: TableState, gap: Gap, own: Sequence[CaptureInstance]) -> str:
 
 
 def identity_problem(state: TableState, own: Sequence[CaptureInstance], instances: Instances) -> str:
-    """Why a table is no longer the one its position belongs to, or nothing."""
+    """Why a table is no longer the one its position belongs to; empty if it is."""
     last = newest(own)
     if last is None:
         renamed = next(
@@ -86,16 +88,16 @@ def identity_problem(state: TableState, own: Sequence[CaptureInstance], instance
         )
         if renamed:
             return (
-                f"{state.table} was renamed or moved to {renamed}; its changes stop at {state.position}. "
+                f"{state.table} was renamed or moved to {renamed}; its changes end at {state.position}. "
                 f"Next: capture {renamed} and materialize its snapshot asset."
             )
         return (
-            f"{state.table} was dropped or has no capture instance any more; its changes stop at {state.position}. "
+            f"{state.table} was dropped or has no capture instance any more; its changes end at {state.position}. "
             "Next: enable it again with sys.sp_cdc_enable_table and materialize its snapshot asset."
         )
     if last.source_object_id != state.object_id:
         return (
             f"{state.table} was dropped and created again (object {state.object_id}, now {last.source_object_id}); "
-            f"its old changes stop at {state.position}. Next: materialize its snapshot asset."
+            f"its old changes end at {state.position}. Next: materialize its snapshot asset."
         )
     return ""

@@ -1,8 +1,8 @@
-"""Says in the log when the server stops reading its own log, or begins again.
+"""Logs when SQL Server's capture job stops reading the log, and when it continues.
 
 Nothing fails then: the maximum LSN stays where it is, and a stream that has nothing to do, or waits for the markers of an
-incremental snapshot, looks well for ever (`core.capture_job`). So the question is asked while nothing comes, and only then.
-Nothing is kept, so there is nothing that a crash could leave; the next run asks again.
+incremental snapshot, looks healthy for ever (`core.capture_job`). So the job is checked while no changes arrive, and only then.
+*Crash:* no state is kept; the next run checks again.
 """
 
 import logging
@@ -19,7 +19,7 @@ CHECK_EVERY = timedelta(seconds=30)
 
 
 class JobWatch:
-    """Asks how the capture jobs of a capture are getting on."""
+    """Checks the capture jobs of a capture."""
 
     def __init__(self, source: Source, clock: Clock) -> None:
         self._source, self._clock = source, clock
@@ -27,7 +27,7 @@ class JobWatch:
         self._jobs: dict[str, CaptureJob] = {}
 
     def check(self, databases: Iterable[str]) -> None:
-        """Ask, from time to time; a question that fails is left to whoever reads the log."""
+        """Check the jobs from time to time; a query that fails is ignored, since reading the log will fail too."""
         now = self._clock.now()
         for database in databases:
             if database in self._checked and now - self._checked[database] < CHECK_EVERY:
@@ -39,11 +39,11 @@ class JobWatch:
                 continue
             before, self._jobs[database] = self._jobs.get(database), job
             if job.trouble and _kind(job) != (before and _kind(before)):
-                log.warning("%s. Nothing new comes until then; the stream waits", job.trouble.rstrip("."))
+                log.warning("%s. No changes arrive until then; the stream waits.", job.trouble.rstrip("."))
             elif before and before.trouble and not job.trouble:
                 log.info("%s: the capture job reads the log again.", database)
 
 
 def _kind(job: CaptureJob) -> tuple[object, ...]:
-    """What distinguishes one trouble from another; the minutes of a standstill do not."""
+    """What distinguishes one problem from another; its duration does not."""
     return bool(job.trouble), job.agent_running, job.error, job.quiet_s is None

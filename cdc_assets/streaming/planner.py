@@ -1,31 +1,31 @@
 """Chooses the next window of a database: bounds, slices, and which table is read from which instance.
 
-*Upper bound.* The newest captured transaction behind the watermark, or the N-th
-one (`max.iteration.transactions`), or one before it at which there are rows enough
+*Upper bound.* The newest captured transaction after the watermark, or the N-th
+one (`max.iteration.transactions`), or an earlier one at which there are enough rows
 for a window (`slices`). In a backlog the next windows ask for about as many
-transactions as came into the one before, so that none counts rows of which it
-takes but a few. The capture job writes change rows and the
+transactions as the one before contained, so that rows are not counted
+in vain. The capture job writes change rows and the
 row of `cdc.lsn_time_mapping` in one transaction, so everything at or below a
-commit LSN that we see there can be read. When no transaction is new, positions
-move to `fn_cdc_get_max_lsn()` from time to time, asked *before* the second look
+commit LSN seen there can be read. When no transaction is new, positions
+move to `fn_cdc_get_max_lsn()` from time to time, asked *before* the second query
 for a transaction: then nothing lies between, and idle tables do not fall behind
 the clean-up job's low-water mark.
 
 *Lower bounds* are each table's own position. A table that was snapshotted later
-than the others, or was troubled in an earlier window, catches up by itself.
+than the others, or stopped in an earlier window, catches up by itself.
 
-*Idle tables* are found by one probe for all instances; they are neither read
-nor committed. They still advance with the window, which is why the gap guard
-looks at them too, with marks read after the probe: had the clean-up job removed
-rows between position and mark before the probe looked, the mark tells.
+*Idle tables* are found by one probe for all instances. They are neither read
+nor committed. They still advance with the window, so the gap guard
+checks them too, with marks read after the probe: if the clean-up job removed
+rows between position and mark before the probe, the mark shows it.
 
 *A new capture instance is taken over when the log has passed its start*, whether
-or not it has a row: the first window that ends behind that start reads it, and if
-no transaction comes, one that ends at `fn_cdc_get_max_lsn()` does. Both instances
-were there when that window was planned, so all before the start is read from the
-older one, which then may go. The sooner the better: once the older one is dropped
-unseen, nobody can tell what it held (`gaps`). So an idle database is asked often
-which instances it has, and looked at as a whole if they are others or one waits
+or not it has a row. The first window that ends after that start reads it; if
+no transaction comes, a window that ends at `fn_cdc_get_max_lsn()` does. Both instances
+existed when that window was planned, so everything before the start is read from the
+older one, which may then be dropped. This should happen early: once the older one is dropped
+without that, its changes are unknown (`gaps`). So the instances of an idle database are
+queried often, and the whole database is checked if they have changed or one waits
 for the log to pass its start.
 """
 
@@ -51,19 +51,19 @@ from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
 from cdc_assets.streaming.slices import cut_window, end_of_window, parts_of, rows_of_window, worth_tasks
 
 IDLE_CHECK = timedelta(seconds=30)
-"""How often an idle database's tables are looked at and positions moved over foreign transactions."""
+"""How often the tables of an idle database are checked and positions moved over foreign transactions."""
 
 HAND_OVER_CHECK = timedelta(seconds=5)
-"""How often an idle database is asked whether it has other capture instances than before: one small question."""
+"""How often an idle database is asked whether its capture instances have changed: one small query."""
 
 
 class Planner:
-    """Plans windows and records states of tables on the way.
+    """Plans windows, and records states of tables meanwhile.
 
     Args:
-        server: whose log is read.
-        runner: tells how many tasks run at once.
-        losses: looks after topics before they are written to.
+        server: the server whose log is read.
+        runner: task runner whose number of parallel tasks decides the number of slices.
+        losses: checks topics before they are written to.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class Planner:
         self._checked: dict[str, datetime] = {}
         self._asked: dict[str, datetime] = {}
         self._names: dict[str, frozenset[str]] = {}
-        """Capture instances by database, as they were at the last look."""
+        """Names of the capture instances by database, at the last check."""
         self._awaited: set[str] = set()
-        """Databases with a capture instance that waits to be taken over."""
+        """Databases with a capture instance that is not taken over yet."""
         self._enough: dict[str, int] = {}
-        """Transactions that have rows enough for two windows, of databases with a backlog."""
+        """Number of transactions with rows enough for two windows, by database with a backlog."""
         self.tables_without_position: frozenset[TableId] = frozenset()
         """Tables that have a capture instance but no position yet."""
 
@@ -97,7 +97,7 @@ class Planner:
 
         Raises:
             RetryableError: the server is away or busy.
-            DatabaseRestoredError: the database is not in the history that was read.
+            DatabaseRestoredError: the database is no longer in the history that was read.
             FencedError: another writer has taken over.
         """
         source, streaming = self._server.source, self._settings
@@ -132,22 +132,22 @@ class Planner:
         parts = streaming.slices or parts_of(sum(rows for _, rows in counts), tasks)
         places = partial(self._server.source.places_in_commit, database, list(names))
         borders = cut_window(counts, until, parts, places if streaming.query_mode == "direct" else None)
-        own = [part for read in reads if (part := clip(read, read.after, until))]
+        clipped = [part for read in reads if (part := clip(read, read.after, until))]
         window = Window(
             window_id=self._state.next_window,
             kind="stream",
             database=database,
-            after=min(read.after for read in own),
+            after=min(read.after for read in clipped),
             until=until,
             bounds=tuple(border for border in borders if isinstance(border, Lsn)),
-            reads=tuple(own),
+            reads=tuple(clipped),
             cuts=tuple(border for border in borders if isinstance(border, Position)),
         )
         self._ledger.manifest.plan(self._ledger.clock.now(), window)
         return window
 
     def _bounded(self, database: str, counts: Sequence[tuple[Lsn, int]], until: Lsn, most: int) -> Lsn:
-        """Where the window ends by its rows; of how many transactions the next one asks is kept."""
+        """Upper bound of the window by its rows; also decides how many transactions the next window asks for."""
         end = end_of_window(counts, until, most)
         rows = sum(count for _, count in counts)
         self._enough.pop(database, None)
@@ -156,9 +156,9 @@ class Planner:
         return end
 
     def _idle(self, database: str, after: Lsn) -> Window | None:
-        """Look at a database without new transactions, from time to time; a window if an instance is taken over."""
+        """Check a database without new transactions, from time to time; returns a window if an instance is taken over."""
         now = self._ledger.clock.now()
-        if not self._is_to_be_looked_at(database, now):
+        if not self._is_check_due(database, now):
             return None
         self._checked[database] = self._asked[database] = now
         check_recovery_fork(self._ledger, self._server.source, database)
@@ -175,16 +175,16 @@ class Planner:
         return None
 
     def _look_for_tables(self, database: str) -> None:
-        """Of a database from which nothing streams yet, from time to time."""
+        """Look for tables of a database from which nothing streams yet, from time to time."""
         now = self._ledger.clock.now()
         if database not in self._asked or now - self._asked[database] >= HAND_OVER_CHECK:
             self._asked[database] = now
-            self._note_strangers(self._server.instances(database))
+            self._find_tables_without_position(self._server.instances(database))
 
-    def _note_strangers(self, instances: Instances) -> None:
+    def _find_tables_without_position(self, instances: Instances) -> None:
         self.tables_without_position = frozenset(table for table in instances if not self._state.has_position(table))
 
-    def _is_to_be_looked_at(self, database: str, now: datetime) -> bool:
+    def _is_check_due(self, database: str, now: datetime) -> bool:
         if database not in self._checked or now - self._checked[database] >= IDLE_CHECK:
             return True
         if now - self._asked[database] < HAND_OVER_CHECK:
@@ -194,7 +194,7 @@ class Planner:
         return database in self._awaited or frozenset(self._marks(database)) != known
 
     def _is_new(self, read: TableRead) -> bool:
-        """Whether it is of a capture instance that is to be taken over."""
+        """Whether the read is of a capture instance that is to be taken over."""
         return read.instance != self._state.tables[read.table].instance
 
     def _marks(self, database: str) -> Mapping[str, Lsn]:
@@ -207,9 +207,9 @@ class Planner:
         return [state for state in self._state.tables.values() if state.table.database == database and state.streams]
 
     def _guarded(self, database: str, until: Lsn) -> dict[TableId, list[TableRead]]:
-        """What each streaming table would read up to `until`; tables that cannot go on are marked."""
+        """What each streaming table would read up to `until`; tables with a gap are marked by the gap policy."""
         instances = self._server.instances(database)
-        self._note_strangers(instances)
+        self._find_tables_without_position(instances)
         self._retire(database, instances)
         changed: list[TableState] = []
         reads: dict[TableId, list[TableRead]] = {}
@@ -227,7 +227,7 @@ class Planner:
         return reads
 
     def end_missing_tables(self, database: str) -> None:
-        """Look for tables that are gone, without reading anything."""
+        """Retire tables that are gone, without reading anything."""
         self._retire(database, self._server.instances(database))
 
     def _retire(self, database: str, instances: Instances) -> None:
@@ -242,22 +242,22 @@ class Planner:
         retire(self._ledger, self._lake, database, gone)
 
     def _without_gap(
-        self, state: TableState, own: Sequence[CaptureInstance], until: Lsn
+        self, state: TableState, instances: Sequence[CaptureInstance], until: Lsn
     ) -> tuple[TableState, list[TableRead]]:
-        """The table's reads, after its gap policy was applied to what cannot be read."""
-        marks = {instance.name: instance.start_lsn for instance in own}
+        """The table's reads, after the gap policy was applied to changes that cannot be read."""
+        marks = {instance.name: instance.start_lsn for instance in instances}
         assert state.position is not None  # noqa: S101 - it streams
-        parts = reads_of(state.table, own, state.position, max(until, state.position))
+        parts = reads_of(state.table, instances, state.position, max(until, state.position))
         gap = gap_of(parts, marks)
         if gap is None:
             return state, parts
-        state = with_gap(state, gap, self._settings.gap_policy, own)
+        state = with_gap(state, gap, self._settings.gap_policy, instances)
         if not state.streams or state.position is None or state.position >= until:
             return state, []
-        return state, reads_of(state.table, own, state.position, until)
+        return state, reads_of(state.table, instances, state.position, until)
 
     def _active(self, database: str, reads: Mapping[TableId, list[TableRead]], until: Lsn) -> list[TableRead] | None:
-        """Reads of instances that have rows or are taken over; None if a table lost changes, so that all is asked again."""
+        """Reads of instances that have rows or are taken over; None if a table lost changes, so that planning starts again."""
         flat = [read for parts in reads.values() for read in parts]
         if not flat:
             return []
@@ -273,7 +273,7 @@ class Planner:
         return {gap.table for gap in gaps}
 
     def record_gaps(self, database: str, gaps: Iterable[Gap]) -> None:
-        """Mark tables whose changes are gone, by the gap policy."""
+        """Mark tables whose changes are gone, according to the gap policy."""
         policy, found = self._settings.gap_policy, list(gaps)
         instances = self._server.instances(database) if found else {}
         changed = [with_gap(self._state.tables[gap.table], gap, policy, instances.get(gap.table, [])) for gap in found]

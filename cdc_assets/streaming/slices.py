@@ -1,18 +1,18 @@
-"""Where a window ends by its rows, and where it is cut into slices.
+"""The end of a window by its number of rows, and its slices.
 
-*A window is bounded in rows* as well as in transactions, so that what a late
-failure repeats stays small. It holds whole transactions, so it ends behind the
+*A window is bounded in rows* as well as in transactions, so that a late
+failure repeats little. It holds whole transactions, so it ends after the
 first one that reaches the bound, however large that one is.
 
-*A window is cut* into parts of about equal change rows, at commits where that
-does. A transaction that is larger than a part is cut inside, at the place
+*A window is cut* into slices of about equal numbers of change rows, at commits where
+possible. A transaction that is larger than a slice is cut inside, at the place
 (commit LSN, command id, change LSN) of one of its rows: all rows up to that
-place belong to the part before. The rows 3 and 4 of an update have the same
-place, so no cut divides them, in any table. Places of one transaction are in
-one order over all tables, so the parts of a window follow one another also
+place belong to the slice before. The rows 3 and 4 of an update have the same
+place, so no cut separates them, in any table. Places of one transaction have
+one order over all tables, so the slices of a window follow each other also
 where transactions are numbered.
 
-Why a repeat makes the same slices: bounds and cuts are recorded with the window
+*Why a repeat makes the same slices.* Bounds and cuts are recorded with the window
 before anything is read.
 """
 
@@ -25,16 +25,16 @@ from cdc_assets.core.lsn import Lsn, Position
 T = TypeVar("T")
 
 Border = Lsn | Position
-"""Upper bound of a part: a commit, with all of its rows, or the place of a row inside of one."""
+"""Upper bound of a slice: a commit, with all of its rows, or the place of a row inside one."""
 
 SLICE_ROWS = 10_000
-"""Change rows that are worth a task of their own: to begin one takes as long, and makes another file of each table."""
+"""Change rows from which a separate task pays off: its start takes as long, and it adds a file to each table."""
 _TASK_ROWS = 2_000_000
-"""Change rows of one slice at most, about: a task that fails is repeated as a whole."""
+"""Approximate maximum of change rows in one slice: a task that fails is repeated as a whole."""
 _WINDOW_ROWS, _WINDOW_ROWS_PER_TASK = 4_000_000, 500_000
-"""Change rows of a window, if the settings do not say: seconds of work for few tasks, and as much for each of many."""
+"""Default number of change rows in a window: seconds of work for few tasks, and as much for each of many."""
 _TOO_LARGE = 1.5
-"""Parts that a transaction must be worth to be cut inside."""
+"""Size, in slices, from which a transaction is cut inside."""
 
 
 def worth_tasks(rows: int) -> bool:
@@ -43,37 +43,37 @@ def worth_tasks(rows: int) -> bool:
 
 
 def rows_of_window(wanted: int, tasks: int) -> int:
-    """Change rows at which a window ends.
+    """Number of change rows at which a window ends.
 
     Args:
-        wanted: by the settings; 0 leaves it to us.
-        tasks: that run at once.
+        wanted: number from the settings; 0 chooses it by the number of tasks.
+        tasks: number of tasks that run at once.
     """
     return wanted or max(_WINDOW_ROWS, _WINDOW_ROWS_PER_TASK * tasks)
 
 
 def end_of_window(counts: Sequence[tuple[Lsn, int]], until: Lsn, most: int) -> Lsn:
-    """The first commit at which so many rows are reached, or `until`; commits come in order."""
+    """The first commit at which `most` rows are reached, or else `until`; commits come in order."""
     totals = accumulate(count for _, count in counts)
     return next((lsn for (lsn, _), total in zip(counts, totals, strict=True) if total >= most), until)
 
 
 def parts_of(rows: int, tasks: int) -> int:
-    """How many slices so many rows are worth: no more than tasks, each worth its start, unless they become too long."""
+    """Number of slices for a number of rows: at most one per task, each worth its start, unless they become too long."""
     rounds = -(-rows // (tasks * _TASK_ROWS))
     return max(1, min(tasks * max(1, rounds), rows // SLICE_ROWS))
 
 
 def cut(counts: Sequence[tuple[T, int]], last: T, parts: int) -> list[T]:
-    """Upper bounds that divide rows into at most so many parts of about equal size; the last is `last`.
+    """Upper bounds that divide rows into at most `parts` parts of about equal size; the last bound is `last`.
 
-    Each part is closed at the first bound that reaches its share of the running total, so what is larger than a share
-    uses up several and leaves fewer parts.
+    Each part is closed at the first bound that reaches its share of the running total. So a bound with more than a share
+    uses up several shares and leaves fewer parts.
 
     Args:
-        counts: possible bounds in order, each with the rows between it and the one before.
-        last: upper end of all.
-        parts: at least 1.
+        counts: possible bounds in order, each with the number of rows since the one before.
+        last: upper end of all rows.
+        parts: maximum number of parts, at least 1.
     """
     totals = list(accumulate(count for _, count in counts))
     if not totals:
@@ -96,10 +96,10 @@ def cut_window(
     """Upper bounds of the slices of a window, in order; the last is `until`.
 
     Args:
-        counts: commits of the window in order, and their change rows.
+        counts: commits of the window in order, with their numbers of change rows.
         until: upper end of the window.
-        parts: about how many slices.
-        places: of a commit's change rows, every n-th of each table, in order; None if no transaction is cut.
+        parts: approximate number of slices.
+        places: returns the place of every n-th change row of each table in a commit, in order; None if no transaction is cut.
     """
     rows = sum(count for _, count in counts)
     possible: list[tuple[Border, int]] = []
@@ -114,7 +114,7 @@ def cut_window(
 
 
 def in_order(bounds: Sequence[Lsn], cuts: Sequence[Position]) -> list[Border]:
-    """Bounds at commits and cuts inside of them, as they follow one another."""
+    """Bounds at commits and cuts inside commits, in their common order."""
 
     def place(border: Border) -> tuple[Lsn, int, int, Lsn]:
         if isinstance(border, Lsn):

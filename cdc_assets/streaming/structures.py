@@ -1,20 +1,20 @@
-"""Decides in which structure each capture instance of a window is decoded, and what of it is new to the history.
+"""Decides with which structure each capture instance of a window is decoded, and which structures are new.
 
-*At a hand-over* an instance that is read for the first time is looked up, and an
+*At a hand-over* the structure of an instance that is read for the first time is queried, and an
 ALTER is recorded from its first row on, unless events look the same.
 
 *A table that is altered in place* keeps its capture instance, whose rows then
-arrive in another type (`history.structure`). Whether it was altered is known
-from the look at the capture instances that precedes the read; then the change
-table's types are compared with the recorded ones, and what differs is recorded
+arrive in another type (`history.structure`). The list of capture instances, queried before
+the read, shows whether it was altered. If so, the change
+table's types are compared with the recorded ones, and a difference is recorded
 as an ALTER from the window's first row on, like a hand-over. A table that is
-altered while it is read stays behind with its old position, and the next window
-takes it along. So does one whose new instance is dropped before it was read.
+altered while it is read keeps its old position and is read by the next
+window. So is one whose new instance is dropped before it was read.
 
 *Repeating.* Entries are committed under the window's number before its data. A
 repeat of the window finds them and records no more. If the table was altered in
-between, the guard against tables that are altered in mid-read keeps it back for
-the next window, which records what is new.
+between, the guard against tables that are altered while they are read leaves it to
+the next window, which records the new structure.
 """
 
 from collections.abc import Mapping
@@ -34,15 +34,15 @@ from cdc_assets.ledger.state import TableRead, Window
 
 @dataclass(frozen=True, slots=True)
 class Structures:
-    """How the instances of a window are decoded.
+    """The structures with which the reads of a window are decoded.
 
     Args:
-        entries: by table and instance.
-        recorded: those that are new and must be in the history before the data.
-        failed: tables whose structure cannot be had, with the reason.
-        altered: by instance, the newest statement that the structure takes into account; None if that is none.
-        moved: tables of which an instance is gone before it was read for the first time, and another is there: what
-            the window planned for them holds no more.
+        entries: entries of the schema history by table and instance.
+        recorded: new entries, which must be in the history before the data.
+        failed: tables whose structure cannot be read, with the reason.
+        altered: LSN of the newest DDL that the structure takes into account, by instance; None if there is none.
+        moved: tables of which an instance vanished before it was read for the first time while another one exists: the
+            reads planned for them are no longer valid.
     """
 
     entries: Mapping[tuple[TableId, str], HistoryEntry]
@@ -53,28 +53,28 @@ class Structures:
 
 
 class WindowStructures:
-    """Looks structures up.
+    """Finds the structures of a window.
 
     Args:
-        server: asked for new ones.
-        lake: whose schema history knows the others.
+        server: source of structures that are not recorded.
+        lake: lake with the schema history.
     """
 
     def __init__(self, server: Server, lake: Lake, ledger: Ledger) -> None:
         self._server, self._lake, self._ledger = server, lake, ledger
         self._compared: dict[tuple[TableId, str], Lsn] = {}
-        """Instances whose recorded structure was compared, and the newest statement at that time."""
+        """LSN of the newest DDL by instance whose recorded structure was compared at that time."""
 
     def of(self, window: Window, repeated: bool) -> Structures:
         """The structures of a window's reads.
 
         Args:
             window: pending in the manifest.
-            repeated: whether an earlier attempt may have been made long ago.
+            repeated: whether this is a repeat, perhaps long after the first attempt.
 
         Raises:
             RetryableError: the server is away or busy.
-            LakeError: a topic table cannot be made or changed.
+            LakeError: a topic table cannot be created or changed.
         """
         instances = self._instances(window, repeated)
         entries: dict[tuple[TableId, str], HistoryEntry] = {}
@@ -91,7 +91,7 @@ class WindowStructures:
             try:
                 entry = self._entry(read, known, previous, instances.get(read.instance), window)
                 self._lake.destination(entry)
-            except (LakeError, CredentialsError):  # no matter of one table
+            except (LakeError, CredentialsError):  # not limited to one table
                 raise
             except CdcError as error:
                 if error.retryable:
@@ -114,14 +114,14 @@ class WindowStructures:
         return Structures(entries, tuple(new), failed, altered, moved)
 
     def _is_gone(self, read: TableRead, instances: Mapping[str, CaptureInstance]) -> bool:
-        """Whether an instance that was never read vanished, and not the table's last one."""
+        """Whether an instance vanished before it was ever read, and was not the table's last one."""
         others = any(instance.table == read.table for instance in instances.values())
         return read.instance not in instances and others and self._known(read) is None
 
     def _instances(self, window: Window, repeated: bool) -> Mapping[str, CaptureInstance]:
-        """Capture instances by name, as the planner saw them before it chose the window, or as they are now."""
+        """Capture instances by name, as the planner saw them before it chose the window, or for a repeat as they are now."""
         found = self._server.instances(window.database, anew=repeated)
-        return {instance.name: instance for own in found.values() for instance in own}
+        return {instance.name: instance for instances in found.values() for instance in instances}
 
     def _entry(
         self,
@@ -151,7 +151,7 @@ class WindowStructures:
         return self._compared.get((instance.table, instance.name)) == instance.altered
 
     def _known(self, read: TableRead) -> HistoryEntry | None:
-        """The structure of an instance from the history; an unrecorded hand-over was one without a difference."""
+        """The recorded structure of an instance; a hand-over without a difference is not recorded."""
         history = self._lake.history
         found = history.of_instance(read.table, read.instance, read.after.next())
         if found is None and self._ledger.state.tables[read.table].instance == read.instance:
@@ -159,7 +159,7 @@ class WindowStructures:
         return found
 
     def _arriving(self, read: TableRead, instance: CaptureInstance | None) -> TableSchema:
-        """The structure of an instance's rows now, from the server."""
+        """The present structure of an instance's rows, from the server."""
         source = self._server.source
         schema = source.table_schema(read.table)
         stored = None if instance is None else source.table_schema(instance.change_table)

@@ -1,28 +1,28 @@
-"""What runs inside a task: one slice of a window, for all tables that have rows in it.
+"""The code that runs inside a task: it reads one slice of a window, for all tables that have rows in it.
 
 A task reads each table's change rows in order, builds events and writes them;
 all of it streams, so memory is bounded by a batch and a row group. It returns
-descriptions of files only. A slice ends at a commit LSN, or inside of a large
-transaction at a place that no update pair straddles (`slices`): then it holds the
-rows behind its `begins` and up to its `ends`, of all tables.
+only descriptions of files. A slice ends at a commit LSN, or inside a large
+transaction at a place that separates no update pair (`slices`): then it holds the
+rows after its `begins` and up to its `ends`, of all tables.
 
-*A slice that begins inside of a transaction* needs to know of the rows before it:
-how many share the place of its last one, for the events' serial numbers, which it
-asks each change table; and, for transaction metadata, how many events of each
-table there were, which `count_open` tells after building them once without
-writing any, for what an event is cannot be told from rows alone.
+*A slice that begins inside a transaction* depends on the rows before it.
+The events' serial numbers need the number of rows that share the place of the last one, which
+is queried from each change table. Transaction metadata need the number of earlier events of each
+table, which `count_open` finds by building the events once without
+writing them, because rows alone do not show how many events they become.
 
-*Trouble of one table* comes back as a value and the other tables go on. Errors
-that a repetition may mend are raised, for they are about the server and not
-about a table; the runner repeats the task.
+*Problems of one table* are returned as values, and the other tables continue. Retryable
+errors are raised, since they concern the server and not
+a table; the runner repeats the task.
 
-*Gap guard.* After the last row the task asks for the low-water marks: direct
-reads do not fail when the clean-up job passes them in mid-read (spec
+*Gap guard.* After the last row the task reads the low-water marks: direct
+reads do not fail when the clean-up job removes rows during the read (spec
 sqlserver-cdc §1.4 no. 5). A table whose mark has passed the slice's lower bound
 is reported with its marks, and its rows are not trusted.
 
-*Structure guard.* The same look tells whether a table was altered since its
-structure was looked up: a changed type changes the change table in place, so
+*Structure guard.* The same query shows whether a table was altered since its
+structure was read: a new type changes the change table in place, so
 rows may have arrived in another type than planned. Such a table is reported as
 moved, and its rows are not trusted either.
 """
@@ -52,22 +52,22 @@ from cdc_assets.ledger.state import TableRead
 from cdc_assets.transactions import TOPIC_SCHEMA, Carried, Stream, number
 
 _PRECEDING_ROWS = 16
-"""Rows before a slice that are asked for first; an update or a changed key is two."""
+"""Number of rows before a slice that are read first; an update or a changed key has two."""
 
 _INVALID_OBJECT = 208
-"""SQL Server's number for a table that is not there."""
+"""SQL Server's error number for a table that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
-    """One read of a slice with what is needed to make events of it.
+    """One read of a slice, with the plan and directory of its events.
 
     Args:
-        read: instance and bounds.
-        plan: of the instance's structure.
-        directory: of the topic table's generation that holds this structure.
-        committed: whether an earlier attempt committed it, so that it is read for transaction metadata alone.
-        altered: LSN of the newest statement that changed the table when its structure was looked up.
+        read: capture instance and bounds.
+        plan: event plan of the instance's structure.
+        directory: directory of the topic generation that holds this structure.
+        committed: whether an earlier attempt committed it, so that it is read only for transaction metadata.
+        altered: LSN of the newest DDL of the table when its structure was read.
     """
 
     read: TableRead
@@ -79,11 +79,11 @@ class PlannedRead:
 
 @dataclass(frozen=True, slots=True)
 class TransactionTopic:
-    """Where BEGIN and END events go.
+    """Destination of BEGIN and END events.
 
     Args:
-        directory: of the transaction topic's table.
-        known: transactions up to this commit LSN were told by earlier windows.
+        directory: directory of the transaction topic's table.
+        known: commit LSN up to which earlier windows have written transactions.
     """
 
     directory: str
@@ -92,19 +92,19 @@ class TransactionTopic:
 
 @dataclass(frozen=True, slots=True)
 class SliceTask:
-    """A slice of a window.
+    """One slice of a window.
 
     Args:
-        database: where it reads.
-        reads: what it reads; the parts of one table follow one another.
-        bulk: how it reads.
+        database: database that it reads.
+        reads: what it reads; the parts of one table follow each other.
+        bulk: data plane that it reads from.
         mode: `data.query.mode`.
         offset_minutes: the server's offset from UTC, for commit times.
         transactions: the transaction topic, if `provide.transaction.metadata` is on.
-        attempt: becomes part of the names of its files.
-        begins: place inside of a transaction behind which the slice begins.
-        ends: place inside of a transaction up to which it goes.
-        carried: events before it of the transaction that it begins inside of.
+        attempt: part of the names of its files.
+        begins: place inside a transaction after which the slice begins.
+        ends: place inside a transaction up to which the slice goes.
+        carried: earlier events of the transaction that the slice begins inside.
     """
 
     window_id: int
@@ -132,12 +132,12 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class SliceResult:
-    """What a slice came to.
+    """Result of a slice.
 
     Args:
         written: files by read.
         failed: tables whose rows cannot be read or turned into events, with the reason.
-        gaps: tables that the clean-up job passed while they were read.
+        gaps: tables whose changes the clean-up job removed while they were read.
         moved: tables that were altered while they were read.
         transactions: files of the transaction topic.
     """
@@ -166,7 +166,7 @@ def run_slice(task: SliceTask) -> SliceResult:
             continue
         try:
             written.append(_write_read(task, planned))
-        except (LakeError, CredentialsError):  # no matter of one table
+        except (LakeError, CredentialsError):  # not limited to one table
             raise
         except CdcError as error:
             if error.retryable:
@@ -176,7 +176,7 @@ def run_slice(task: SliceTask) -> SliceResult:
 
 
 def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceResult:
-    """All tables side by side, so that their events can be numbered by transaction; one connection per table."""
+    """Read all tables side by side, so that their events can be numbered by transaction; one connection per table."""
     failed: dict[TableId, str] = {}
 
     def stream(planned: PlannedRead, writer: TopicWriter) -> Stream:
@@ -185,14 +185,14 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
         def note(error: CdcError) -> None:
             failed.setdefault(table, describe_error(error))
 
-        return Stream(str(table), _events(task, planned), _forget if planned.committed else writer.write, note)
+        return Stream(str(table), _events(task, planned), _discard if planned.committed else writer.write, note)
 
     with ExitStack() as stack:
         writers = [stack.enter_context(_writer(task, planned)) for planned in task.reads]
         transactions_out = stack.enter_context(_topic_writer(task, topic.directory, TOPIC_SCHEMA))
         streams = [stream(planned, writer) for planned, writer in zip(task.reads, writers, strict=True)]
-        goes_on = task.ends.commit_lsn if task.ends else None
-        transactions_out.write(number(streams, topic.known, task.window_id, task.carried, goes_on))
+        continues = task.ends.commit_lsn if task.ends else None
+        transactions_out.write(number(streams, topic.known, task.window_id, task.carried, continues))
     written = tuple(
         Written(planned.read.table, planned.directory, tuple(writer.files))
         for planned, writer in zip(task.reads, writers, strict=True)
@@ -201,8 +201,8 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
     return SliceResult(written, failed, *_guards(task), tuple(transactions_out.files))
 
 
-def _forget(batches: Sequence[pa.RecordBatch]) -> None:
-    """The sink of a table that an earlier attempt committed."""
+def _discard(batches: Sequence[pa.RecordBatch]) -> None:
+    """Sink of a table that an earlier attempt has committed."""
 
 
 def _events(task: SliceTask, planned: PlannedRead) -> Iterator[pa.RecordBatch]:
@@ -213,7 +213,7 @@ def _events(task: SliceTask, planned: PlannedRead) -> Iterator[pa.RecordBatch]:
 
 
 def _preceding(task: SliceTask, planned: PlannedRead) -> tuple[Lsn, Lsn, int] | None:
-    """Commit and change LSN of the table's row before the slice, and how many rows up to it share them."""
+    """Commit and change LSN of the table's row before the slice, and the number of rows up to it that share them."""
     place, read = task.begins, planned.read
     if place is None or not read.after < place.commit_lsn <= read.until:
         return None
@@ -236,12 +236,12 @@ def _cells(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 
 def count_open(task: SliceTask) -> dict[str, int]:
-    """Events of each table in the transaction that a slice ends inside of, as far as they are in the slice.
+    """Events of each table, inside the slice, of the transaction that the slice ends inside.
 
     Raises:
-        RetryableError: the server is away or busy; it may be repeated.
+        RetryableError: the server is away or busy; the call may be repeated.
     """
-    assert task.ends is not None  # noqa: S101 - of others it is not asked
+    assert task.ends is not None  # noqa: S101 - only called for such slices
     commit, counts = task.ends.commit_lsn, Counter[str]()
     for planned in task.reads:
         read = clip(planned.read, before(commit), commit)
@@ -250,7 +250,7 @@ def count_open(task: SliceTask) -> dict[str, int]:
         try:
             for batch in _events(task, replace(planned, read=read)):
                 counts[str(read.table)] += int(pc.sum(data_events(batch)).as_py() or 0)
-        except CdcError as error:  # what concerns one table is told when the slice is read
+        except CdcError as error:  # problems of one table are reported when the slice is read
             if error.retryable or isinstance(error, CredentialsError):
                 raise
     return dict(counts)
@@ -271,7 +271,7 @@ def _write_read(task: SliceTask, planned: PlannedRead) -> Written:
 
 
 def _guards(task: SliceTask) -> tuple[dict[TableId, Gap], frozenset[TableId]]:
-    """Tables that the clean-up job has passed, and tables that were altered, by now.
+    """Tables with a gap, and tables that were altered, while they were read.
 
     Raises:
         CdcDisabledError: the database has no change data capture any more.
@@ -287,7 +287,7 @@ def _guards(task: SliceTask) -> tuple[dict[TableId, Gap], frozenset[TableId]]:
         if error.number != _INVALID_OBJECT:
             raise
         raise CdcDisabledError(
-            f"Change data capture was turned off in database {task.database!r} while it was read. "
+            f"Change data capture was turned off in database {task.database!r} while it was being read. "
             f"Next: USE {quote(task.database)}; EXEC sys.sp_cdc_enable_db"
         ) from error
     found = (gap_of([planned.read], marks) for planned in task.reads)

@@ -1,10 +1,10 @@
-"""The tasks of a window, one for each slice.
+"""Makes the tasks of a window, one for each slice.
 
-Bounds and cuts are the manifest's, so a repeat makes the same tasks. Where
-transactions are numbered and the window cuts some, a job before the window's own
-counts what each slice holds of the transaction that it ends inside of; sums over
-the slices before tell each slice what it goes on from. Nothing is kept of that
-job: a repeat counts again, the same rows.
+Bounds and cuts come from the manifest, so a repeat makes the same tasks. If
+transactions are numbered and the window cuts some, an extra job before the window's own
+counts the events of each slice in the transaction that the slice ends inside. The sums over
+the earlier slices tell each slice where to continue numbering. The result of that
+job is not stored: a repeat counts the same rows again.
 """
 
 import dataclasses
@@ -29,8 +29,8 @@ class WindowTasks:
     """Makes tasks of windows.
 
     Args:
-        server: where changes are read.
-        runner: runs the job that counts.
+        server: server whose changes are read.
+        runner: runs the counting job.
     """
 
     def __init__(
@@ -40,16 +40,16 @@ class WindowTasks:
         self._runner, self._settings = runner, settings
 
     def of(self, window: Window, planned: Sequence[PlannedRead], attempt: str) -> list[SliceTask]:
-        """What a window's job does.
+        """The tasks of a window's job.
 
         Args:
             window: pending in the manifest.
-            planned: what it reads.
-            attempt: becomes part of file names.
+            planned: reads of the window.
+            attempt: part of the names of its files.
 
         Raises:
             RetryableError: the server is away or busy.
-            LakeError: the transaction topic cannot be made.
+            LakeError: the transaction topic cannot be created.
         """
         offset = self._server.source.server_time().utcoffset() or timedelta()
         whole = SliceTask(
@@ -75,7 +75,7 @@ class WindowTasks:
         return self._with_counts(tasks) if whole.transactions else tasks
 
     def _transaction_topic(self, window: Window) -> TransactionTopic | None:
-        """Where BEGIN and END go, and what earlier windows told: a table that only was snapshotted streamed nothing yet."""
+        """The transaction topic, and the LSN up to which transactions were written; a table that was only snapshotted does not count."""
         if not self._lake.events.transaction_metadata:
             return None
         directory = transaction_topic(self._lake.events)
@@ -88,7 +88,7 @@ class WindowTasks:
         return TransactionTopic(directory, max(streamed, default=window.after))
 
     def _with_counts(self, tasks: Sequence[SliceTask]) -> list[SliceTask]:
-        """The tasks, each with the events of the slices before in the transaction that it begins inside of."""
+        """The tasks, each with the number of earlier events in the transaction that it begins inside."""
         cut = [task for task in tasks if task.ends is not None]
         if not cut:
             return list(tasks)
@@ -104,9 +104,9 @@ class WindowTasks:
                 carried = Carried(commit, dict(sums), 0 if time is None else int(time.timestamp() * 1000))
                 task = dataclasses.replace(task, carried=carried)
             found.append(task)
-            own = next(counts) if task.ends is not None else {}
-            goes_on = task.ends is not None and task.ends.commit_lsn == commit
-            sums = (sums if goes_on else Counter()) + Counter(own)
+            inside = next(counts) if task.ends is not None else {}
+            continues = task.ends is not None and task.ends.commit_lsn == commit
+            sums = (sums if continues else Counter()) + Counter(inside)
         return found
 
 

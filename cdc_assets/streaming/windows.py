@@ -1,15 +1,15 @@
 """Carries out a planned window: structures, slices, commits, completion.
 
-One job of the task runner per window, for all tables. *Crash between any two
+There is one job of the task runner per window, for all tables. *Crash between any two
 steps:* the window stays pending in the manifest with its bounds, so the next
-run carries it out again. Structures that were recorded come from the history,
-topic tables that have reached the window are left out, the rest is read again,
+run repeats it. Recorded structures come from the history, and
+topic tables that have reached the window are skipped. The others are read again, with
 the same rows, because the bounds are the same and the log does not change.
 
-A table that turned out to have lost data since the window was planned (`losses`) is left out of it.
+A table that has lost data since the window was planned (`losses`) is left out of it.
 
-*Trouble of one table.* Its files are not committed, its position stays, its
-state says why, and the window completes for the others. So a table either has
+*Problems of one table.* Its files are not committed, its position stays, its
+state holds the reason, and the window completes for the others. So a table either has
 everything up to its position, or it is marked.
 """
 
@@ -54,7 +54,7 @@ from cdc_assets.transactions import transaction_topic
 log = logging.getLogger(__name__)
 
 _COMMIT_THREADS = 8
-"""Commits of different tables overlap; a commit is mostly waiting (spec spark §3)."""
+"""Commits of different tables overlap, since a commit mostly waits (spec spark §3)."""
 
 Files = dict[tuple[TableId, str], list[DataFile]]
 
@@ -63,8 +63,8 @@ class WindowExecutor:
     """Carries out windows of the log.
 
     Args:
-        server: where changes are read.
-        listener: hears of each window.
+        server: server whose changes are read.
+        listener: called after each window.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class WindowExecutor:
 
         Raises:
             RetryableError: the server is away or busy; the window stays pending.
-            DatabaseRestoredError: the database is not in the history that was read; nothing was committed.
-            LakeFullError: there is no room; the window stays pending, and leaves no file that is not committed.
+            DatabaseRestoredError: the database is no longer in the history that was read; nothing was committed.
+            LakeFullError: no space is left; the window stays pending, and its uncommitted files are removed.
             LakeError: the lake cannot be written; the window stays pending.
             FencedError: another writer has taken over.
         """
@@ -107,7 +107,7 @@ class WindowExecutor:
         try:
             progress = self._carry_out(window, structures, planned, attempt, repeated)
         except LakeFullError:
-            self._make_room(window, planned, attempt)
+            self._remove_attempt(window, planned, attempt)
             raise
         self._listener.note_commit(progress)
 
@@ -117,31 +117,31 @@ class WindowExecutor:
         results = self._runner.run(run_slice, self._tasks.of(window, planned, attempt))
         step("files-written")
         check_recovery_fork(self._ledger, self._server.source, window.database)
-        whole = _whole(planned)
-        moved = {table for result in results for table in result.moved} - whole | structures.moved
+        committed = _committed(planned)
+        moved = {table for result in results for table in result.moved} - committed | structures.moved
         torn = moved & self._begun(window, structures) if repeated else set()
         moved -= torn
         failed = {**structures.failed, **dict.fromkeys(torn, torn_by("It was altered"))}
-        changed = self._troubled(window, failed, results, whole, moved)
+        changed = self._troubled(window, failed, results, committed, moved)
         for table in moved:
-            log.info("%s or its instances changed while it was read; the next window takes it along.", table)
+            log.info("%s or its capture instances changed while it was read; the next window reads it again.", table)
         behind = {state.table for state in changed} | moved
         files = _files(results, without=behind)
-        self._see(files, results)
+        self._check_files(files, results)
         self._commit(window, files)
         self._commit_transactions(window, results)
         changed += self._handed_over(window, behind)
         return self._complete(window, files, changed, behind)
 
-    def _see(self, files: Files, results: Sequence[SliceResult]) -> None:
-        """See that all that is to be committed is there, before any of it is."""
-        written = {directory: list(own) for (_, directory), own in files.items()}
+    def _check_files(self, files: Files, results: Sequence[SliceResult]) -> None:
+        """Check that all files to be committed exist, before any is committed."""
+        written = {directory: list(data_files) for (_, directory), data_files in files.items()}
         if transactions := [file for result in results for file in result.transactions]:
             written[transaction_topic(self._lake.events)] = transactions
         self._lake.tables.see(written)
 
-    def _make_room(self, window: Window, planned: Sequence[PlannedRead], attempt: str) -> None:
-        """Remove what this attempt wrote where nothing of the window is committed; it is written again."""
+    def _remove_attempt(self, window: Window, planned: Sequence[PlannedRead], attempt: str) -> None:
+        """Remove this attempt's files from tables that have not committed the window; they are written again."""
         tables, directories = self._lake.tables, {entry.directory for entry in planned}
         if self._lake.events.transaction_metadata:
             directories.add(transaction_topic(self._lake.events))
@@ -182,18 +182,21 @@ class WindowExecutor:
         window: Window,
         failed: dict[TableId, str],
         results: Sequence[SliceResult],
-        whole: Set[TableId],
+        committed: Set[TableId],
         moved: Collection[TableId],
     ) -> list[TableState]:
-        """States of tables that cannot take part, at their old position; those that are committed lack nothing."""
+        """States of tables that fail or have a gap, at their old position; tables already committed are complete."""
         tables = self._ledger.state.tables
         policy = self._settings.gap_policy
         gaps: dict[TableId, Gap] = {}
         for result in results:
             failed |= {table: reason for table, reason in result.failed.items() if table not in failed}
             gaps |= result.gaps
-        for table in whole & (failed.keys() | gaps.keys()):
-            log.warning("%s was committed before; transactions told now may lack its events: they are gone.", table)
+        for table in committed & (failed.keys() | gaps.keys()):
+            log.warning(
+                "%s was committed by an earlier attempt and can no longer be read: transaction metadata may lack its events.",
+                table,
+            )
             failed.pop(table, None)
             gaps.pop(table, None)
         instances = self._server.instances(window.database) if gaps else {}
@@ -225,11 +228,11 @@ class WindowExecutor:
                 step("table-committed")
 
     def _handed_over(self, window: Window, troubled: set[TableId]) -> list[TableState]:
-        """States of tables that are read from another instance from now on."""
+        """New states of tables that are read from another capture instance from now on."""
         last = {read.table: read.instance for read in window.reads}
         tables = self._ledger.state.tables
         found = self._server.instances(window.database, anew=False)
-        made = {instance.name: instance.created for own in found.values() for instance in own}
+        made = {instance.name: instance.created for instances in found.values() for instance in instances}
         return [
             dataclasses.replace(tables[table], instance=instance, made=made.get(instance))
             for table, instance in last.items()
@@ -274,7 +277,7 @@ class WindowExecutor:
         )
 
     def _removable(self, window: Window, changed: Sequence[TableState], behind: Set[TableId]) -> Iterator[Notification]:
-        """After a hand-over the older capture instance may be dropped (spec debezium-sqlserver §1.5, §10.1)."""
+        """Notifications that the older capture instance may be dropped after a hand-over (spec debezium-sqlserver §1.5, §10.1)."""
         for state in changed:
             old = self._ledger.state.tables[state.table].instance
             if state.table in behind or old is None or old == state.instance:
@@ -292,16 +295,16 @@ class WindowExecutor:
             )
 
     def _start_of(self, table: TableId, name: str) -> dict[str, str]:
-        """`start_lsn` of a capture instance, unless it was dropped already."""
-        own = self._server.instances(table.database).get(table, [])
-        return next(({"start_lsn": str(instance.start_lsn)} for instance in own if instance.name == name), {})
+        """`start_lsn` of a capture instance, unless it was dropped."""
+        instances = self._server.instances(table.database).get(table, [])
+        return next(({"start_lsn": str(instance.start_lsn)} for instance in instances if instance.name == name), {})
 
     def _times(
         self, window: Window, files: Mapping[TableId, Sequence[DataFile]]
     ) -> tuple[dict[TableId, datetime], float | None]:
-        """Newest commit time of each table, and how far the window's end is behind the server's clock.
+        """Newest commit time of each table, and the seconds from the window's end to the server's clock.
 
-        For people only: the window is complete, so an error of the server must not undo that.
+        Only for display: the window is complete, so an error of the server here is ignored.
         """
         newest = {
             table: Lsn.parse(max(file.greatest for file in written)[:22]) for table, written in files.items() if written
@@ -316,17 +319,17 @@ class WindowExecutor:
 
 
 def troubled_table(state: TableState) -> TroubledTable:
-    """A state as it is told."""
+    """A table's state, as progress reports it."""
     return TroubledTable(state.table, state.status, state.reason, state.gap_after, state.gap_until)
 
 
-def _whole(planned: Sequence[PlannedRead]) -> set[TableId]:
-    """Tables that an earlier attempt committed and that are read again only to be counted."""
+def _committed(planned: Sequence[PlannedRead]) -> set[TableId]:
+    """Tables that an earlier attempt committed completely and that are read again only for transaction metadata."""
     return {entry.read.table for entry in planned} - {entry.read.table for entry in planned if not entry.committed}
 
 
 def _files(results: Sequence[SliceResult], without: set[TableId]) -> Files:
-    """Files by table and directory, slice after slice."""
+    """Files by table and directory, in the order of the slices."""
     files: Files = {}
     for result in results:
         for written in result.written:

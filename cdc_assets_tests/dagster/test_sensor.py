@@ -18,7 +18,7 @@ from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.sensors import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
-    NEWCOMERS_TAG,
+    NEW_TABLES_TAG,
     failures_in_a_row,
     pause_ends,
     streaming_starts,
@@ -242,7 +242,7 @@ def test_capture_without_a_table_is_an_empty_location_until_one_is_enabled(
             "cdc_assets.defs.sqlserver.SqlServerCdcResource.tables", lambda _: []
         ):  # the location is not loaded again
             request = tick(early, instance)
-            assert (request.job_name, request.tags[NEWCOMERS_TAG]) == ("shop_changes", "SalesDb.dbo.orders")
+            assert (request.job_name, request.tags[NEW_TABLES_TAG]) == ("shop_changes", "SalesDb.dbo.orders")
             assert early.changes(instance, tags=request.tags).success
             assert "Nothing new" in tick(early, instance).skip_message
         assert [event["value"]["op"] for event in early.events("orders")] == ["r"]

@@ -76,7 +76,7 @@ class Work:
                 found |= uncaptured & by_table(self._source.capture_instances(database), self._streaming).keys()
         return found
 
-    def newcomers(self) -> list[TableId]:
+    def new_tables(self) -> list[TableId]:
         """Enabled tables of which nothing is captured yet, for a code location that lists none.
 
         Raises:
