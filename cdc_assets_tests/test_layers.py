@@ -206,7 +206,7 @@ MADE_IN: dict[str, set[str]] = {
         "Snapshotter",
         "WindowExecutor",
     },
-    "run/capture.py": {"Account", "Activities", "Lake", "Ledger", "Newcomers", "Opening", "Server", "StreamLoop"},
+    "run/capture.py": {"Account", "Activities", "Lake", "Ledger", "NewTables", "Opening", "Server", "StreamLoop"},
     "assembly.py": {"Capture"},
 }
 """Module → what it alone makes: what works in a run is made once, and handed to those who use it."""

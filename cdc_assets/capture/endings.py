@@ -100,8 +100,8 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
     window = state.pending
     if window is not None and window.kind == "stream" and window.database == database:
         begun, lacking = _progress(lake, window)
-        torn = torn_by(f"Database {database} could not be read any more")
-        failed = [dataclasses.replace(state.tables[table], status="failed", reason=torn) for table in begun & lacking]
+        reason = split_commit_reason(f"Database {database} could not be read any more")
+        failed = [dataclasses.replace(state.tables[table], status="failed", reason=reason) for table in begun & lacking]
         ledger.manifest.complete(now, failed, lacking, {})
     give_up_snapshot(ledger, database)
 
@@ -125,7 +125,7 @@ def _progress(lake: Lake, window: Window) -> tuple[set[TableId], set[TableId]]:
     return begun, lacking
 
 
-def torn_by(cause: str) -> str:
+def split_commit_reason(cause: str) -> str:
     """Reason of a table that fails because one part of a window is committed and the other can no longer be read."""
     return (
         f"{cause} between the two commits of a window that ends one generation of its topic and begins the next, "

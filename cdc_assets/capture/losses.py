@@ -56,8 +56,8 @@ _SECONDS = 1.0
 _KEEP_GAPS = 100
 """Number of gaps kept per table, as for gaps in the log (`planner`)."""
 
-AGAIN = "materialize the table's snapshot asset, or set gap.policy=resnapshot"
-AWAY = "move that folder away, or restore it from a copy, then materialize the table's snapshot asset"
+SNAPSHOT_AGAIN = "materialize the table's snapshot asset, or set gap.policy=resnapshot"
+MOVE_FOLDER = "move that folder away, or restore it from a copy, then materialize the table's snapshot asset"
 
 
 def topic_of(directory: str) -> str:
@@ -178,7 +178,7 @@ class Losses:
             if found == Examined(None):
                 return
             if found.loss is not None and not found.loss.readable:
-                raise LakeError(f"The topic table {directory} {found.loss.what}. Next: {AWAY}.")
+                raise LakeError(f"The topic table {directory} {found.loss.what}. Next: {MOVE_FOLDER}.")
             if found.loss is not None:
                 log.warning(
                     "%s %s. These files are removed from its Delta log, so that it can be read.",
@@ -260,7 +260,9 @@ class Losses:
         if policy == "ignore" and readable:
             return dataclasses.replace(state, position=end and max(end, until))
         status: Status = "gap" if readable and end is not None else "failed"
-        return dataclasses.replace(state, status=status, reason=f"{lost} Next: {AGAIN if readable else AWAY}.")
+        return dataclasses.replace(
+            state, status=status, reason=f"{lost} Next: {SNAPSHOT_AGAIN if readable else MOVE_FOLDER}."
+        )
 
     def _record(self, found: Mapping[str, Examined], changed: Sequence[TableState]) -> None:
         now, known = self._state.next_window, self._state.marks

@@ -19,12 +19,12 @@ class Server:
         self.source, self.bulk, self._settings = source, bulk, settings
         self._instances: dict[str, dict[TableId, list[CaptureInstance]]] = {}
 
-    def instances(self, database: str, *, anew: bool = True) -> dict[TableId, list[CaptureInstance]]:
+    def instances(self, database: str, *, refresh: bool = True) -> dict[TableId, list[CaptureInstance]]:
         """Capture instances by table, except those that the settings leave out.
 
         Args:
-            anew: whether to ask the server again instead of returning the last answer.
+            refresh: whether to ask the server again instead of returning the last answer.
         """
-        if anew or database not in self._instances:
+        if refresh or database not in self._instances:
             self._instances[database] = by_table(self.source.capture_instances(database), self._settings)
         return self._instances[database]

@@ -23,7 +23,7 @@ from cdc_assets.cli.console import (
     read_config,
     show_logs,
 )
-from cdc_assets.cli.follow import Patience, after, may_pass
+from cdc_assets.cli.follow import Retries, after, may_pass
 from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.config.load import load_config, refers_to_file
 from cdc_assets.config.settings import CaptureConfig
@@ -79,11 +79,11 @@ def capture(
     run = CaptureRun(table or [], snapshot_only=snapshot_only, follow=follow)
     with listening(), _runner(local) as runner:
         if follow:
-            run.patience = Patience(
+            run.retries = Retries(
                 lambda: _settings(load_config(configuration_file(config)), follow, idle),
                 lambda: refers_to_file(configuration_file(config), ("database.user", "database.password")),
             )
-            summary = run.patience.run(lambda now: run.attempt(now, runner))
+            summary = run.retries.run(lambda now: run.attempt(now, runner))
         else:
             summary = run.attempt(settings, runner)
     if summary is None:
@@ -105,7 +105,7 @@ class CaptureRun:
         self._reported: set[str] = set()
         self.failed: Sequence[TroubledTable] = ()
         """Tables that could not be read."""
-        self.patience: Patience | None = None
+        self.retries: Retries | None = None
 
     def attempt(self, settings: CaptureConfig, runner: TaskRunner) -> StreamSummary | None:
         """Take snapshots and stream; None if nothing is to be streamed.
@@ -146,8 +146,8 @@ class CaptureRun:
     def _progress(self, progress: Progress) -> None:
         if self._reported and progress.kind != "stream" and not progress.tables and not progress.troubled:
             return  # the same tables failed again
-        if self.patience is not None:
-            self.patience.progress()
+        if self.retries is not None:
+            self.retries.progress()
         _print_progress(progress)
 
 

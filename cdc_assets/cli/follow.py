@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Patience:
+class Retries:
     """Repeats attempts that fail for a temporary reason.
 
     Args:

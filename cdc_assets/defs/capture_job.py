@@ -16,7 +16,7 @@ from cdc_assets.defs.failures import as_failures
 from cdc_assets.errors import CdcError
 
 CAPTURE_JOB = "capture_job"
-LOOK_EVERY = timedelta(seconds=30)
+CHECK_EVERY = timedelta(seconds=30)
 
 
 def evaluation(key: dg.AssetKey, jobs: Sequence[CaptureJob]) -> dg.AssetCheckEvaluation:
@@ -70,7 +70,7 @@ class CaptureJobWatch:
         now = datetime.now(UTC)
         if now < self._next:
             return []
-        self._next = now + LOOK_EVERY
+        self._next = now + CHECK_EVERY
         try:
             with resource.overview() as overview:
                 jobs = overview.capture_jobs()

@@ -57,7 +57,7 @@ SIGNAL_TAG = "cdc/signals"
 """On a run that was started for signals: the channels, or the databases with unfinished requests."""
 NEW_TABLES_TAG = "cdc/tables"
 """On a run that was started because a capture without tables has some now: these tables."""
-_LOOK_BACK = 10
+_MOST_FAILURES = 10
 """Maximum number of failures in a row that are counted."""
 _START = uuid4().hex
 """Identifies this load of the code location."""
@@ -71,7 +71,7 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
     def answer_of(context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
         if active := runs.active(context.instance):
             return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running.")
-        records = runs.finished(context.instance, _LOOK_BACK)
+        records = runs.finished(context.instance, _MOST_FAILURES)
         if (again := terminated_until(records)) and again > datetime.now(UTC):
             return dg.SkipReason(
                 f"The last run was terminated; the next starts after {again:%H:%M:%S} UTC, unless this sensor is stopped."
@@ -79,11 +79,11 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         ends = pause_ends(records)
         if ends and ends > datetime.now(UTC):
             return dg.SkipReason(f"The last run failed; the next starts after {ends:%H:%M:%S} UTC.")
-        snapshots = runs.finished_of(context.instance, names.snapshot, _LOOK_BACK)
+        snapshots = runs.finished_of(context.instance, names.snapshot, _MOST_FAILURES)
         if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
         unread = pause_ends(snapshots, of_any_kind=True)
-        request = _request(catalog, resource, records, unread, first_look=context.cursor != _START)
+        request = _request(catalog, resource, records, unread, first_tick=context.cursor != _START)
         context.update_cursor(_START)
         return request
 
@@ -121,19 +121,19 @@ def _request(
     records: Sequence[dg.RunRecord],
     unread: datetime | None,
     *,
-    first_look: bool,
+    first_tick: bool,
 ) -> dg.RunRequest | dg.SkipReason:
     """What to do next for a capture without a running run.
 
     Args:
         records: records of its newest ended runs.
         unread: time from which tables that could not be read may be tried again; None if now.
-        first_look: whether this is the first evaluation since the start.
+        first_tick: whether this is the first evaluation since the start.
     """
     capture = catalog.names.capture
     with resource.overview(at_signals=True) as overview:
         work = overview.work
-        waiting = work.waiting(list(catalog.keys("snapshot").values()), first_look=first_look)
+        waiting = work.waiting(list(catalog.keys("snapshot").values()), first_tick=first_tick)
         if waiting and (unread is None or unread < datetime.now(UTC)):
             return dg.RunRequest(
                 run_key=run_key(capture, records, "snapshot"),
@@ -154,7 +154,7 @@ def _request(
             f"{len(waiting)} tables could not be read; the next attempt starts after {unread:%H:%M:%S} UTC."
         )
     if not fresh:
-        return dg.SkipReason("No new changes.")
+        return dg.SkipReason("Nothing new.")
     newest = max(fresh.values())
     return _streaming(catalog, run_key(capture, records, newest), {"cdc/lsn": str(newest)})
 
@@ -175,13 +175,13 @@ def _adding(
 ) -> dg.RunRequest | dg.SkipReason:
     """A request for a run that adds the first tables; after a pause if the last such run could not."""
     what = ", ".join(map(str, tables))
-    if again := _again(records, NEW_TABLES_TAG, what):
+    if again := _retry_time(records, NEW_TABLES_TAG, what):
         return dg.SkipReason(f"{what} could not be added; the next attempt starts after {again:%H:%M:%S} UTC.")
     key = run_key(catalog.names.capture, records, "tables")
     return _streaming(catalog, key, {NEW_TABLES_TAG: what})
 
 
-def _again(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | None:
+def _retry_time(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | None:
     """Time from which a run may start for the same reason as the last one; None if now."""
     last = records[0] if records else None
     if last is None or not last.end_time or last.dagster_run.tags.get(tag) != what:
@@ -195,7 +195,7 @@ def _signalled(
 ) -> dg.RunRequest | dg.SkipReason:
     """A request for a run that handles signals; after a pause if the last run was for the same ones."""
     what = ", ".join(sorted(asked))
-    if again := _again(records, SIGNAL_TAG, what):
+    if again := _retry_time(records, SIGNAL_TAG, what):
         return dg.SkipReason(f"A run for signals ({what}) has just ended; the next starts after {again:%H:%M:%S} UTC.")
     key = run_key(catalog.names.capture, records, "signals")
     return _streaming(catalog, key, {SIGNAL_TAG: what})

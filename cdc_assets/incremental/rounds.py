@@ -255,13 +255,13 @@ class RoundReader:
             with contextlib.suppress(LakeError):
                 folder.remove(file.name)
 
-    def make_way(self, seconds: float) -> None:
+    def wait_for_slot(self, seconds: float) -> None:
         """Wait up to `seconds` for a free task slot, if the current round uses all of them."""
         running = tuple(self._running)
         if running and self._tasks() == self._runner.parallelism:
             wait(running, seconds, FIRST_COMPLETED)
 
-    def rest(self, seconds: float) -> None:
+    def wait_for_read(self, seconds: float) -> None:
         """Wait up to `seconds`, or until a read has ended."""
         if self._running:
             wait(tuple(self._running), seconds, FIRST_COMPLETED)

@@ -142,13 +142,13 @@ class IncrementalSnapshot:
         for current in self._rounds.pop(database, []):
             self._reader.discard(current)
 
-    def make_way(self, seconds: float) -> None:
+    def wait_for_slot(self, seconds: float) -> None:
         """Wait up to `seconds` for a free task slot, if the current round uses all of them."""
-        self._reader.make_way(seconds)
+        self._reader.wait_for_slot(seconds)
 
-    def rest(self, seconds: float) -> None:
+    def wait_for_read(self, seconds: float) -> None:
         """Wait up to `seconds`, or until a read has ended."""
-        self._reader.rest(seconds)
+        self._reader.wait_for_read(seconds)
 
     def stop(self) -> None:
         """Discard rounds in flight; the next run reads them again."""

@@ -35,7 +35,7 @@ from cdc_assets.notifications import Listener, Notifier
 from cdc_assets.run.account import Account
 from cdc_assets.run.activities import Activities
 from cdc_assets.run.loop import StreamLoop
-from cdc_assets.run.newcomers import Newcomers
+from cdc_assets.run.new_tables import NewTables
 from cdc_assets.run.opening import Opening
 from cdc_assets.run.selection import (
     included_by,
@@ -114,9 +114,9 @@ class Capture:
         """
         selection = select(self._config, self._server, self._lake, self._ledger.manifest)
         found = list(self._server.source.table_schemas(_flat(selection.tables)).values())
-        if not selection.away:
+        if not selection.unavailable:
             return found
-        return [*found, *remembered(self._lake.history, self._ledger.manifest, selection.away)]
+        return [*found, *remembered(self._lake.history, self._ledger.manifest, selection.unavailable)]
 
     def claim(self) -> None:
         """Become the only writer of this capture. `snapshot` and `stream` call it.
@@ -146,15 +146,15 @@ class Capture:
             DatabaseRestoredError: the only database was restored to a moment before what was read from it.
             CdcError: the server or the lake failed as a whole. If it is retryable, the next call continues where this one stopped.
         """
-        selected, away = self._opening.begin()
+        selected, unavailable = self._opening.begin()
         whole = (tables or ()) if partitions is None else ()
         asked = {table.database for table in whole} & self._opening.restored.keys()
         if not selected and not asked:
-            raise next(problem for problem in away.values() if isinstance(problem, DatabaseRestoredError))
-        done = self._opening.finish([*_flat(selected), *(tables or ())], away)
+            raise next(problem for problem in unavailable.values() if isinstance(problem, DatabaseRestoredError))
+        done = self._opening.finish([*_flat(selected), *(tables or ())], unavailable)
         self._snapshotted.update(done.tables)
         for database in asked:
-            self._opening.begin_anew(database, selected, away)
+            self._opening.begin_anew(database, selected, unavailable)
         ranges = None if partitions is None else tuple(partitions)
         for database, captured in selected.items():
             if tables is None:
@@ -163,7 +163,7 @@ class Capture:
                 requests = self._activities.due.whole([table for table in tables if table.database == database], ranges)
             done += self._opening.snapshot(database, requests)
         refused = [trouble for trouble in self._opening.refused if tables is None or trouble.table in tables]
-        done += SnapshotSummary(failed=(*troubled_by_database(tables or (), away), *refused))
+        done += SnapshotSummary(failed=(*troubled_by_database(tables or (), unavailable), *refused))
         self._snapshotted.update(done.tables)
         if tables is None and not done.tables and not done.failed:
             self._notifier.send(self._ledger.notice("Initial Snapshot", "SKIPPED"))
@@ -190,8 +190,8 @@ class Capture:
         Raises:
             CdcError: the server or the lake failed more often than the retries allow; the next call continues.
         """
-        selected, away = self._opening.begin()
-        recovered = self._opening.finish(_flat(selected), away)
+        selected, unavailable = self._opening.begin()
+        recovered = self._opening.finish(_flat(selected), unavailable)
         self._snapshotted.update(recovered.tables)
         if not self._activities.due.streams:
             log.info("Streaming is disabled for snapshot mode %s.", self._config.snapshot.mode)
@@ -208,17 +208,19 @@ class Capture:
         for entry in self._ledger.state.tables.values():
             log_stopped(entry)
         activities, account = self._activities, self._activities.account
-        newcomers = Newcomers(
+        new_tables = NewTables(
             self._config, self._ledger, self._activities.due, activities.snapshotter, waiting_now, self._opening.refused
         )
-        loop = StreamLoop(self._config, self._server, self._lake, self._ledger, activities, newcomers, away)
-        ended = loop.run([*selected, *away], should_yield)
+        loop = StreamLoop(self._config, self._server, self._lake, self._ledger, activities, new_tables, unavailable)
+        ended = loop.run([*selected, *unavailable], should_yield)
         state, included = self._ledger.state, included_by(self._config)
         entries = [entry for entry in state.tables.values() if included(entry.table)]
         troubled = [troubled_table(entry) for entry in entries if entry.status != "healthy"]
-        troubled += newcomers.refused.values()
+        troubled += new_tables.refused.values()
         reported = {trouble.table for trouble in troubled}
-        troubled += troubled_by_database((entry.table for entry in entries if entry.table not in reported), loop.away)
+        troubled += troubled_by_database(
+            (entry.table for entry in entries if entry.table not in reported), loop.unavailable
+        )
         waiting = tuple(table for table in _flat(selected) if table not in state.tables and table not in reported)
         self._ledger.manifest.settle(self._ledger.clock.now())
         activities.housekeeper.tidy()

@@ -91,19 +91,19 @@ class Due:
         states = self._ledger.state.tables
         lost = []
         for state in (states[table] for table in captured if table in states):
-            own = instances.get(state.table, [])
-            gap = gap_behind(state, own) if state.streams else None
+            found = instances.get(state.table, [])
+            gap = gap_behind(state, found) if state.streams else None
             if gap is not None:
-                lost.append(with_gap(state, gap, "fail", own))
+                lost.append(with_gap(state, gap, "fail", found))
         self._ledger.manifest.mark(self._ledger.clock.now(), database, lost)
 
     def _decision(
         self, table: TableId, state: TableState | None, instances: Instances, done: Collection[TableId]
     ) -> Decision:
-        own = instances.get(table, [])
+        found = instances.get(table, [])
         situation = Situation(
-            has_position=state is not None and (state.position is not None or not own or not self.streams),
-            available=state is None or _available(state, own),
+            has_position=state is not None and (state.position is not None or not found or not self.streams),
+            available=state is None or _available(state, found),
             has_history=self._history.latest(table) is not None,
             done=table in done,
         )
@@ -119,9 +119,9 @@ class Due:
         return table == signal_table(self._config.signals.collections, table.database)
 
 
-def _available(state: TableState, own: Sequence[CaptureInstance]) -> bool:
+def _available(state: TableState, instances: Sequence[CaptureInstance]) -> bool:
     """Whether the changes after a table's position still exist; a table that is not captured has none."""
-    last = newest(own)
+    last = newest(instances)
     if last is None or state.position is None:
         return state.status != "gap"
     return state.status == "healthy" and last.source_object_id == state.object_id

@@ -27,7 +27,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, DatabaseRestoredError, RetryableError
 from cdc_assets.ledger.state import TableState
 from cdc_assets.run.activities import Activities
-from cdc_assets.run.newcomers import Newcomers
+from cdc_assets.run.new_tables import NewTables
 from cdc_assets.run.selection import included_by
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.streaming.planner import IDLE_CHECK
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _NAP_S = 0.01
 """First wait for the end of an incremental round; doubled up to the poll interval, since the round may end at any moment."""
 
-_MAKE_WAY_S = 5.0
+_SLOT_WAIT_S = 5.0
 """How long a window waits for a free task slot while a round uses all of them; after that its tasks queue in Spark."""
 
 _FEW_EVENTS = 1000
@@ -57,8 +57,8 @@ class StreamLoop:
     Args:
         server: the server whose log is read.
         activities: components that carry out windows, and snapshots between them.
-        newcomers: adds tables that were enabled while the loop runs, if they are to be captured.
-        away: databases that cannot be captured now, with the reason.
+        new_tables: adds tables that were enabled while the loop runs, if they are to be captured.
+        unavailable: databases that cannot be captured now, with the reason.
     """
 
     def __init__(
@@ -68,24 +68,24 @@ class StreamLoop:
         lake: Lake,
         ledger: Ledger,
         activities: Activities,
-        newcomers: Newcomers,
-        away: Mapping[str, CdcError],
+        new_tables: NewTables,
+        unavailable: Mapping[str, CdcError],
     ) -> None:
         self._config, self._server, self._lake, self._ledger = config, server, lake, ledger
-        self._activities, self._newcomers = activities, newcomers
+        self._activities, self._new_tables = activities, new_tables
         self._watch, self._incremental, self._blocking = activities.watch, activities.incremental, activities.blocking
         self._planner, self._jobs = activities.planner(), activities.jobs()
         self._awaited: set[str] = set()
         self._beyond_repair: set[TableId] = set()
         """Tables whose gap a snapshot in this run did not close; the next run tries again."""
-        self.away = dict(away)
-        self._checked: dict[str, datetime] = dict.fromkeys(self.away, ledger.clock.now())
+        self.unavailable = dict(unavailable)
+        self._checked: dict[str, datetime] = dict.fromkeys(self.unavailable, ledger.clock.now())
         self._failures = 0
 
     def run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
         """Run the loop; see `Capture.stream`."""
         self._activities.account.begin()
-        self._watch.look_again()
+        self._watch.reset()
         try:
             return self._run(databases, should_yield)
         finally:
@@ -103,11 +103,11 @@ class StreamLoop:
             if not self._streams() and self._has_stopped():
                 self._end_missing_tables(databases)
                 return "nothing"
-            self._incremental.make_way(_MAKE_WAY_S)
+            self._incremental.wait_for_slot(_SLOT_WAIT_S)
             begun, before = clock.now(), account.streamed
-            here = [database for database in databases if database not in self.away or self._is_back(database)]
-            heard = self._run_or_wait(lambda: self._watch.listen(databases))
-            worked = [heard, *(self._turn(database) for database in here)]
+            here = [database for database in databases if database not in self.unavailable or self._is_back(database)]
+            received = self._run_or_wait(lambda: self._watch.listen(databases))
+            worked = [received, *(self._turn(database) for database in here)]
             if any(worked):
                 quiet_since, nap = clock.now(), _NAP_S
                 if 0 < account.streamed - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
@@ -116,7 +116,7 @@ class StreamLoop:
             self._jobs.check(here)
             if self._awaited:  # rows are being read, or the capture job has not captured their markers yet
                 quiet_since = clock.now()
-                self._incremental.rest(min(nap, streaming.poll_interval_s))
+                self._incremental.wait_for_read(min(nap, streaming.poll_interval_s))
                 nap *= 2
                 continue
             quiet_for = clock.now() - quiet_since
@@ -151,7 +151,7 @@ class StreamLoop:
             if fork != self._ledger.state.log(database).fork:
                 self._incremental.discard_rounds(database)  # markers that were not read yet may be gone
             self._repair_gaps(database)
-            self._newcomers.join(database, self._planner.tables_without_position)
+            self._new_tables.join(database, self._planner.tables_without_position)
             asked = self._handle_signals(database)
         except DatabaseRestoredError as error:
             return self._leave_out(database, error)
@@ -172,13 +172,13 @@ class StreamLoop:
         """Whether an available database has a table that streams, or will stream once its gap is repaired."""
         states = self._ledger.state.tables.values()
         databases = {state.table.database for state in states if state.streams or self._has_repairable_gap(state)}
-        return not databases <= self.away.keys()
+        return not databases <= self.unavailable.keys()
 
     def _has_stopped(self) -> bool:
         """Whether a table cannot continue by itself; otherwise the first table to stream may still be enabled."""
         included = included_by(self._config)
         states = [state for state in self._ledger.state.tables.values() if included(state.table)]
-        return bool(self.away) or any(state.status in ("gap", "failed") for state in states)
+        return bool(self.unavailable) or any(state.status in ("gap", "failed") for state in states)
 
     def _leave_out_or_wait(self, database: str, error: CdcError) -> bool:
         """Leave a database out, unless the whole server is away: then wait for it."""
@@ -191,11 +191,11 @@ class StreamLoop:
 
     def _leave_out(self, database: str, error: CdcError) -> bool:
         """Leave a database out; if no other database is left and it may come back, wait for it."""
-        self.away[database], self._checked[database] = error, self._ledger.clock.now()
+        self.unavailable[database], self._checked[database] = error, self._ledger.clock.now()
         if self._streams() or isinstance(error, CdcDisabledError | DatabaseRestoredError):
             leave_out_database(self._ledger, self._lake, database, error)
             return True
-        del self.away[database]
+        del self.unavailable[database]
         if not isinstance(error, RetryableError):
             raise error
         self._wait_out(error)
@@ -223,7 +223,7 @@ class StreamLoop:
         except RetryableError:  # the server is away; the next read waits for it
             return False
         log.info("Database %s can be captured again.", database)
-        del self.away[database]
+        del self.unavailable[database]
         return True
 
     def _step(self, database: str) -> bool:

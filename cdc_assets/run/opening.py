@@ -79,31 +79,34 @@ class Opening:
             CdcError: no database is left, and none was restored.
         """
         found = select(self._config, self._server, self._lake, self._ledger.manifest)
-        selected, away = found.tables, found.away
+        selected, unavailable = found.tables, found.unavailable
         self.refused = [TroubledTable(table, "failed", str(error)) for table, error in found.refused.items()]
         self.claim()
         abandon_removed_databases(self._ledger, self._lake, self._config)
-        for database in [*selected, *(name for name, error in away.items() if isinstance(error, CdcDisabledError))]:
+        for database in [
+            *selected,
+            *(name for name, error in unavailable.items() if isinstance(error, CdcDisabledError)),
+        ]:
             try:
                 check_recovery_fork(self._ledger, self._server.source, database)
             except DatabaseRestoredError as error:
                 if tables := selected.pop(database, None):
                     self.restored[database] = tables
-                away[database] = error
-        for database, problem in away.items():
+                unavailable[database] = error
+        for database, problem in unavailable.items():
             if selected or isinstance(problem, CdcDisabledError | DatabaseRestoredError):
                 leave_out_database(self._ledger, self._lake, database, problem)
-        if not selected and not any(isinstance(problem, DatabaseRestoredError) for problem in away.values()):
-            raise next(iter(away.values()))
-        return selected, away
+        if not selected and not any(isinstance(problem, DatabaseRestoredError) for problem in unavailable.values()):
+            raise next(iter(unavailable.values()))
+        return selected, unavailable
 
-    def begin_anew(self, database: str, selected: dict[str, list[TableId]], away: dict[str, CdcError]) -> None:
+    def begin_anew(self, database: str, selected: dict[str, list[TableId]], unavailable: dict[str, CdcError]) -> None:
         """Capture a restored database again, if a new history of it can begin. Nothing may be in flight.
 
         Args:
             database: one of `restored`.
             selected: captured tables by database; the database is added.
-            away: databases that cannot be captured; the database is removed, or its reason updated.
+            unavailable: databases that cannot be captured; the database is removed, or its reason updated.
 
         Raises:
             DatabaseRestoredError: no new history can begin, and there is no other database.
@@ -113,19 +116,19 @@ class Opening:
             end_former_tables(self._ledger, self._lake, database)
             check_recovery_fork(self._ledger, self._server.source, database)
         except DatabaseRestoredError as error:
-            away[database] = error
+            unavailable[database] = error
             if not selected:
                 raise
         else:
             selected[database] = self.restored.pop(database)
-            del away[database]
+            del unavailable[database]
 
-    def finish(self, captured: Sequence[TableId], away: Mapping[str, CdcError]) -> SnapshotSummary:
+    def finish(self, captured: Sequence[TableId], unavailable: Mapping[str, CdcError]) -> SnapshotSummary:
         """Finish what an earlier run left in flight; from then on the current filters apply.
 
         Args:
             captured: tables that may be read.
-            away: databases that cannot be captured now, with the reason.
+            unavailable: databases that cannot be captured now, with the reason.
 
         Raises:
             CdcError: the server or the lake failed as a whole.
@@ -133,7 +136,7 @@ class Opening:
         activities = self._activities
         if self._config.signals.collections:
             activities.incremental.clean()
-        for database in self._ledger.state.signals.keys() - away.keys():
+        for database in self._ledger.state.signals.keys() - unavailable.keys():
             activities.incremental.recover(database)
         pending = self._ledger.state.pending
         if pending is not None and pending.kind == "stream":
@@ -148,7 +151,7 @@ class Opening:
             done += SnapshotSummary(failed=tuple(failed))
         for database in {table.database for table in captured}:
             end_former_tables(self._ledger, self._lake, database)
-        for database, problem in away.items():
+        for database, problem in unavailable.items():
             if isinstance(problem, CdcDisabledError):
                 end_tables(self._ledger, self._lake, database, problem)
         follow_filters(self._ledger, self._config)

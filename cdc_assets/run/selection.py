@@ -67,8 +67,8 @@ def follow_filters(ledger: Ledger, config: CaptureConfig) -> None:
     for state in changed:
         log.warning("%s: %s", state.table, state.reason or f"included again; continues from {state.position}.")
     for database in {state.table.database for state in changed}:
-        own = [state for state in changed if state.table.database == database]
-        ledger.manifest.mark(ledger.clock.now(), database, own)
+        members = [state for state in changed if state.table.database == database]
+        ledger.manifest.mark(ledger.clock.now(), database, members)
 
 
 def _followed(state: TableState, included: bool) -> TableState:
@@ -87,12 +87,12 @@ class Selection:
 
     Args:
         tables: captured tables by database.
-        away: databases that cannot be captured now, with the reason.
+        unavailable: databases that cannot be captured now, with the reason.
         refused: tables that pass the filters but cannot be captured, with the reason; the others continue.
     """
 
     tables: dict[str, list[TableId]]
-    away: dict[str, CdcError] = field(default_factory=dict)
+    unavailable: dict[str, CdcError] = field(default_factory=dict)
     refused: dict[TableId, CdcError] = field(default_factory=dict)
 
 
@@ -108,7 +108,7 @@ def select(config: CaptureConfig, server: Server, lake: Lake, manifest: Manifest
     """
     source = server.source
     tables: dict[str, Sequence[TableId]] = {}
-    away: dict[str, CdcError] = {}
+    unavailable: dict[str, CdcError] = {}
     for database in source.databases():
         problem = source.trouble(database)
         try:
@@ -117,17 +117,17 @@ def select(config: CaptureConfig, server: Server, lake: Lake, manifest: Manifest
         except DatabaseAwayError as error:
             problem = error
         if problem is not None:
-            away[database] = problem
+            unavailable[database] = problem
     known = set(manifest.read().tables)
-    _refuse_unknown(known, away)
-    found = [table for own in tables.values() for table in own]
-    chosen = TableFilter(config.filters).select(found) if away else _required(config, server, found, known)
+    _refuse_unknown(known, unavailable)
+    found = [table for members in tables.values() for table in members]
+    chosen = TableFilter(config.filters).select(found) if unavailable else _required(config, server, found, known)
     refused = unfit(chosen, known, config.events) if known else {}
     fit = [table for table in chosen if table not in refused]
     check_conflicts(fit, config.events)
     _check_keys(server, lake, fit, known)
     return Selection(
-        {database: [table for table in fit if table.database == database] for database in tables}, away, refused
+        {database: [table for table in fit if table.database == database] for database in tables}, unavailable, refused
     )
 
 
@@ -170,10 +170,10 @@ def unfit(tables: Iterable[TableId], known: Collection[TableId], events: EventSe
     return found
 
 
-def _refuse_unknown(known: Collection[TableId], away: Mapping[str, CdcError]) -> None:
+def _refuse_unknown(known: Collection[TableId], unavailable: Mapping[str, CdcError]) -> None:
     """Raise the problem of a database that was never captured: the settings or the set-up are wrong."""
     databases = {table.database for table in known}
-    for database, problem in away.items():
+    for database, problem in unavailable.items():
         if database not in databases:
             raise problem
 
@@ -208,10 +208,10 @@ def remembered(history: SchemaHistory, manifest: Manifest, databases: Collection
     return [entries[-1].schema for table in known if (entries := history.entries(table))]
 
 
-def troubled_by_database(tables: Iterable[TableId], away: Mapping[str, CdcError]) -> list[TroubledTable]:
+def troubled_by_database(tables: Iterable[TableId], unavailable: Mapping[str, CdcError]) -> list[TroubledTable]:
     """The given tables whose database cannot be captured now, with the reason."""
     return [
-        TroubledTable(table, "failed", describe_error(away[table.database]))
+        TroubledTable(table, "failed", describe_error(unavailable[table.database]))
         for table in tables
-        if table.database in away
+        if table.database in unavailable
     ]

@@ -26,7 +26,7 @@ from cdc_assets.signals.model import (
     StopSnapshot,
     Watermark,
 )
-from cdc_assets.signals.notices import SnapshotNotice, ends, in_vain, of_tables, scanned
+from cdc_assets.signals.notices import SnapshotNotice, aborted_without_tables, ends, of_tables, scanned
 from cdc_assets.signals.tables import EXPECTED, Meaning
 
 _SHOWN, _MOST_UNKNOWN = 200, 20
@@ -124,7 +124,7 @@ def _execute(outcome: Outcome, signal: Signal, request: ExecuteSnapshot, capture
             blocking = (*outcome.state.blocking, BlockingRequest(signal.id, chosen))
             outcome.state = dataclasses.replace(outcome.state, blocking=blocking)
         else:
-            outcome.notices += in_vain(signal.id)
+            outcome.notices += aborted_without_tables(signal.id)
         return
     queued = {entry.table for entry in outcome.state.queue}
     added = [

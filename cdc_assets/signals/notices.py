@@ -22,7 +22,7 @@ class SnapshotNotice:
     aggregate: Aggregate = "Incremental Snapshot"
 
 
-def in_vain(signal: str) -> list[SnapshotNotice]:
+def aborted_without_tables(signal: str) -> list[SnapshotNotice]:
     """Notifications of a blocking snapshot without any known table."""
     return [SnapshotNotice(kind, signal, {}, "Initial Snapshot") for kind in ("STARTED", "ABORTED")]
 

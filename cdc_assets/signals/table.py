@@ -39,7 +39,7 @@ def signal_rows(server: Server, history: SchemaHistory, table: TableId, after: L
     Raises:
         CdcError: the rows cannot be read.
     """
-    instances = server.instances(table.database, anew=False).get(table, [])
+    instances = server.instances(table.database, refresh=False).get(table, [])
     parts = reads_of(table, instances, after, until) if instances else []
     return [row for part in parts for row in _rows(server, history, part)]
 

@@ -32,7 +32,7 @@ class Meaning:
         Raises:
             PatternError: matching takes too long.
         """
-        names = {pattern, _bare(pattern)}
+        names = {pattern, _unquoted(pattern)}
         return [table for table in self._captured if self._is(names, pattern, str(table))] or [
             table for table in self._captured if self._is(names, pattern, table.within_database)
         ]
@@ -66,7 +66,7 @@ class Meaning:
         return name in names or matches(pattern, name, patience=self._patience)
 
 
-def _bare(pattern: str) -> str:
+def _unquoted(pattern: str) -> str:
     try:
         return unquoted(pattern)
     except InvalidValueError:

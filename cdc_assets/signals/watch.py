@@ -87,7 +87,7 @@ class SignalWatch:
         self._seen: dict[str, Lsn] = {}
         self._due: dict[str, datetime] = {}
 
-    def look_again(self) -> None:
+    def reset(self) -> None:
         """Read everything at the next call, whatever was read before: a loop begins."""
         self._seen.clear()
         self._due.clear()
@@ -122,10 +122,10 @@ class SignalWatch:
             FencedError: another writer has taken over.
             LakeError: the manifest cannot be written.
         """
-        heard = [self._hear(channel, databases) for channel in self._channels]
-        return any(heard)
+        received = [self._receive(channel, databases) for channel in self._channels]
+        return any(received)
 
-    def _hear(self, channel: SignalChannel, databases: Sequence[str]) -> bool:
+    def _receive(self, channel: SignalChannel, databases: Sequence[str]) -> bool:
         now, wait = self._ledger.clock.now(), timedelta(seconds=self._settings.poll_interval_s)
         if now < self._due.get(channel.name, now):
             return False

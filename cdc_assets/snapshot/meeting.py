@@ -47,7 +47,7 @@ from cdc_assets.lake.location import Location
 
 T = TypeVar("T")
 
-_LOOK_EVERY_S = 0.02
+_POLL_S = 0.02
 _GATHER_S = 120.0
 """Time limit in seconds for all readers to start: a cluster may have to add executors."""
 
@@ -99,7 +99,7 @@ class Meeting:
             if "over" in names or time.monotonic() > end:
                 reason = folder.read("over").decode() if "over" in names else "the driver is gone"
                 raise ServerBusyError(f"The readers of the snapshot did not all start: {reason}. The snapshot restarts")
-            interruption.sleep(_LOOK_EVERY_S)
+            interruption.sleep(_POLL_S)
         pin()
         folder.write(f"{number}.pinned", b"")
 
@@ -128,7 +128,7 @@ class Meeting:
             host = pool.submit(self._host, source, sorted(tables), gone)
             try:
                 result = read()
-                came = host.result()
+                arrived = host.result()
             except CdcError as error:
                 gone.set()
                 raise host.exception() or error from None  # the driver's error is the cause of the tasks' errors
@@ -137,19 +137,19 @@ class Meeting:
                 wait([host])
                 with suppress(LakeError):
                     self._folder.drop()
-        if not came:
+        if not arrived:
             raise InvariantError("Readers of the snapshot ended before all of them had started. Next: report this.")
         return result
 
     def _host(self, source: Source, tables: Sequence[TableId], gone: Event) -> bool:
         """Whether all readers saw the same moment; False if one of them failed, whose error then holds the reason."""
         try:
-            came = self._gather("ready", gone)
+            arrived = self._gather("ready", gone)
             if self._failed(gone):
                 return False
-            if came < self.readers:
+            if arrived < self.readers:
                 raise ConfigurationError(
-                    "snapshot.max.threads", self.readers, f"at most {came}: only so many readers run at once",
+                    "snapshot.max.threads", self.readers, f"at most {arrived}: only so many readers run at once",
                     "lower it, or give Spark more task slots",
                 )  # fmt: skip
             with source.lock_tables(tables, self.lock_timeout_ms) as locks:
@@ -176,4 +176,4 @@ class Meeting:
             count = sum(name.endswith(f".{what}") for name in names)
             if count >= self.readers or "over" in names or gone.is_set() or time.monotonic() > end:
                 return count
-            gone.wait(_LOOK_EVERY_S)
+            gone.wait(_POLL_S)

@@ -43,7 +43,7 @@ class Notices:
             data = {"scanned_collection": str(table), "total_rows_scanned": "0", "status": "SQL_EXCEPTION"}
             yield self._ledger.notice("Initial Snapshot", "TABLE_SCAN_COMPLETED", signal, **data)
 
-    def in_vain(self, signal: str, unplanned: Iterable[Notification]) -> Iterator[Notification]:
+    def aborted_without_tables(self, signal: str, unplanned: Iterable[Notification]) -> Iterator[Notification]:
         """Notifications of a snapshot requested by a signal, of which no table can be read."""
         yield self._ledger.notice("Initial Snapshot", "STARTED", signal)
         yield from unplanned

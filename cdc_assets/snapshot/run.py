@@ -151,7 +151,7 @@ class Snapshotter:
             log.warning("%s could not be read: %s", trouble.table, trouble.reason)
         notifications = list(self._notices.unplanned(signal, failed))
         if not drafts:
-            self._report_unreadable(list(self._notices.in_vain(signal, notifications)), signals)
+            self._report_unreadable(list(self._notices.aborted_without_tables(signal, notifications)), signals)
             return SnapshotSummary(failed=unplanned)
         with SnapshotLocks(self._source, self._settings, [draft.schema.table for draft in drafts]) as locks:
             run = self._planner.plan(database, drafts, signal)

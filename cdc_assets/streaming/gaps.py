@@ -79,9 +79,9 @@ def _cause(state: TableState, gap: Gap, instances: Sequence[CaptureInstance]) ->
     return f"{lost} were removed by the clean-up job before they were read."
 
 
-def identity_problem(state: TableState, own: Sequence[CaptureInstance], instances: Instances) -> str:
+def identity_problem(state: TableState, current: Sequence[CaptureInstance], instances: Instances) -> str:
     """Why a table is no longer the one its position belongs to; empty if it is."""
-    last = newest(own)
+    last = newest(current)
     if last is None:
         renamed = next(
             (name for name, found in instances.items() if found[0].source_object_id == state.object_id), None

@@ -103,7 +103,7 @@ class Planner:
         source, streaming = self._server.source, self._settings
         after = self._state.watermark(database)
         if after is None:
-            self._look_for_tables(database)
+            self._check_for_tables(database)
             return None
         limits = [limit for limit in (streaming.max_iteration_transactions, self._enough.get(database, 0)) if limit]
         until = source.max_transaction_lsn(database, after, min(limits, default=0))
@@ -174,7 +174,7 @@ class Planner:
         self._ledger.manifest.advance(now, database, captured)
         return None
 
-    def _look_for_tables(self, database: str) -> None:
+    def _check_for_tables(self, database: str) -> None:
         """Look for tables of a database from which nothing streams yet, from time to time."""
         now = self._ledger.clock.now()
         if database not in self._asked or now - self._asked[database] >= HAND_OVER_CHECK:
@@ -215,13 +215,13 @@ class Planner:
         reads: dict[TableId, list[TableRead]] = {}
         waiting = False
         for state in self._streaming(database):
-            own = instances.get(state.table, [])
-            state, parts = self._without_gap(state, own, until)
+            found = instances.get(state.table, [])
+            state, parts = self._without_gap(state, found, until)
             if state != self._state.tables[state.table]:
                 changed.append(state)
             if state.streams:
                 reads[state.table] = parts
-                waiting |= (last := newest(own)) is not None and last.name != state.instance
+                waiting |= (last := newest(found)) is not None and last.name != state.instance
         (self._awaited.add if waiting else self._awaited.discard)(database)
         self._ledger.manifest.mark(self._ledger.clock.now(), database, changed)
         return reads

@@ -120,7 +120,7 @@ class WindowStructures:
 
     def _instances(self, window: Window, repeated: bool) -> Mapping[str, CaptureInstance]:
         """Capture instances by name, as the planner saw them before it chose the window, or for a repeat as they are now."""
-        found = self._server.instances(window.database, anew=repeated)
+        found = self._server.instances(window.database, refresh=repeated)
         return {instance.name: instance for instances in found.values() for instance in instances}
 
     def _entry(

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from uuid import uuid4
 
-from cdc_assets.capture.endings import torn_by
+from cdc_assets.capture.endings import split_commit_reason
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.instances import Gap
 from cdc_assets.capture.lake import Lake
@@ -119,9 +119,9 @@ class WindowExecutor:
         check_recovery_fork(self._ledger, self._server.source, window.database)
         committed = _committed(planned)
         moved = {table for result in results for table in result.moved} - committed | structures.moved
-        torn = moved & self._begun(window, structures) if repeated else set()
-        moved -= torn
-        failed = {**structures.failed, **dict.fromkeys(torn, torn_by("It was altered"))}
+        split = moved & self._begun(window, structures) if repeated else set()
+        moved -= split
+        failed = {**structures.failed, **dict.fromkeys(split, split_commit_reason("It was altered"))}
         changed = self._troubled(window, failed, results, committed, moved)
         for table in moved:
             log.info("%s or its capture instances changed while it was read; the next window reads it again.", table)
@@ -231,7 +231,7 @@ class WindowExecutor:
         """New states of tables that are read from another capture instance from now on."""
         last = {read.table: read.instance for read in window.reads}
         tables = self._ledger.state.tables
-        found = self._server.instances(window.database, anew=False)
+        found = self._server.instances(window.database, refresh=False)
         made = {instance.name: instance.created for instances in found.values() for instance in instances}
         return [
             dataclasses.replace(tables[table], instance=instance, made=made.get(instance))

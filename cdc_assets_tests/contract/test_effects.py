@@ -328,7 +328,7 @@ EFFECTS = [
     ),
     of(
         {"snapshot.mode.configuration.based.start.stream": "true", **CONFIGURED},
-        lambda trial: "Nothing new" in trial.capture(),
+        lambda trial: "No new changes" in trial.capture(),
         True,
     ),
     of(

@@ -12,7 +12,7 @@ from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.cli.capture import CaptureRun
-from cdc_assets.cli.follow import Patience
+from cdc_assets.cli.follow import Retries
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, CredentialsError
@@ -55,8 +55,8 @@ def settings(server: StandIn, path: Path, retries: int = 200) -> CaptureConfig:
 def follow(config: CaptureConfig) -> StreamSummary | None:
     """Until it is idle, which a capture that follows never is otherwise."""
     run = CaptureRun([], snapshot_only=False, follow=True)
-    run.patience = Patience(lambda: config, lambda: False)
-    return run.patience.run(lambda now: run.attempt(now, LocalRunner(2)))
+    run.retries = Retries(lambda: config, lambda: False)
+    return run.retries.run(lambda now: run.attempt(now, LocalRunner(2)))
 
 
 def insert(server: StandIn, table: TableId, key: int) -> None:
@@ -165,7 +165,7 @@ class Wallet:
             self.offered.append(now.connection.password)
             return run.attempt(now, LocalRunner(2))
 
-        return Patience(self.read, lambda: in_file).run(attempt)
+        return Retries(self.read, lambda: in_file).run(attempt)
 
 
 def test_a_password_that_was_changed_is_found_in_its_file(server: StandIn, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ WINDOWS = dg.AssetKey(["shop", "windows"])
 def test_sensor_tells_when_the_agent_stops_and_when_it_runs_again(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capture_job, "LOOK_EVERY", capture_job.LOOK_EVERY * 0)
+    monkeypatch.setattr(capture_job, "CHECK_EVERY", capture_job.CHECK_EVERY * 0)
     assert shop.snapshot(instance).success
     definitions = shop.definitions()
     (sensor,) = definitions.get_repository_def().sensor_defs

@@ -160,7 +160,7 @@ def test_server_away_shows_the_tables_known_last(shop: Shop) -> None:
     try:
         graph = shop.definitions().resolve_asset_graph()
         assert key("orders", "changes") in graph.get_all_asset_keys()
-        assert "could not be asked" in (graph.get(dg.AssetKey(["shop", "windows"])).description or "")
+        assert "could not be read from the server" in (graph.get(dg.AssetKey(["shop", "windows"])).description or "")
     finally:
         shop.write({})
 

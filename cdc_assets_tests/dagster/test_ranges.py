@@ -100,7 +100,7 @@ def test_partition_by_text_is_refused_because_only_the_server_knows_its_order(
     result, loaded = downstream(shop, spark_resource, "named", "range_03_of_08")
     failure = result.failure_data_for_node("report")
     assert failure is not None
-    assert "only the server knows" in str(failure)
+    assert "Only the server can order" in str(failure)
     assert loaded == []
 
 

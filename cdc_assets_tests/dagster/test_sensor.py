@@ -49,7 +49,7 @@ def test_run_at_work_is_left_alone(shop: Shop, instance: dg.DagsterInstance) -> 
     job = shop.definitions().resolve_job_def("shop_changes")
     run = instance.create_run_for_job(job, status=DagsterRunStatus.STARTED)
     try:
-        assert "is at work" in tick(shop, instance).skip_message
+        assert "is still running" in tick(shop, instance).skip_message
     finally:
         instance.delete_run(run.run_id)
 
@@ -74,7 +74,7 @@ def test_run_whose_process_is_gone_is_ended_and_makes_room(
     try:
         asked = tick(shop, instance)
         assert instance.get_run_by_id(run.run_id).status is ended  # type: ignore[union-attr]
-        assert (ended is status) == ("is at work" in (getattr(asked, "skip_message", "") or ""))
+        assert (ended is status) == ("is still running" in (getattr(asked, "skip_message", "") or ""))
     finally:
         instance.delete_run(run.run_id)
 
@@ -83,7 +83,7 @@ def test_run_that_never_named_its_process_is_ended_after_a_while(shop: Shop, ins
     run = instance.create_run_for_job(shop.definitions().resolve_job_def("shop_changes"))
     try:
         instance.report_dagster_event(dg.DagsterEvent("PIPELINE_START", run.job_name), run.run_id)
-        assert "is at work" in tick(shop, instance).skip_message
+        assert "is still running" in tick(shop, instance).skip_message
         with patch.object(runs, "_SILENT_S", -1):
             tick(shop, instance)
         assert instance.get_run_by_id(run.run_id).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]

@@ -175,7 +175,7 @@ def test_a_request_that_a_dead_run_left_starts_another(asked: Shop, instance: dg
     ("config", "reason"),
     [
         ({"tables": []}, "at least one regular expression"),
-        ({"tables": ["("]}, "no regular expression"),
+        ({"tables": ["("]}, "invalid regular expression"),
         ({"tables": ["dbo.nothing"]}, "of a captured table"),
         ({"type": "stop_snapshot", "tables": ["dbo.nothing"]}, "of a captured table"),
         ({"type": "log"}, "message"),

@@ -96,7 +96,7 @@ def test_table_that_is_gone_since_the_code_location_was_loaded(tmp_path: Path, m
         told = [entry.user_message for entry in instance.all_logs(result.run_id)]
         assert any("dbo.extra: not among the captured tables" in message for message in told)
 
-        assert "the next attempt is after" in tick(shop, instance, cursor, loaded)[0].skip_message
+        assert "the next attempt starts after" in tick(shop, instance, cursor, loaded)[0].skip_message
         shop.add_customers(1)
         assert tick(shop, instance, cursor, loaded)[0].job_name == "shop_changes", "the others are streamed"
         monkeypatch.setattr(sensors, "FIRST_PAUSE", timedelta(0))

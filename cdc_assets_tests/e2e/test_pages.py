@@ -21,7 +21,7 @@ _PAGES = {
     ),
     "asset": (f"{_ASSET}?view=overview", ["Row count", "rows_creates", "to_lsn", "nvarchar(80)"]),
     "partitions": (f"{_TABLE}/snapshot?view=partitions", ["range_01_of_04", "range_04_of_04", "Materialized"]),
-    "sensor": ("locations/cdc_assets/sensors/shop_lsn", ["Asks the server for the newest captured LSN", "Running"]),
+    "sensor": ("locations/cdc_assets/sensors/shop_lsn", ["Checks the server for a new captured LSN", "Running"]),
     "runs": ("runs", ["shop_snapshot", "shop_changes", "Launched by", "cdc/lsn"]),
     "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "Plots"]),
 }

@@ -35,11 +35,11 @@ def drifts(source: OverviewSource, config: CaptureConfig, tables: TopicTables, s
     """
     history = SchemaHistory(tables, config.events, config.history, ConnectorIdentity())
     history.read()
-    own = sorted((entry for entry in state.tables.values() if entry.streams), key=lambda entry: entry.table)
+    streaming = sorted((entry for entry in state.tables.values() if entry.streams), key=lambda entry: entry.table)
     found: list[Drift] = []
-    for database in sorted({entry.table.database for entry in own}):
+    for database in sorted({entry.table.database for entry in streaming}):
         if source.trouble(database) is None:
-            found += _of_database(source, history, [entry for entry in own if entry.table.database == database])
+            found += _of_database(source, history, [entry for entry in streaming if entry.table.database == database])
     return found
 
 
@@ -50,8 +50,10 @@ def _of_database(source: OverviewSource, history: SchemaHistory, states: Sequenc
     found = []
     for state in states:
         entry, current = history.latest(state.table), schemas.get(state.table)
-        own = by_age([instance for instance in instances if instance.table == state.table])
-        if entry is not None and current is not None and own and current.object_id == state.object_id:
-            name = own[-1].name
-            found.append(drift_of(entry, current, own, state.instance, statements.get(name, ()), options.get(name)))
+        captures = by_age([instance for instance in instances if instance.table == state.table])
+        if entry is not None and current is not None and captures and current.object_id == state.object_id:
+            name = captures[-1].name
+            found.append(
+                drift_of(entry, current, captures, state.instance, statements.get(name, ()), options.get(name))
+            )
     return found

@@ -55,8 +55,10 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
             return DatabaseFacts(problem)
         fork, restored = restore_problem(source, state, database)
         instances = by_table(source.capture_instances(database), config.streaming)
-        positions = {own.position for table, own in state.tables.items() if table.database == database and own.position}
-        marks = {instance.start_lsn for own in instances.values() for instance in own}
+        positions = {
+            known.position for table, known in state.tables.items() if table.database == database and known.position
+        }
+        marks = {instance.start_lsn for found in instances.values() for instance in found}
         times = source.commit_times(database, sorted(positions | marks)) if positions else {}
         return DatabaseFacts(None, fork, restored, instances, times, source.server_time())
     except (CdcDisabledError, DatabaseAwayError) as error:

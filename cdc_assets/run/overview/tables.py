@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Literal
 
 from cdc_assets.capture.instances import reads_of
-from cdc_assets.capture.losses import AGAIN
+from cdc_assets.capture.losses import SNAPSHOT_AGAIN
 from cdc_assets.capture.progress import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -29,7 +29,7 @@ Health = Status | Literal["waiting"]
 Verdict = tuple[Health, str]
 """Health and the reason, with the next step."""
 
-RECORD_IT = f"let a run record it, which leaves the other tables as they are, then {AGAIN}"
+RECORD_IT = f"let a run record it, which leaves the other tables as they are, then {SNAPSHOT_AGAIN}"
 """The next step after a loss that no run has recorded yet."""
 
 
@@ -130,11 +130,11 @@ def _by_server(state: TableState, facts: DatabaseFacts, streams: bool) -> Verdic
         return "failed", facts.restored
     if not streams:
         return "healthy", ""
-    own = facts.instances.get(state.table, [])
-    if state.position is not None and (problem := identity_problem(state, own, facts.instances)):
+    instances = facts.instances.get(state.table, [])
+    if state.position is not None and (problem := identity_problem(state, instances, facts.instances)):
         return "failed", problem
-    if gap := gap_behind(state, own):
-        return "gap", with_gap(state, gap, "fail", own).reason
+    if gap := gap_behind(state, instances):
+        return "gap", with_gap(state, gap, "fail", instances).reason
     return "healthy", ""
 
 
@@ -142,18 +142,18 @@ def headroom_of(state: TableState, facts: DatabaseFacts) -> Headroom | None:
     """How far the clean-up job is from unread changes; None for a table that is not read any more."""
     if facts.problem is not None or facts.restored or state.position is None or not state.instance:
         return None
-    own = facts.instances.get(state.table, [])
-    if state.status == "excluded" or (not own and state.status != "healthy"):
+    instances = facts.instances.get(state.table, [])
+    if state.status == "excluded" or (not instances and state.status != "healthy"):
         return None
-    mark = _kept_from(state.table, own, state.position)
+    mark = _kept_from(state.table, instances, state.position)
     hours = _hours(facts.times.get(mark), facts.times.get(state.position)) if mark else None
-    return Headroom(state.table, state.position, mark, hours, not own or gap_behind(state, own) is not None)
+    return Headroom(state.table, state.position, mark, hours, not instances or gap_behind(state, instances) is not None)
 
 
-def _kept_from(table: TableId, own: Sequence[CaptureInstance], position: Lsn) -> Lsn | None:
+def _kept_from(table: TableId, instances: Sequence[CaptureInstance], position: Lsn) -> Lsn | None:
     """Low-water mark of the capture instance that holds the next change."""
-    marks = {instance.name: instance.start_lsn for instance in own}
-    return marks[reads_of(table, own, position, position.next())[0].instance] if own else None
+    marks = {instance.name: instance.start_lsn for instance in instances}
+    return marks[reads_of(table, instances, position, position.next())[0].instance] if instances else None
 
 
 def lag_of(position: Lsn | None, facts: DatabaseFacts | None) -> float | None:
@@ -163,9 +163,9 @@ def lag_of(position: Lsn | None, facts: DatabaseFacts | None) -> float | None:
 
 def of_database(database: str, tables: Sequence[TableOverview], facts: DatabaseFacts | None) -> DatabaseOverview:
     """The tables of a database together."""
-    own = [table for table in tables if table.table.database == database]
-    positions = [table.position for table in own if table.status == "healthy" and table.position is not None]
-    troubled = sum(table.status in ("gap", "failed") for table in own)
+    members = [table for table in tables if table.table.database == database]
+    positions = [table.position for table in members if table.status == "healthy" and table.position is not None]
+    troubled = sum(table.status in ("gap", "failed") for table in members)
     complete_to = min(positions, default=None)
     return DatabaseOverview(database, complete_to, lag_of(complete_to, facts), troubled)
 

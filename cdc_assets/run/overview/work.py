@@ -44,18 +44,18 @@ class Work:
         self._state, self._source, self._rule, self._streaming = state, source, rule, streaming
         self._included, self._channels = included, channels
 
-    def waiting(self, tables: Sequence[TableId], *, first_look: bool = False) -> list[TableId]:
+    def waiting(self, tables: Sequence[TableId], *, first_tick: bool = False) -> list[TableId]:
         """Those of the given tables that need a snapshot run, according to the snapshot mode.
 
         Args:
-            first_look: whether this is the first evaluation since the start.
+            first_tick: whether this is the first evaluation since the start.
 
         Raises:
             RetryableError: the server is away or busy.
         """
         rule = self._rule
         tables = [table for table in tables if not self._state.log(table.database).restored]
-        if first_look and (rule.data == "each start" or (rule.schema == "each start" and not rule.streams)):
+        if first_tick and (rule.data == "each start" or (rule.schema == "each start" and not rule.streams)):
             return list(tables)
         unfinished = {entry.table for run in self._state.snapshots.values() for entry in run.tables}
         again = {"needed", "position lost"} & {rule.schema, rule.data}

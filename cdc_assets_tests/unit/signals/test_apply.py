@@ -164,7 +164,7 @@ def test_log_tells_the_position() -> None:
         ("execute-snapshot", "{}", "data-collections"),
         ("execute-snapshot", '{"data-collections": []}', "data-collections"),
         ("execute-snapshot", '{"data-collections": "t"}', "data-collections"),
-        ("execute-snapshot", '{"data-collections": ["("]}', "no regular expression"),
+        ("execute-snapshot", '{"data-collections": ["("]}', "invalid regular expression"),
         ("execute-snapshot", '{"data-collections": ["t"], "type": "full"}', "neither"),
         ("execute-snapshot", '{"data-collections": ["t"], "surrogate-key": ["a"]}', "surrogate"),
         ("execute-snapshot", '{"data-collections": ["t"], "additional-conditions": [{}]}', "lacks"),

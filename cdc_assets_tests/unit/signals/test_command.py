@@ -52,4 +52,4 @@ def test_a_command_asks_for_a_table(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["tail", "notes", "-n", "1", "--config", str(file)])
         assert json.loads(done.output)["value"]["additional_data"] == {"connector_name": "shop"}
         code, output = run("execute-snapshot")
-        assert (code, "name what is to be read" in output) == (2, True)
+        assert (code, "name the tables to read" in output) == (2, True)

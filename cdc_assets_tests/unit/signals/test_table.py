@@ -74,7 +74,7 @@ def test_signal_in_a_window_behind_which_the_server_was_lost_is_carried_out(
             raise ConnectionLostError("gone")
 
     lost: list[int] = []
-    monkeypatch.setattr("cdc_assets.run.newcomers.Newcomers.join", lose)
+    monkeypatch.setattr("cdc_assets.run.new_tables.NewTables.join", lose)
     world.run()
     assert len(lost) == 2
     assert [text for text in caplog.messages if text in ("first", "second")] == ["first", "second"]

@@ -110,7 +110,7 @@ def test_second_instance_that_is_dropped_before_it_is_read_leaves_the_first(tmp_
 def dropped_before_the_log_passed_the_start(server: SimulatedServer, orders: TableId) -> str:
     second(server, orders)
     server.disable(V1)
-    return f"{V1} was dropped before it was read to its end, and {V2} begins at"
+    return f"{V1} was dropped before it was completely read, and {V2} begins at"
 
 
 def dropped_with_a_change_unread(server: SimulatedServer, orders: TableId) -> str:
@@ -122,7 +122,7 @@ def changed_while_there_was_none(server: SimulatedServer, orders: TableId) -> st
     server.disable(V1)
     server.commit((orders, "insert", 50, "lost"))
     server.enable(orders, V2)
-    return f"{V1} was dropped before it was read to its end, and {V2} begins at"
+    return f"{V1} was dropped before it was completely read, and {V2} begins at"
 
 
 def disabled_and_enabled_again(server: SimulatedServer, orders: TableId) -> str:

@@ -17,7 +17,7 @@ from cdc_assets.snapshot.run import Snapshotter
 log = logging.getLogger(__name__)
 
 
-class Newcomers:
+class NewTables:
     """Adds each new table once.
 
     Args:
