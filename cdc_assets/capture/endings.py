@@ -58,8 +58,8 @@ def retire(ledger: Ledger, lake: Lake, database: str, gone: Sequence[TableState]
 def leave_out_database(ledger: Ledger, lake: Lake, database: str, error: CdcError) -> None:
     """Leave out a database that cannot be captured now.
 
-    Without change data capture its tables end: changes made meanwhile were never recorded. A database that is offline or
-    gone for a while keeps its positions. A restored database is left as it is: its topics belong to another history.
+    Without change data capture its tables end: changes made meanwhile were never recorded. A database that is offline
+    or gone for a while keeps its positions. A restored database is left as it is: its topics belong to another history.
     """
     log.error("Database %s is left out: %s", database, error)
     if isinstance(error, DatabaseRestoredError):
@@ -92,9 +92,9 @@ def _fail_tables(ledger: Ledger, database: str, reason: str) -> None:
 def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
     """Give up the window or snapshot in flight of a database that cannot be read now, so that the others continue.
 
-    Tables that the window has committed are complete to its end. The others keep their position and are read again. A table
-    fails if the window committed one generation of its topic and not the next, for no position is right for both. A snapshot
-    is planned again, unless a signal requested it: then it is reported as ABORTED.
+    Tables that the window has committed are complete to its end. The others keep their position and are read again. A
+    table fails if the window committed one generation of its topic and not the next, for no position is right for both.
+    A snapshot is planned again, unless a signal requested it: then it is reported as ABORTED.
     """
     state, now = ledger.state, ledger.clock.now()
     window = state.pending

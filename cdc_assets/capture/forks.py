@@ -15,12 +15,14 @@ present fork begins. Below its point a fork has the transactions of the one it l
   have read proves one. What was read is compared, not positions: a table that was just enabled starts above it.
 
 *Why checking after reading is enough.* A window's end is in `reached` from its plan on. If the fork is the recorded one
-after the rows were read, the rows belong to that fork. If it is another one that begins above the window's end, they belong
-to the shared part, whichever fork they came from. A restore after that check is found by the next one, since the window counts.
+after the rows were read, the rows belong to that fork. If it is another one that begins above the window's end, they
+belong to the shared part, whichever fork they came from. A restore after that check is found by the next one, since the
+window counts.
 
-*What it cannot detect.* If the fork is not visible, a restore whose new history passed `read` before the next check. And
-of several restores between two checks only the last has a point. Rows of a snapshot are newer than its watermark: until
-the stream has passed the moment at which they were read, a restore to a moment between the two counts as harmless.
+*What it cannot detect.* If the fork is not visible, a restore whose new history passed `read` before the next check.
+And of several restores between two checks only the last has a point. Rows of a snapshot are newer than its watermark:
+until the stream has passed the moment at which they were read, a restore to a moment between the two counts as
+harmless.
 
 *Continuing in the same topics* (`capture.new_history`) must be requested by a user, with a snapshot of the tables.
 

@@ -1,8 +1,8 @@
 """Detects data loss in the lake, and which tables can no longer be trusted from which position on.
 
-A table with a position and without its data has a gap; it is never treated as new. The manifest is compared with what the
-tables hold (`lake.audit`) when a run begins, before anything in flight is finished, and again with all data of a table
-before a run commits to it for the first time.
+A table with a position and without its data has a gap; it is never treated as new. The manifest is compared with what
+the tables hold (`lake.audit`) when a run begins, before anything in flight is finished, and again with all data of a
+table before a run commits to it for the first time.
 
 | found | action |
 |---|---|
@@ -14,17 +14,17 @@ before a run commits to it for the first time.
 | a topic of no table lacks something | it is logged, and the run continues |
 
 *An older manifest.* Window numbers found in tables are never assigned again, for a table would skip a window that it
-seems to have. A table is complete to the end of its last unknown commit if these commits are windows of the log that follow
-each other, the first of them starting at its position: each commit records which LSNs it covers, and a window holds all
-changes of a table between the two. Of any other table it is not known what it lacks, so it has a gap.
+seems to have. A table is complete to the end of its last unknown commit if these commits are windows of the log that
+follow each other, the first of them starting at its position: each commit records which LSNs it covers, and a window
+holds all changes of a table between the two. Of any other table it is not known what it lacks, so it has a gap.
 
-*Why no loss is missed, and no alarm is false.* A mark is recorded after the commit that it describes. So a crash
-leaves a table with more than its mark says, never with less; and if the row with the mark is lost too, the window number
-proves it. The losses found, the new marks and the number of the next window are one row of the manifest: after a
-crash before that row everything is found again, after it nothing is.
+*Why no loss is missed, and no alarm is false.* A mark is recorded after the commit that it describes. So a crash leaves
+a table with more than its mark says, never with less; and if the row with the mark is lost too, the window number
+proves it. The losses found, the new marks and the number of the next window are one row of the manifest: after a crash
+before that row everything is found again, after it nothing is.
 
-*Repairing.* A snapshot of a table with a gap first removes incomplete files from the Delta table, so that it can
-be read. After a crash in between, the next run finds the gap and the files again, or only the gap. READs of the snapshot
+*Repairing.* A snapshot of a table with a gap first removes incomplete files from the Delta table, so that it can be
+read. After a crash in between, the next run finds the gap and the files again, or only the gap. READs of the snapshot
 are placed after whatever was lost, as with any gap.
 """
 

@@ -2,9 +2,9 @@
 
 *Why only then, and why it is right.* Topics are ordered by position, and positions begin with LSNs. While the server's
 LSNs are not above `reached`, the greatest that the lake may hold, READs of the restored rows would sort before events
-that were lost. So the request is rejected until `fn_cdc_get_max_lsn()` is above `reached`. The low watermark of a snapshot
-is not below that on the same fork, which is checked again before anything read is committed (`forks`). So everything
-written from then on sorts after everything that was lost, and the same holds for all later windows.
+that were lost. So the request is rejected until `fn_cdc_get_max_lsn()` is above `reached`. The low watermark of a
+snapshot is not below that on the same fork, which is checked again before anything read is committed (`forks`). So
+everything written from then on sorts after everything that was lost, and the same holds for all later windows.
 
 *What consumers see.* Each table's old history ends with a DROP after its position, in the schema history and on the
 topic `<prefix>`. Its snapshot begins the next one with a CREATE, as for a table that was dropped and created again. The

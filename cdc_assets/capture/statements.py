@@ -1,8 +1,7 @@
 """T-SQL of the data plane: change rows and table rows, with exactly the columns that the event plan reads.
 
-Direct mode reads the change table and joins the commit's end time once per row
-(spec sqlserver-cdc §1.4 no. 29); function mode calls
-`cdc.fn_cdc_get_all_changes_<instance>`, which hides `__$command_id`.
+Direct mode reads the change table and joins the commit's end time once per row (spec sqlserver-cdc §1.4 no. 29);
+function mode calls `cdc.fn_cdc_get_all_changes_<instance>`, which hides `__$command_id`.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-capture-instance-ct-transact-sql
 https://learn.microsoft.com/en-us/sql/relational-databases/system-functions/cdc-fn-cdc-get-all-changes-capture-instance-transact-sql
 

@@ -71,8 +71,8 @@ def capture(
 ) -> None:
     """Capture into the lake: the snapshot that the mode requires, then changes until nothing is new.
 
-    Can be stopped at any moment. Ctrl+C or SIGTERM stop it at the next safe point. The next run continues after the last
-    committed window.
+    Can be stopped at any moment. Ctrl+C or SIGTERM stop it at the next safe point. The next run continues after the
+    last committed window.
     """
     show_logs()
     settings = _settings(read_config(config), follow, idle)

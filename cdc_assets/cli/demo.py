@@ -1,8 +1,9 @@
 """`cdc-assets demo`: a complete demonstration on one machine, behind `make run` and `make dev`.
 
 `run` plays it once: a stand-in server with the sample shop, a live workload, the capture through Dagster in a separate
-process (so that, as in production, it shares no interpreter with the server), and a summary that compares the lake with the server.
-`dev` opens Dagster's web pages with sensors on. Both keep their data in `var/`, so that a second run captures only what is new.
+process (so that, as in production, it shares no interpreter with the server), and a summary that compares the lake with
+the server. `dev` opens Dagster's web pages with sensors on. Both keep their data in `var/`, so that a second run
+captures only what is new.
 """
 
 import os
@@ -202,7 +203,8 @@ def dev(
 def dagster_process(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """`dagster dev` in its own process group, so that all of its processes can be ended.
 
-    SIGINT is restored first: a shell's background job starts with SIGINT ignored, and Dagster would copy that to SIGTERM.
+    SIGINT is restored first: a shell's background job starts with SIGINT ignored, and Dagster would copy that to
+    SIGTERM.
     """
     process = subprocess.Popen(  # noqa: S603 - this interpreter, Dagster's own command line
         command,

@@ -6,11 +6,11 @@ over windows does the same for itself; this module covers what comes before the 
 attempt continues where the one before stopped, because that is recorded in the lake; nothing is kept here that a crash
 could lose.
 
-Settings are read again before each attempt, so that a changed password is found where `${file:…}` refers to it. A rejected
-password is not tried again before it has changed: repeating it could lock the login.
+Settings are read again before each attempt, so that a changed password is found where `${file:…}` refers to it. A
+rejected password is not tried again before it has changed: repeating it could lock the login.
 
-A table whose rows could not be read because of a lock, a deadlock or a lost connection is read again after each pause, while
-the other tables stream.
+A table whose rows could not be read because of a lock, a deadlock or a lost connection is read again after each pause,
+while the other tables stream.
 """
 
 import logging

@@ -49,8 +49,8 @@ def signal(
 ) -> None:
     """Ask a capture to snapshot tables again; to pause, resume or stop that; or to log a message.
 
-    The request is stored in the lake. A running capture finds it within `signal.poll.interval.ms`. Otherwise the next run
-    does, which Dagster's sensor starts at its next tick.
+    The request is stored in the lake. A running capture finds it within `signal.poll.interval.ms`. Otherwise the next
+    run does, which Dagster's sensor starts at its next tick.
     """
     names = tables or []
     conditions = dict.fromkeys(names, condition) if condition else {}

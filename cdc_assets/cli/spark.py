@@ -20,7 +20,8 @@ def spark(
 ) -> None:
     """Start the configured Spark and print what is installed on its executors.
 
-    Ends with exit code 1 if they could not run a capture's tasks: no executor starts, a library is missing, or Python differs.
+    Ends with exit code 1 if they could not run a capture's tasks: no executor starts, a library is missing, or Python
+    differs.
     """
     from cdc_assets.adapters.spark.session import LazySession, stop_spark  # other commands need no pyspark
     from cdc_assets.adapters.spark.settings import DEFAULT_FILE, spark_settings

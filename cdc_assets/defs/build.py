@@ -41,8 +41,8 @@ def build_definitions(
         captures: a configuration file for each, or connector properties by name, with secrets written as `${env:NAME}`.
         spark: Spark session that runs their tasks; a local one if None.
         translator: keys, groups and tags of the tables in Dagster.
-        state_dir: folder for cached data, such as the last discovered tables; if None, the folder in `CDC_STATE_DIR`, or
-            else `var`.
+        state_dir: folder for cached data, such as the last discovered tables; if None, the folder in `CDC_STATE_DIR`,
+            or else `var`.
 
     Raises:
         ConfigurationError: there is no capture, or a configuration is invalid.

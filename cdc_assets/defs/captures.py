@@ -52,7 +52,8 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the 
             on_progress: called after each committed window and round.
             listener: called with every notification.
             tables: Delta tables to commit to, from the IO manager; opened from the settings if None.
-            idle_timeout_s: seconds without a change after which the run ends, instead of the configured ones; 0 is never.
+            idle_timeout_s: seconds without a change after which the run ends, instead of the configured ones; 0 is
+                never.
             max_duration_s: seconds after which the run ends, instead of the configured ones; 0 is never.
         """
         config = self.config()

@@ -1,15 +1,15 @@
 """The check `lsn_continuity` of each table, reported by the streaming loop: it needs no query of its own.
 
-*Planned checks.* Dagster plans the checks of the assets that are selected in a run, and shows them as "in progress" until they are
-reported. A run of a busy capture takes minutes, and the next one follows at once. So planned checks are reported with the first
-window, by an evaluation under the run's own id, and again at the end.
+*Planned checks.* Dagster plans the checks of the assets that are selected in a run, and shows them as "in progress"
+until they are reported. A run of a busy capture takes minutes, and the next one follows at once. So planned checks are
+reported with the first window, by an evaluation under the run's own id, and again at the end.
 
-*Other checks.* A run started by the sensor selects only the window manifest (`sensors`), so each check still
-shows its last result. Then only news are reported: the result of a table that had events in the run, a result that
-differs from the last one, and the first result. So the number of records grows with the tables that changed, not with all tables.
+*Other checks.* A run started by the sensor selects only the window manifest (`sensors`), so each check still shows its
+last result. Then only new results are reported: the result of a table that had events in the run, a result that differs from
+the last one, and the first result. So the number of records grows with the tables that changed, not with all tables.
 
-A planned check that fails fails its run. In a run without planned checks, a table that cannot be trusted also fails the run, after
-everything is reported, so that alerts on failed runs report it.
+A planned check that fails fails its run. In a run without planned checks, a table that cannot be trusted also fails the
+run, after everything is reported, so that alerts on failed runs report it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -6,10 +6,10 @@ the answer in a file. If the server cannot be reached, the cached answer is used
 problem is shown. A table that appears later is captured by the running loop
 and is listed after the next reload of the code location.
 
-*Runs.* Each run builds the code location again, in its own process. It must have the assets that were selected in the run,
-and need not wait for the server: the load puts the digest of its answer into Dagster's reconstruction
-metadata, which Dagster passes to each run of that code location. A run that finds the file with that digest uses it;
-a run on another machine, or after another load has written another answer, queries the server.
+*Runs.* Each run builds the code location again, in its own process. It must have the assets that were selected in the
+run, and need not wait for the server: the load puts the digest of its answer into Dagster's reconstruction metadata,
+which Dagster passes to each run of that code location. A run that finds the file with that digest uses it; a run on
+another machine, or after another load has written another answer, queries the server.
 """
 
 import hashlib

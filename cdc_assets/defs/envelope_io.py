@@ -1,16 +1,16 @@
 """Topic tables as inputs and outputs of Spark assets.
 
 *Loading.* An asset that depends on `[prefix, database, schema, table, "snapshot" | "changes"]` gets the table's READ
-events, or its changes, as a Spark data frame; the key without the last part gets both. delta-rs lists the files,
-so no Delta jars are needed (there are none for Spark 4.3, spec spark §5), and files outside the requested LSN range are
-skipped by the statistics in the Delta log. Spark reads local files itself, and those in an object store by `lake_source`. Partitions of a snapshot get the rows of their key ranges
-(`key_range_filter`). The data frame has the structure of the Delta table, so rows written before a column was
-added read as null. A topic that changed in an incompatible way is read over all its generations (`generations`), unless
-the input's metadata chooses one.
+events, or its changes, as a Spark data frame; the key without the last part gets both. delta-rs lists the files, so no
+Delta jars are needed (there are none for Spark 4.3, spec spark §5), and files outside the requested LSN range are
+skipped by the statistics in the Delta log. Spark reads local files itself, and those in an object store by
+`lake_source`. Partitions of a snapshot get the rows of their key ranges (`key_range_filter`). The data frame has the
+structure of the Delta table, so rows written before a column was added read as null. A topic that changed in an
+incompatible way is read over all its generations (`generations`), unless the input's metadata chooses one.
 
-*Appending.* Spark writes Parquet files below the table's directory, and one Delta commit adds them to the table. The commit
-carries the application transaction `(run, step)`, so a step that is retried in its run appends once. A crash before the
-commit leaves files that no version refers to; vacuum removes them.
+*Appending.* Spark writes Parquet files below the table's directory, and one Delta commit adds them to the table. The
+commit carries the application transaction `(run, step)`, so a step that is retried in its run appends once. A crash
+before the commit leaves files that no version refers to; vacuum removes them.
 
 *The capture's own events.* Dagster calls an IO manager once per output, but a loop commits many windows. So the loop
 commits each window through the IO manager's `sink`, and its output is `Committed`: `handle_output` only
@@ -247,8 +247,8 @@ class EnvelopeIOManager(LakeIOManager):
 
         Raises:
             InvalidValueError: there is no such generation.
-            LakeError: the table is missing or cannot be read; or only some partitions are requested, and they are bounded by
-                a key that only the server can order.
+            LakeError: the table is missing or cannot be read; or only some partitions are requested, and they are
+                bounded by a key that only the server can order.
         """
         facts, metadata = asset_facts(context), context.definition_metadata or {}
         role = facts.get(ROLE) or context.asset_key.path[-1]

@@ -1,8 +1,8 @@
 """How the steps of a capture end: retryable failures are retried, others end the step at once, terminated runs are canceled.
 
-*No retry policy.* Dagster applies the retry policy of a step to its interruption as well: a terminated run would
-start again, and stay *Canceling* until the monitor gives it up and the sensor starts another one beside it. So a step requests
-its retry itself, and an interruption passes unchanged: Dagster then reports the run as canceled.
+*No retry policy.* Dagster applies the retry policy of a step to its interruption as well: a terminated run would start
+again, and stay *Canceling* until the monitor gives it up and the sensor starts another one beside it. So a step
+requests its retry itself, and an interruption passes unchanged: Dagster then reports the run as canceled.
 
 *No run hangs.* A run that hangs where it cannot be interrupted, such as in a driver that waits for a dead network, is
 reported as canceled and killed. That is as safe as any crash (`core.steps`), and better than a writer that nobody sees.

@@ -2,8 +2,8 @@
 
 A partition is a fixed set of key ranges, kept in the manifest. Slices do not identify ranges (small adjacent ranges are
 read together), so the key column itself is compared. That is only correct where Spark orders values as the server does:
-whole numbers, decimals and dates. Text is ordered by its collation, and a uniqueidentifier has an order of its own; for those
-an error is raised.
+whole numbers, decimals and dates. Text is ordered by its collation, and a uniqueidentifier has an order of its own; for
+those an error is raised.
 """
 
 from collections.abc import Collection, Sequence

@@ -2,12 +2,12 @@
 
 Dagster learns of a killed run from the code server that started it. If both end together, because `dagster dev` was
 stopped or the machine was restarted, nobody reports it, and the run counts as started for ever: it would hold its
-capture's pool. So a run records its process in a tag, and the sensor checks whether it exists. A process is identified by host,
-boot, process id and start time, so that a reused process id is not mistaken for it.
+capture's pool. So a run records its process in a tag, and the sensor checks whether it exists. A process is identified
+by host, boot, process id and start time, so that a reused process id is not mistaken for it.
 
-A code server that is asked to end waits for its runs, so a streaming run would silently outlive the `dagster dev` that a
-user has ended. Only under `dagster dev`, a run checks whether that process still exists, and ends after it. The
-web server and the daemon as services end without their runs: when they restart, these are still running.
+A code server that is asked to end waits for its runs, so a streaming run would silently outlive the `dagster dev` that
+a user has ended. Only under `dagster dev`, a run checks whether that process still exists, and ends after it. The web
+server and the daemon as services end without their runs: when they restart, these are still running.
 """
 
 import os

@@ -1,9 +1,9 @@
 """The schema history of a capture as input and output of Spark assets.
 
-A dependency on `[prefix, "schema_history"]` loads the whole history as a data frame; on a table's asset key, that table's
-entries: every structure the table has had, with the commit LSN from which it is valid, Debezium's record as JSON (`record`)
-and the library's own (`structure`). Output appends entries of the same structure, once per run and step, such as those of a migrated
-connector.
+A dependency on `[prefix, "schema_history"]` loads the whole history as a data frame; on a table's asset key, that
+table's entries: every structure the table has had, with the commit LSN from which it is valid, Debezium's record as
+JSON (`record`) and the library's own (`structure`). Output appends entries of the same structure, once per run and
+step, such as those of a migrated connector.
 """
 
 import dagster as dg

@@ -22,7 +22,8 @@ does not delay the next run: the other tables must not wait for it. Tables that
 could not be read are retried after such a pause of their own, while the others are streamed;
 so are tables of the loaded code location that are not on the server now.
 
-*After a termination.* A terminated run should not be followed by the next one at once: the sensor waits for `AFTER_TERMINATION`, and says so.
+*After a termination.* A terminated run should not be followed by the next one at once: the sensor waits for
+`AFTER_TERMINATION`, and says so.
 
 *No table yet.* If a code location lists no table, the sensor asks the server for
 enabled ones, and starts a streaming run that adds them.

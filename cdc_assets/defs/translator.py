@@ -1,7 +1,7 @@
 """How a captured table appears in Dagster. Override a method of `CdcTranslator` to change it.
 
-Dagster derives names of inputs, outputs and steps from keys, and allows only letters, digits and underscores; so blanks,
-brackets and umlauts of names are replaced in keys, as they are in topics.
+Dagster derives names of inputs, outputs and steps from keys, and allows only letters, digits and underscores; so
+blanks, brackets and umlauts of names are replaced in keys, as they are in topics.
 """
 
 import re

@@ -1,9 +1,9 @@
 """Finds rows that changed during a round of an incremental snapshot, from their images in the change table.
 
-The images are staged for the tasks that drop these rows. Operations that the settings skip are not queried: they have no event
-that a READ could overtake. With `skip.messages.without.change` the same is true of updates whose event shows no difference,
-so these are left out too; otherwise the row would have neither a READ nor an event.
-The clean-up job may remove rows during the read without an error, so the low-water mark is checked afterwards.
+The images are staged for the tasks that drop these rows. Operations that the settings skip are not queried: they have
+no event that a READ could overtake. With `skip.messages.without.change` the same is true of updates whose event shows
+no difference, so these are left out too; otherwise the row would have neither a READ nor an event. The clean-up job may
+remove rows during the read without an error, so the low-water mark is checked afterwards.
 """
 
 from collections.abc import Iterable, Iterator

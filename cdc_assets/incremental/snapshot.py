@@ -3,17 +3,17 @@
 *A round.* An open marker is inserted into the signal table, tasks read the rows of some spans after the last key into
 staged files, a close marker is written. Meanwhile, and until the table's position is at or after the close marker,
 windows of the log are streamed as usual. Then tasks build READ events at that position from the rows, except those that
-have a change between the open marker and the position, and the events are committed. A second round is read while the first
-one waits for its close marker, so that capture delay is only noticed at the end. The close marker is written just
+have a change between the open marker and the position, and the events are committed. A second round is read while the
+first one waits for its close marker, so that capture delay is only noticed at the end. The close marker is written just
 before a window is planned, so that this window reads it. If at most two tasks run at once, the tasks of a window would
 have to wait for those of the round, so the window is planned when these have ended.
 
-*Why it is right.* The read sees what was committed before it, so at least everything up to the open marker and nothing after
-the close marker. A row without a change in (open, position] is therefore the row as it is at the position: it sorts
-after each older event of its key, all of which are committed, and before each newer one, none of which is. A row with
-such a change is dropped, since its newer event is committed. Markers go through the same log as the data, so capture
-delay only makes the round wait. The change table shows which rows have changed (`walk`, *identity*), and
-the clean-up job must not have removed anything after the open marker: that is checked afterwards.
+*Why it is right.* The read sees what was committed before it, so at least everything up to the open marker and nothing
+after the close marker. A row without a change in (open, position] is therefore the row as it is at the position: it
+sorts after each older event of its key, all of which are committed, and before each newer one, none of which is. A row
+with such a change is dropped, since its newer event is committed. Markers go through the same log as the data, so
+capture delay only makes the round wait. The change table shows which rows have changed (`walk`, *identity*), and the
+clean-up job must not have removed anything after the open marker: that is checked afterwards.
 
 *State* (queue, last and greatest key) is in the manifest.
 
@@ -25,8 +25,8 @@ the clean-up job must not have removed anything after the open marker: that is c
 | their commit | finds the topic table's application transaction, and advances the queue |
 | the queue advanced | continues with the next round, or the next table |
 
-The greatest key is fixed when a table is begun, so the end is reached however fast rows are added; rows with greater keys come
-from the stream. If the columns of its key order change in between, the table starts again.
+The greatest key is fixed when a table is begun, so the end is reached however fast rows are added; rows with greater
+keys come from the stream. If the columns of its key order change in between, the table starts again.
 """
 
 import dataclasses

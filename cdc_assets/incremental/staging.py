@@ -1,10 +1,10 @@
 """The code that runs inside the tasks of an incremental round: rows go into staged files, and then into the topic table.
 
-A READ carries the position at which it is committed, which is known only once the stream has passed the round's
-close marker. So a task first writes the rows of a span unchanged into Arrow IPC files in the lake's staging folder. When
-the position is known, another task drops the rows that have changed and builds events of the others. Both stream:
-memory is bounded by a batch and a row group, however large the round is. No commit refers to a staged file; it is removed
-with its round, or by the next run that claims the capture.
+A READ carries the position at which it is committed, which is known only once the stream has passed the round's close
+marker. So a task first writes the rows of a span unchanged into Arrow IPC files in the lake's staging folder. When the
+position is known, another task drops the rows that have changed and builds events of the others. Both stream: memory is
+bounded by a batch and a row group, however large the round is. No commit refers to a staged file; it is removed with
+its round, or by the next run that claims the capture.
 """
 
 import io
@@ -192,8 +192,8 @@ def build(task: BuildTask) -> tuple[DataFile, ...]:
 class Rows:
     """A set of rows for lookups: values are compared exactly, NULL equals NULL.
 
-    Each column's values are numbered. The number of a row comes from the pair (number of the previous columns, number of
-    the next column), numbered again, so that numbers stay below the number of rows however many columns there are.
+    Each column's values are numbered. The number of a row comes from the pair (number of the previous columns, number
+    of the next column), numbered again, so that numbers stay below the number of rows however many columns there are.
 
     Args:
         columns: columns of the rows, at least one.

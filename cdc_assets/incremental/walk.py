@@ -3,11 +3,11 @@
 *Order.* A surrogate key if the signal names one, else the primary key (or unique index), else `message.key.columns`.
 Values need not be unique (`chunks`).
 
-*Identity* decides which rows have changed: the primary key; the event key if not all of the primary key is captured; and for a table
-without either, all columns that the log always holds. Values are compared exactly, even if the collation treats them as equal:
-a row that was read and then changed is, byte for byte, the image before its first change after the read, and a row that
-changed before the read is the image after its last one. If several rows are alike in all these columns, all of them count as
-changed if one is.
+*Identity* decides which rows have changed: the primary key; the event key if not all of the primary key is captured;
+and for a table without either, all columns that the log always holds. Values are compared exactly, even if the
+collation treats them as equal: a row that was read and then changed is, byte for byte, the image before its first
+change after the read, and a row that changed before the read is the image after its last one. If several rows are alike
+in all these columns, all of them count as changed if one is.
 """
 
 import logging

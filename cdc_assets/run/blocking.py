@@ -7,7 +7,7 @@ are one manifest row. *Crash before that row:* the next run starts with the requ
 
 *Why no READ is placed after a newer event.* The rows are read at a time t after
 the low watermark L, which is not below the position P of the stream. So they include
-everything committed up to then, and sort at L: after the events up to L (also those in
+every change committed to the lake, and sort at L: after the events up to L (also those in
 (P, L], which are streamed later) and before all others. A change in (L, t] is in
 the rows and is streamed again after them. A round of an incremental snapshot that was
 read before t and is not committed yet would be older than these READs and sort

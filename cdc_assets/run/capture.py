@@ -109,7 +109,8 @@ class Capture:
         For a database that cannot be captured now, the tables and structures come from the schema history.
 
         Raises:
-            ConfigurationError: no table matches although some are enabled, or two tables would share a topic before anything is captured.
+            ConfigurationError: no table matches although some are enabled, or two tables would share a topic before
+                anything is captured.
             CdcError: the server cannot be reached.
         """
         selection = select(self._config, self._server, self._lake, self._ledger.manifest)
@@ -135,8 +136,8 @@ class Capture:
         A table that cannot be read does not stop the others; the next run tries it again.
 
         Args:
-            tables: tables whose rows are read whatever the snapshot mode is; if their database was restored, a new history of it
-                begins. None reads the captured tables that need a snapshot according to `snapshot.mode`.
+            tables: tables whose rows are read whatever the snapshot mode is; if their database was restored, a new
+                history of it begins. None reads the captured tables that need a snapshot according to `snapshot.mode`.
             partitions: numbers, from 0, of the key-range partitions to read; None reads whole tables.
 
         Returns:
@@ -144,7 +145,8 @@ class Capture:
 
         Raises:
             DatabaseRestoredError: the only database was restored to a moment before what was read from it.
-            CdcError: the server or the lake failed as a whole. If it is retryable, the next call continues where this one stopped.
+            CdcError: the server or the lake failed as a whole. If it is retryable, the next call continues where this
+                one stopped.
         """
         selected, unavailable = self._opening.begin()
         whole = (tables or ()) if partitions is None else ()
@@ -179,13 +181,13 @@ class Capture:
         """Read windows until there were no changes for `streaming.idle_timeout_s`, `max_duration_s` is over, or another run waits.
 
         First a snapshot that an earlier run left unfinished is finished. Tables that still need a snapshot according to
-        `snapshot.mode` are left out and listed in the summary; with `no_data` they start here. A table that is enabled while
-        the loop runs is added at a window border, with its rows if the mode reads rows.
+        `snapshot.mode` are left out and listed in the summary; with `no_data` they start here. A table that is enabled
+        while the loop runs is added at a window border, with its rows if the mode reads rows.
 
         Args:
             should_yield: called at each window border; the loop ends when it returns True.
-            takes_in: whether a table that waits for its first snapshot is added at once, as if it had been enabled while the loop
-                runs.
+            takes_in: whether a table that waits for its first snapshot is added at once, as if it had been enabled
+                while the loop runs.
 
         Raises:
             CdcError: the server or the lake failed more often than the retries allow; the next call continues.

@@ -1,7 +1,7 @@
 """Housekeeping after a loop: compact small files, and remove files that nobody needs.
 
-Each window adds files: one per topic table and slice, two to the manifest. So housekeeping runs when a loop ends and, in a
-loop that never ends, every `lake.compact.after.files` windows, always between two windows.
+Each window adds files: one per topic table and slice, two to the manifest. So housekeeping runs when a loop ends and,
+in a loop that never ends, every `lake.compact.after.files` windows, always between two windows.
 """
 
 from collections.abc import Iterable

@@ -104,7 +104,8 @@ def select(config: CaptureConfig, server: Server, lake: Lake, manifest: Manifest
 
     Raises:
         CdcError: a database that was never captured cannot be captured.
-        ConfigurationError: no table matches although some are enabled, or two tables would share a topic before anything is captured.
+        ConfigurationError: no table matches although some are enabled, or two tables would share a topic before
+            anything is captured.
     """
     source = server.source
     tables: dict[str, Sequence[TableId]] = {}
@@ -181,7 +182,8 @@ def _refuse_unknown(known: Collection[TableId], unavailable: Mapping[str, CdcErr
 def _check_keys(server: Server, lake: Lake, tables: Sequence[TableId], known: Collection[TableId]) -> None:
     """Check that the columns of `message.key.columns` exist, before anything is written.
 
-    For a table that is added later, or that has lost such a column since its structure was recorded, only that table fails.
+    For a table that is added later, or that has lost such a column since its structure was recorded, only that table
+    fails.
 
     Raises:
         ConfigurationError: a column does not exist.

@@ -12,14 +12,12 @@ other readers may pass. So one more session, of the driver, holds a shared lock 
 table: readers pass, while writers and ALTER TABLE wait. Debezium takes exclusive
 locks, which its single reading session may pass.
 
-*One moment.* Writers are locked out from before the low watermark is taken until the
-last row is read, so every row read in between is of the same state. The locks end
-with the holding session, whatever ends it. So that session is checked
-before the rows of a round are recorded, and an interrupted snapshot restarts
-under new locks instead of continuing with the next slice. If everything was read and recorded, only the commits are repeated.
-Transactions with isolation `snapshot` end with their sessions as well, so such a snapshot
-is read in one round, and restarts if it was interrupted. Without locks each slice of it is the
-state of one moment, but not of the same one, and it resumes.
+*One moment.* Writers are locked out from before the low watermark is taken until the last row is read, so every row
+read in between is of the same state. The locks end with the holding session, whatever ends it. So that session is
+checked before the rows of a round are recorded, and an interrupted snapshot restarts under new locks instead of
+continuing with the next slice. If everything was read and recorded, only the commits are repeated. Transactions with
+isolation `snapshot` end with their sessions as well, so such a snapshot is read in one round, and restarts if it was
+interrupted. Without locks each slice of it is the state of one moment, but not of the same one, and it resumes.
 """
 
 from collections.abc import Iterable

@@ -42,8 +42,8 @@ class Request:
         partitions: numbers of the partitions to read; None reads all.
         data: whether rows are read; otherwise only the structure and the position are recorded.
         keeps_position: keep the stored position instead of setting a new one.
-        joins: whether the table was enabled while the capture runs: if its rows are not read, it starts at the start LSN of
-            its capture instance.
+        joins: whether the table was enabled while the capture runs: if its rows are not read, it starts at the start
+            LSN of its capture instance.
         select: a complete SELECT statement whose rows are read instead of the table's; overrides
             `snapshot.select.statement.overrides`. Its rows are a part of the table, so no position is set.
     """
@@ -102,8 +102,8 @@ class SnapshotPlanner:
             requests: one per table, in the order in which they are read.
 
         Returns:
-            The tables that can be planned, in the order of `snapshot.tables.order.by.row.count`; and those that cannot, with
-            the reason.
+            The tables that can be planned, in the order of `snapshot.tables.order.by.row.count`; and those that cannot,
+            with the reason.
 
         Raises:
             CdcError: the server is away.

@@ -1,8 +1,8 @@
 """Logs when SQL Server's capture job stops reading the log, and when it continues.
 
-Nothing fails then: the maximum LSN stays where it is, and a stream that has nothing to do, or waits for the markers of an
-incremental snapshot, looks healthy for ever (`core.capture_job`). So the job is checked while no changes arrive, and only then.
-*Crash:* no state is kept; the next run checks again.
+Nothing fails then: the maximum LSN stays where it is, and a stream that has nothing to do, or waits for the markers of
+an incremental snapshot, looks healthy for ever (`core.capture_job`). So the job is checked while no changes arrive, and
+only then. *Crash:* no state is kept; the next run checks again.
 """
 
 import logging

@@ -67,8 +67,8 @@ def parts_of(rows: int, tasks: int) -> int:
 def cut(counts: Sequence[tuple[T, int]], last: T, parts: int) -> list[T]:
     """Upper bounds that divide rows into at most `parts` parts of about equal size; the last bound is `last`.
 
-    Each part is closed at the first bound that reaches its share of the running total. So a bound with more than a share
-    uses up several shares and leaves fewer parts.
+    Each part is closed at the first bound that reaches its share of the running total. So a bound with more than a
+    share uses up several shares and leaves fewer parts.
 
     Args:
         counts: possible bounds in order, each with the number of rows since the one before.
@@ -99,7 +99,8 @@ def cut_window(
         counts: commits of the window in order, with their numbers of change rows.
         until: upper end of the window.
         parts: approximate number of slices.
-        places: returns the place of every n-th change row of each table in a commit, in order; None if no transaction is cut.
+        places: returns the place of every n-th change row of each table in a commit, in order; None if no transaction
+            is cut.
     """
     rows = sum(count for _, count in counts)
     possible: list[tuple[Border, int]] = []

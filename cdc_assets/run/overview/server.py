@@ -25,10 +25,11 @@ class DatabaseFacts:
     Args:
         problem: why it cannot be captured now; None if it can.
         fork: its recovery fork; None if the login may not see it.
-        restored: why nothing more may be read from it after a restore, with the next step; empty if it was not restored.
+        restored: why nothing more may be read from it after a restore, with the next step; empty if it was not
+            restored.
         instances: its capture instances by table, except those that the settings leave out.
-        times: commit times of its tables' positions and of the oldest kept changes of its instances; without those that the
-            server no longer knows.
+        times: commit times of its tables' positions and of the oldest kept changes of its instances; without those that
+            the server no longer knows.
         now: the server's clock.
     """
 

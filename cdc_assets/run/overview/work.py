@@ -91,9 +91,9 @@ class Work:
     def fresh(self) -> Mapping[str, Lsn]:
         """Databases with something to do, and their newest captured transaction, or else the LSN up to which they were read.
 
-        Besides unread changes these are: a window in flight; an incremental snapshot whose run was killed; a table that the
-        settings include again; a database that was restored or whose capture was turned off, if no run has recorded the end of
-        its tables yet.
+        Besides unread changes these are: a window in flight; an incremental snapshot whose run was killed; a table that
+        the settings include again; a database that was restored or whose capture was turned off, if no run has recorded
+        the end of its tables yet.
 
         Raises:
             RetryableError: the server is away or busy.
