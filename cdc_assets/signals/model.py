@@ -213,8 +213,8 @@ def _resume(data: Mapping[str, Any]) -> ResumeSnapshot:
 def _log(data: Mapping[str, Any]) -> Log:
     message = data.get("message")
     if not isinstance(message, str):
-        raise _BadDataError("message is missing or no text")
-    raise _BadDataError("message is missing or not a text")
+        raise _BadDataError("message is missing or not a text")
+    return Log(message)
 
 
 def _change(data: Mapping[str, Any]) -> ChangeSchemas:
