@@ -286,7 +286,7 @@ def test_signals_from_outside_go_to_the_databases_they_name_and_are_parsed_once(
             inbox.put(Signal(own_id, "execute-snapshot", json.dumps(data)))
             time.sleep(0.002)
         world.run()
-        assert "database Nowhere is not one of this capture" in caplog.text
+        assert "database Nowhere does not belong to this capture" in caplog.text
         assert [signal.id for signal in parsed] == [own_id for own_id, _ in asked]
         state = world.state()
         assert [state.signals[name].handled for name in (DATABASE, "Other")] == [("all",), ("one", "all")]
