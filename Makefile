@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run dev test test-daemon test-install test-cluster conformance conformance-short laws lint bench lock clean
+.PHONY: help setup setup-dev run dev test test-daemon test-install test-cluster conformance conformance-short laws lint bench bench-curves lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -49,8 +49,11 @@ lint: setup-dev ## ruff, ruff format, mypy
 	.venv/bin/ruff format --check .
 	$(PY) -m mypy
 
-bench: setup-dev ## Snapshot and backlog drain: rows/s, raw rate, memory
-	$(PY) -m benchmarks.main_job
+bench: setup-dev ## A snapshot and a backlog beside the real connector and PySpark's JDBC reader, cold and warm; ratios; minutes
+	$(PY) -m benchmarks versus
+
+bench-curves: setup-dev ## Rates over tasks, tables, sizes of transactions; cost of commits over windows; half an hour
+	$(PY) -m benchmarks curves
 
 lock: ## Write requirements*.txt anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra demo -o requirements.txt

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,24 +18,43 @@ from typing import Any
 from cdc_assets_tests.conformance.engine import jars, log_configuration
 
 
-def run(properties: dict[str, str], stop: Path) -> None:
-    """Run until the file `stop` exists."""
+def start_java(work: Path, heap: str = "1g") -> None:
+    """A JVM with the connector's classes, whose log is `engine.log` in the work folder."""
     import jpype
 
     jpype.startJVM(
-        "-Xmx1g",
-        f"-Dlog4j2.configurationFile={log_configuration(stop.parent)}",
+        f"-Xmx{heap}",
+        f"-Dlog4j2.configurationFile={log_configuration(work)}",
         "-Dslf4j.provider=org.apache.logging.slf4j.SLF4JServiceProvider",
         classpath=jars(),
         convertStrings=True,
     )
 
+
+def make_engine(properties: Mapping[str, str], took: Callable[[int], None], ended: Callable[[str], None]) -> Any:
+    """An engine whose records are counted and thrown away; the JVM runs.
+
+    Args:
+        properties: of the connector.
+        took: is told how many records came.
+        ended: is told why the engine stopped.
+    """
+    import jpype
+
     @jpype.JImplements("io.debezium.engine.DebeziumEngine$ChangeConsumer")
     class Consumer:
         @jpype.JOverride
         def handleBatch(self, records: Any, committer: Any) -> None:  # noqa: N802 - the interface's name
-            committer.markProcessed(records.get(records.size() - 1))
+            count = records.size()
+            committer.markProcessed(records.get(count - 1))
             committer.markBatchFinished()
+            took(count)
+
+    @jpype.JImplements("io.debezium.engine.DebeziumEngine$CompletionCallback")
+    class Ended:
+        @jpype.JOverride
+        def handle(self, success: Any, message: Any, error: Any) -> None:
+            ended(f"{message} {error}")
 
     java_properties = jpype.JClass("java.util.Properties")()
     for name, value in properties.items():
@@ -45,10 +64,31 @@ def run(properties: dict[str, str], stop: Path) -> None:
         jpype.JClass("io.debezium.engine.format.KeyValueHeaderChangeEventFormat").of(*[json_format] * 3),
         "io.debezium.embedded.async.ConvertingAsyncEngineBuilderFactory",
     )
-    engine = builder.using(java_properties).notifying(Consumer()).build()
+    return builder.using(java_properties).using(Ended()).notifying(Consumer()).build()
+
+
+def run(properties: dict[str, str], stop: Path) -> None:
+    """Run until the file `stop` exists."""
+    start_java(stop.parent)
+    engine = make_engine(properties, lambda _: None, lambda _: None)
     threading.Thread(target=engine.run, daemon=True).start()
     while not stop.exists():
         time.sleep(0.1)
+
+
+def own_properties(work: Path) -> dict[str, str]:
+    """What makes an engine of it, with offsets and schema history in `work`."""
+    return {
+        "name": "bench",
+        "connector.class": "io.debezium.connector.sqlserver.SqlServerConnector",
+        "driver.encrypt": "false",
+        "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+        "offset.storage.file.filename": str(work / "offsets.dat"),
+        "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+        "schema.history.internal.file.filename": str(work / "history.dat"),
+        "converter.schemas.enable": "false",
+        "notification.enabled.channels": "log",
+    }
 
 
 class Connector:
@@ -80,18 +120,7 @@ class Connector:
 @contextmanager
 def connector(work: Path, **properties: str) -> Iterator[Connector]:
     """A connector in a process of its own, with offsets and schema history in `work`."""
-    own = {
-        "name": "bench",
-        "connector.class": "io.debezium.connector.sqlserver.SqlServerConnector",
-        "driver.encrypt": "false",
-        "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
-        "offset.storage.file.filename": str(work / "offsets.dat"),
-        "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
-        "schema.history.internal.file.filename": str(work / "history.dat"),
-        "converter.schemas.enable": "false",
-        "notification.enabled.channels": "log",
-    }
-    (work / "properties.json").write_text(json.dumps(own | properties))
+    (work / "properties.json").write_text(json.dumps(own_properties(work) | properties))
     command = [sys.executable, "-m", "benchmarks.connector", str(work / "properties.json"), str(work / "stop")]
     with (work / "process.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:

@@ -1,4 +1,4 @@
-"""How fast change rows become events, and events JSON text: `python benchmarks/envelopes.py [rows] [batch rows]`.
+"""How fast change rows become events, and events JSON text: `python -m benchmarks envelopes [rows] [batch rows]`.
 
 Eight columns as in the measurements of the real Debezium (int, varchar, datetime2(7), decimal, int, nvarchar, bit,
 bigint), an update pair for every second event, rows prebuilt in memory. One process shows one core; the last line
@@ -95,8 +95,9 @@ def events(count: int) -> pa.RecordBatch:
     return made
 
 
-def main(rows: int, batch_rows: int) -> None:
+def main() -> None:
     """Measure and print."""
+    rows, batch_rows = (int(given) for given in (sys.argv[1:] + ["200000", "32768"][len(sys.argv) - 1 :]))
     pa.set_cpu_count(1)
     made_plan, source = plan(), change_rows(rows)
     batches = [source.slice(start, batch_rows) for start in range(0, rows, batch_rows)]
@@ -119,4 +120,4 @@ def main(rows: int, batch_rows: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(given) for given in (sys.argv[1:] + ["200000", "32768"][len(sys.argv) - 1 :])))
+    main()

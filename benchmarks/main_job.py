@@ -27,6 +27,7 @@ from typing import TypeVar
 
 import psutil
 
+from benchmarks.passes import timed
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.adapters.spark.session import stop_spark
@@ -43,14 +44,15 @@ from cdc_assets.streaming.tasks import SliceTask
 
 T = TypeVar("T")
 R = TypeVar("R")
+Work = Callable[[Capture], object]
 
 DATABASE, TABLE = "Bench", "measurements"
-_CREATE = f"""
-CREATE TABLE dbo.{TABLE} (
+_CREATE = """
+CREATE TABLE dbo.{0} (
     id int NOT NULL PRIMARY KEY, name varchar(40) NULL, created datetime2(7) NULL, amount decimal(18, 4) NULL,
     qty int NULL, note nvarchar(80) NULL, done bit NULL, total bigint NULL)
 """
-_ENABLE = f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{TABLE}', @role_name = NULL"
+_ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{0}', @role_name = NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,37 +75,44 @@ class Result:
         )
 
 
-def serve(pipe: Connection) -> None:
+def names(tables: int) -> list[str]:
+    """Of so many tables."""
+    return [TABLE, *(f"{TABLE}{number}" for number in range(2, tables + 1))]
+
+
+def serve(pipe: Connection, tables: int = 1) -> None:
     """The stand-in's process: answers (method, arguments) until it gets None."""
     with StandIn(databases=(DATABASE,)) as server:
-        server.execute(_CREATE, database=DATABASE)
+        for name in names(tables):
+            server.execute(_CREATE.format(name), database=DATABASE)
         pipe.send((server.port, server.password))
         while (request := pipe.recv()) is not None:
             method, arguments = request
             try:
-                _load(server, method, *arguments)
+                _load(server, names(tables), method, *arguments)
                 pipe.send(None)
             except Exception as error:  # noqa: BLE001 - the other process raises it
                 pipe.send(error)
 
 
-def _load(server: StandIn, method: str, *arguments: int) -> None:
-    if method == "changes":
-        server.bulk.load_changes(DATABASE, f"dbo_{TABLE}", *arguments)
-        return
+def _load(server: StandIn, tables: Sequence[str], method: str, *arguments: int) -> None:
     if method == "latency":
         server.agent.latency_s = arguments[0] / 1000
         return
-    server.bulk.load_table(DATABASE, TABLE, rows=arguments[0])
-    server.execute(_ENABLE, database=DATABASE)
+    for name in tables:
+        if method == "changes":
+            server.bulk.load_changes(DATABASE, f"dbo_{name}", *arguments)
+        else:
+            server.bulk.load_table(DATABASE, name, rows=arguments[0])
+            server.execute(_ENABLE.format(name), database=DATABASE)
     server.agent.drain()
 
 
 @contextmanager
-def server_process() -> Iterator[tuple[int, str, Callable[..., None]]]:
-    """Port, password, and a function that loads rows there."""
+def server_process(tables: int = 1) -> Iterator[tuple[int, str, Callable[..., None]]]:
+    """Port, password, and a function that loads rows there, into each of so many tables."""
     ours, theirs = mp.Pipe()
-    process = mp.get_context("spawn").Process(target=serve, args=(theirs,))
+    process = mp.get_context("spawn").Process(target=serve, args=(theirs, tables))
     process.start()
     port, password = ours.recv()
 
@@ -231,10 +240,10 @@ class Bench:
     server: int
     repeats: int
 
-    def phase(self, name: str, rows: int, start: Path | None, work: Callable[[Capture], object]) -> Result:
+    def phase(self, name: str, rows: int, start: Path | None, work: Work) -> Result:
         """Raw read and job in turn, after one pass to warm up."""
         recorder = Recorder(self.runner)
-        self._job(recorder, start, work)
+        self.job(recorder, start, work)
         bulk = self.bulk(self.folder)
         raw, seconds, python, jvm = [], [], [], []
         for _ in range(self.repeats):
@@ -243,28 +252,30 @@ class Bench:
             raw.append(time.perf_counter() - started)
             assert found == rows, f"{found} rows instead of {rows}"
             with Memory(self.server) as memory:
-                seconds.append(self._job(self.runner, start, work))
+                seconds.append(self.job(self.runner, start, work))
             python.append(memory.python)
             jvm.append(memory.jvm)
         return Result(name, rows, median(seconds), median(raw), max(python), max(jvm))
 
-    def _job(self, runner: SparkTaskRunner | Recorder, start: Path | None, work: Callable[[Capture], object]) -> float:
+    def job(self, runner: SparkTaskRunner | Recorder, start: Path | None, work: Work) -> float:
         """Seconds of one job on a lake of its own."""
+        return self.timed_job(runner, start, work)[0]
+
+    def timed_job(self, runner: SparkTaskRunner | Recorder, start: Path | None, work: Work) -> tuple[float, float]:
+        """Seconds and processor seconds of one job on a lake of its own."""
         lake = Path(tempfile.mkdtemp(dir=self.folder))
         if start is not None:
             shutil.copytree(start, lake, dirs_exist_ok=True)
-        seconds = self.run(runner, lake, work)
+        times = self.run(runner, lake, work)
         shutil.rmtree(lake)
-        return seconds
+        return times
 
-    def run(self, runner: SparkTaskRunner | Recorder, lake: Path, work: Callable[[Capture], object]) -> float:
-        """Seconds of one job on a lake."""
+    def run(self, runner: SparkTaskRunner | Recorder, lake: Path, work: Work) -> tuple[float, float]:
+        """Seconds and processor seconds of one job on a lake; the server's are left out."""
         config = settings(self.port, self.password, lake)
         with SqlServerSource(config.connection) as source:
             capture = Capture(config, source, self.bulk(lake), runner, SystemClock())
-            started = time.perf_counter()
-            work(capture)
-            return time.perf_counter() - started
+            return timed(lambda: work(capture), self.server)
 
     def bulk(self, lake: Path) -> MssqlBulkSource:
         """How rows are read."""

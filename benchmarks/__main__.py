@@ -1,0 +1,31 @@
+"""`python -m benchmarks SUBJECT …`: every benchmark under one name; `python -m benchmarks SUBJECT --help` tells its options."""
+
+import sys
+from importlib import import_module
+
+SUBJECTS = {
+    "versus": "this project, the real connector and PySpark's JDBC reader side by side (make bench)",
+    "curves": "rates over tasks, tables and sizes of transactions, cost of commits over windows (make bench-curves)",
+    "main_job": "snapshot and backlog beside the raw read, with memory",
+    "incremental": "an incremental snapshot beside the stream",
+    "latency": "from commit to lake, through dagster dev",
+    "commit_cost": "windows behind many windows",
+    "thousand_tables": "Dagster with many tables",
+    "standin": "the stand-in itself",
+    "envelopes": "events and JSON from rows in memory",
+}
+
+
+def main() -> None:
+    """Run one subject."""
+    if len(sys.argv) < 2 or sys.argv[1].replace("-", "_") not in SUBJECTS:
+        print("python -m benchmarks SUBJECT [options]\n")
+        print(*(f"  {name:<18}{told}" for name, told in SUBJECTS.items()), sep="\n")
+        raise SystemExit(0 if sys.argv[1:] in ([], ["--help"], ["-h"]) else 2)
+    subject = sys.argv.pop(1).replace("-", "_")
+    sys.argv[0] = f"python -m benchmarks {subject}"
+    import_module(f"benchmarks.{subject}").main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""How rates follow size: `python -m benchmarks curves [tasks] [tables] [transactions] [windows]`, all of them by default.
+
+| Curve | Varies | Measures |
+|---|---|---|
+| `tasks` | Spark tasks at once: 1, 2, 4 | snapshot and backlog of one table |
+| `tables` | 1, 10, 100, 1,000 captured tables that share the same number of rows | snapshot and backlog of all |
+| `transactions` | change rows of a transaction: 2 (one update) to 5,000,000 | backlog of one table |
+| `windows` | windows before: 1 to 20,000 | processor time of a window's commits (`commit_cost`) |
+
+Each point has a process and a Spark session of its own, a pass to warm up, and prints the median of the passes after it
+with the load average. The driver, the tasks and the server share this machine.
+"""
+
+import argparse
+import multiprocessing as mp
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from benchmarks import commit_cost
+from benchmarks.main_job import Bench, server_process
+from benchmarks.passes import load_average, spread
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.defs.spark import SparkResource
+from cdc_assets.run.capture import Capture
+
+TASKS, TABLES, TRANSACTIONS = (1, 2, 4), (1, 10, 100, 1_000), (2, 200, 20_000, 1_000_000, 5_000_000)
+
+
+def point(rows: int, updates: int, each: int, repeats: int, *, tables: int = 1, tasks: int = 0) -> list[str]:
+    """Snapshot and backlog of one size: rows a second, and what they took.
+
+    Args:
+        rows: of all tables together.
+        updates: of all tables together.
+        each: updates of a transaction.
+        repeats: passes.
+        tables: among which rows and updates are divided.
+        tasks: at once; 0 for the cores.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as name,
+        server_process(tables) as (port, password, load),
+    ):
+        folder, server = Path(name), next(child.pid for child in mp.active_children() if child.pid)
+        resource = SparkResource(master=f"local[{tasks}]") if tasks else SparkResource()
+        bench = Bench(resource.runner(), folder, port, password, server, repeats)
+        load("table", max(rows // tables, each))
+        found = tables * max(rows // tables, each)
+        lines = [
+            _line("snapshot", found, [bench.job(bench.runner, None, Capture.snapshot) for _ in range(repeats + 1)])
+        ]
+        start = folder / "snapshotted"
+        bench.run(bench.runner, start, Capture.snapshot)
+        transactions = max(1, updates // tables // each)
+        load("changes", transactions, each)
+        changed = 2 * tables * transactions * each
+        jobs = [bench.job(bench.runner, start, Capture.stream) for _ in range(repeats + 1)]
+        stop_spark()
+        return [*lines, _line("backlog", changed, jobs)]
+
+
+def _line(name: str, rows: int, seconds: Sequence[float]) -> str:
+    later = list(seconds[1:])
+    return f"{name} | {rows:,} | {spread(later)} | {rows / median(later):,.0f}"
+
+
+def apart(work: Callable[[], list[str]]) -> list[str]:
+    """The result of some work in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=mp.get_context("spawn")) as pool:
+        return pool.submit(work).result()
+
+
+def curve(name: str, sizes: Sequence[int], made: Callable[[int], Callable[[], list[str]]]) -> None:
+    """Print the points of one curve as a Markdown table."""
+    print(f"\n| {name} | Load average | | Rows | s | rows/s |\n|---|---|---|---|---|---|", flush=True)
+    for size in sizes:
+        load = load_average()
+        for line in apart(made(size)):
+            print(f"| {size:,} | {load} | {line} |", flush=True)
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    curves = ("tasks", "tables", "transactions", "windows")
+    parser.add_argument("curves", nargs="*", help=", ".join(curves))
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of all tables of a point together")
+    parser.add_argument("--updates", type=int, default=500_000, help="updates of a point")
+    parser.add_argument("--repeats", type=int, default=3, help="measured passes of a point")
+    parser.add_argument("--most", type=int, default=5_000_000, help="leave larger points out")
+    parser.add_argument("--windows", type=int, default=20_000, help="windows of the last curve")
+    given = parser.parse_args()
+    wanted, sized = given.curves or curves, partial(point, given.rows, given.updates, repeats=given.repeats)
+    unknown = set(wanted) - set(curves)
+    if unknown:
+        parser.error(f"no such curve: {', '.join(sorted(unknown))}; there are {', '.join(curves)}")
+
+    def upto(sizes: Sequence[int]) -> list[int]:
+        return [size for size in sizes if size <= given.most]
+
+    each = min(100, given.updates)
+    if "tasks" in wanted:
+        curve("Tasks", upto(TASKS), lambda size: partial(sized, each, tasks=size))
+    if "tables" in wanted:
+        curve("Tables", upto(TABLES), lambda size: partial(sized, min(each, given.updates // size), tables=size))
+    if "transactions" in wanted:
+        curve("Change rows of a transaction", upto(TRANSACTIONS), lambda size: partial(sized, size // 2))
+    if "windows" in wanted:
+        print(f"\nload average: {load_average()}", flush=True)
+        sys.argv[1:] = ["--windows", str(given.windows)]
+        commit_cost.main()
+
+
+if __name__ == "__main__":
+    main()
