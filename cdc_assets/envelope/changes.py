@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.envelope.constants import constant, lsn_texts, positions
+from cdc_assets.envelope.constants import constant, printed
 from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
 from cdc_assets.envelope.headers import key_change_headers
 from cdc_assets.envelope.layout import AFTER, BEFORE, Layout, check_pairs, lay_out
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rows import event_values, images, keys, portions
 from cdc_assets.errors import InvariantError
-from cdc_assets.typemap.kernels import Numbers, as_type, fixed_bytes, numbers
+from cdc_assets.typemap.kernels import Numbers, as_type, differ, fixed_bytes, numbers
 
 START_LSN, COMMAND_ID, SEQVAL, OPERATION, UPDATE_MASK, COMMIT_TIME = range(6)
 LEADING = 6
@@ -134,14 +134,12 @@ class _Serials:
 
     def of(self, commit: Numbers, change: Numbers) -> Numbers:
         """Serial number of each change row: the number of rows with its position so far, itself included."""
-        places = np.hstack([commit, change])
-        starts = np.ones(len(places), dtype=bool)
-        starts[1:] = (places[1:] != places[:-1]).any(axis=1)
-        starts[0] = places[0].tobytes() != self.position
-        counted = np.arange(1, len(places) + 1)
+        starts = differ(commit) | differ(change)
+        starts[0] = commit[0].tobytes() + change[0].tobytes() != self.position
+        counted = np.arange(1, len(starts) + 1)
         base = np.maximum.accumulate(np.where(starts, counted - 1, -self.serial))
         serial = counted - base
-        self.position, self.serial = places[-1].tobytes(), int(serial[-1])
+        self.position, self.serial = commit[-1].tobytes() + change[-1].tobytes(), int(serial[-1])
         return serial
 
 
@@ -223,17 +221,17 @@ def _parts(
     row = layout.row
     commands = numbers(pc.fill_null(as_type(rows.column(COMMAND_ID), pa.int64()), 0), np.int64)  # old rows have no key
     operations = _operations(rows)
-    printed = positions(commit[row], commands[row], change[row], operations[row], layout.tombstone)
+    texts = printed(commit[row], commands[row], change[row], operations[row], layout.tombstone)
     return Parts(
-        position=printed,
+        position=texts.position(),
         key=None if key is None else picked(key, row),
         before=picked(shown, layout.before),
         after=picked(shown, layout.after),
         operation=_letters(layout.letter),
         times=_utc(rows.column(COMMIT_TIME), context.utc_offset_minutes).take(pa.array(row)),
         snapshot=constant("false", len(row)),
-        commit_lsn=lsn_texts(commit[row]),
-        change_lsn=lsn_texts(change[row]),
+        commit_lsn=texts.commit(),
+        change_lsn=texts.change(),
         serial=pa.array(serial[layout.last]),
         tombstone=layout.tombstone if layout.tombstone.any() else None,
         headers=None if key is None else key_change_headers(plan, key, layout),

@@ -1,14 +1,17 @@
 """Columns that hold the same value in every row, and LSNs and positions as text.
 
-Constant arrays are cached and sliced, which costs nothing: most fields of a table's source block are constant.
+Constant arrays are cached and sliced, which costs nothing: most fields of a table's source block are constant. A writer
+recognizes them (core.repeated).
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
-from cdc_assets.typemap.kernels import Numbers, literal, texts
+from cdc_assets.core.repeated import repeated
+from cdc_assets.typemap.kernels import Numbers, texts
 from cdc_assets.typemap.textforms import hex_digits
 
 _LEAST = 1024
@@ -21,21 +24,15 @@ def _room(rows: int) -> int:
     return max(_LEAST, 1 << (rows - 1).bit_length()) if rows > 0 else _LEAST
 
 
-@lru_cache(maxsize=64)
-def _repeated(value: str, size: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, pa.string()), size)
-
-
 def constant(value: str, rows: int) -> pa.Array:
     """`value` in every row."""
-    return _repeated(value, _room(rows)).slice(0, rows)
+    return repeated((value,), _room(rows)).array.slice(0, rows)
 
 
 @lru_cache(maxsize=8)
 def _repeated_headers(pairs: tuple[tuple[str, str], ...], size: int) -> pa.Array:
     offsets = np.arange(size + 1, dtype=np.int32) * np.int32(len(pairs))
-    names = pa.array([name for name, _ in pairs] * size, pa.string())
-    values = pa.array([value for _, value in pairs] * size, pa.string())
+    names, values = (repeated(tuple(texts), size).array for texts in (zip(*pairs, strict=True) if pairs else ((), ())))
     return pa.MapArray.from_arrays(pa.array(offsets), names, values)
 
 
@@ -44,30 +41,55 @@ def constant_headers(pairs: tuple[tuple[str, str], ...], rows: int) -> pa.Array:
     return _repeated_headers(pairs, _room(rows)).slice(0, rows)
 
 
-def lsn_parts(raw: Numbers) -> list[Numbers]:
-    """Printed form of LSNs as matrices side by side."""
-    text, colon = hex_digits(raw), literal(":", len(raw))
-    return [text[:, :8], colon, text[:, 8:16], colon, text[:, 16:20]]
-
-
-def lsn_texts(raw: Numbers) -> pa.Array:
-    """Printed form of LSNs."""
-    return texts(lsn_parts(raw), None)
-
-
 def big_endian(values: Numbers, width: int) -> Numbers:
     """The lowest `width` bytes of non-negative integers, most significant first."""
     wide = np.ascontiguousarray(values.astype(">u8")).view(np.uint8).reshape(-1, 8)
     return wide[:, 8 - width :]
 
 
-def positions(commit: Numbers, command: Numbers, change: Numbers, operation: Numbers, tombstone: Numbers) -> pa.Array:
-    """Printed positions; a tombstone's has the suffix `t` and so follows its delete."""
-    rows, slash = len(commit), literal("/", len(commit))
-    codes = (operation + ord("0")).astype(np.uint8)[:, None]
-    parts = [*lsn_parts(commit), slash, hex_digits(big_endian(command, 4)), slash, *lsn_parts(change), slash, codes]
-    if not tombstone.any():
-        return texts(parts, None)
-    keep = np.ones((rows, 57), dtype=bool)
-    keep[:, 56] = tombstone
-    return texts([*parts, literal("t", rows)], None, keep)
+@dataclass(frozen=True)
+class Printed:
+    """Printed positions and what stands in them.
+
+    Args:
+        matrix: their characters, a row for each.
+        tombstone: whose position has the suffix `t` and so follows its delete's.
+    """
+
+    matrix: Numbers
+    tombstone: Numbers
+
+    def position(self) -> pa.Array:
+        """The whole of it."""
+        if not self.tombstone.any():
+            return texts([self.matrix[:, :-1]], None)
+        keep = np.ones(self.matrix.shape, dtype=bool)
+        keep[:, -1] = self.tombstone
+        return texts([self.matrix], None, keep)
+
+    def commit(self) -> pa.Array:
+        """LSNs of the commits."""
+        return texts([self.matrix[:, _COMMIT]], None)
+
+    def change(self) -> pa.Array:
+        """What stands in the place of the change LSN."""
+        return texts([self.matrix[:, _CHANGE]], None)
+
+
+_FORM = np.frombuffer(b"cccccccc:cccccccc:cccc/nnnnnnnn/ssssssss:ssssssss:ssss/ot", dtype=np.uint8)
+_COMMIT, _CHANGE, _OPERATION = slice(0, 22), slice(32, 54), 55
+_DIGITS = [(0, 8), (9, 17), (18, 22), (23, 31), (32, 40), (41, 49), (50, 54)]
+"""Where the digits of commit LSN, command id and change LSN stand, one group after the other."""
+
+
+def printed(commit: Numbers, command: Numbers, change: Numbers, operation: Numbers, tombstone: Numbers) -> Printed:
+    """Positions from the bytes of their LSNs; digits are made once for all texts that show them."""
+    shown = hex_digits(np.concatenate([commit, big_endian(command, 4), change], axis=1))
+    matrix = np.empty((len(commit), len(_FORM)), dtype=np.uint8)
+    matrix[:] = _FORM
+    done = 0
+    for start, end in _DIGITS:
+        matrix[:, start:end] = shown[:, done : done + end - start]
+        done += end - start
+    matrix[:, _OPERATION] = operation + ord("0")
+    return Printed(matrix, tombstone)

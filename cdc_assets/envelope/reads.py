@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.amend import mark
-from cdc_assets.envelope.constants import LAST_COMMAND, big_endian, constant, positions
+from cdc_assets.envelope.constants import LAST_COMMAND, big_endian, constant, printed
 from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rows import event_values, images, keys, portions
@@ -102,7 +102,7 @@ def _positions(context: ReadContext, first: int, rows: int) -> pa.Array:
     slice_number = _repeated(context.slice_number, 2, rows)
     place = np.hstack([window, slice_number, big_endian(np.arange(first, first + rows), 4)])
     zero = np.zeros(rows, dtype=np.int64)
-    return positions(commit, zero + LAST_COMMAND, place, zero, zero.astype(bool))
+    return printed(commit, zero + LAST_COMMAND, place, zero, zero.astype(bool)).position()
 
 
 def _repeated(value: int, width: int, rows: int) -> Numbers:

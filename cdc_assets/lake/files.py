@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
+from cdc_assets.lake.dictionaries import encode, encoded_schema
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
 STATISTICS = "position"
@@ -144,7 +145,7 @@ class TopicWriter:
         with self._told():
             if self._open is None:
                 self._filesystem = self._filesystem or self._location.filesystem(self._directory)
-                self._open = _OpenFile(self._filesystem, self._prefix, self._window_id, self._schema)
+                self._open = _OpenFile(self._filesystem, self._prefix, self._window_id, encoded_schema(table))
             self._open.write(table)
 
     def _close(self) -> None:
@@ -213,6 +214,7 @@ class _OpenFile:
         self.path = f"{prefix}{uuid4().hex}.parquet"
         self._window_id = window_id
         self._stream = filesystem.open_output_stream(self.path)
+        self._schema = schema
         self._writer = pq.ParquetWriter(self._stream, schema, **_encoding(schema))
         self._rows = 0
         self._bounds: list[str] = []
@@ -223,7 +225,7 @@ class _OpenFile:
         return int(self._stream.tell())
 
     def write(self, table: pa.Table) -> None:
-        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._writer.write_table(encode(table, self._schema), row_group_size=table.num_rows)
         self._rows += table.num_rows
         bounds = pc.min_max(table["position"]).as_py()
         self._bounds += [bounds["min"], bounds["max"]]

@@ -58,6 +58,21 @@ def fixed_bytes(array: pa.Array, width: int) -> Numbers:
     return data.reshape(len(array), width)
 
 
+def differ(matrix: Numbers) -> Numbers:
+    """Which rows of a byte matrix differ from the row before; the first one does."""
+    rows, width = matrix.shape
+    different = np.ones(rows, dtype=bool)
+    different[1:] = False
+    matrix = np.ascontiguousarray(matrix)
+    place = 0
+    for size in (8, 4, 2, 1):  # as numbers side by side: short rows compared byte by byte cost ten times as much
+        while width - place >= size:
+            word = np.ndarray((rows,), f"u{size}", matrix.data, place, (width,))
+            different[1:] |= word[1:] != word[:-1]
+            place += size
+    return different
+
+
 def numbers_of_offsets(array: pa.Array) -> Numbers:
     """The `len + 1` offsets of a string or binary array with 32-bit offsets."""
     if len(array) == 0:
@@ -92,7 +107,7 @@ def texts(parts: Sequence[Numbers], nulls: Numbers | None, keep: Numbers | None 
         nulls: rows that are null.
         keep: mask of the characters of the joined matrix to keep; all if None.
     """
-    matrix = np.ascontiguousarray(np.hstack(parts))
+    matrix = np.ascontiguousarray(parts[0] if len(parts) == 1 else np.hstack(parts))
     rows, width = matrix.shape
     if keep is None:
         offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width)

@@ -63,5 +63,5 @@ def hexadecimal(array: pa.Array) -> pa.Array:
 
 def hex_digits(matrix: Numbers) -> Numbers:
     """Lower-case hexadecimal digits of a byte matrix, as a matrix twice as wide."""
-    shown: Numbers = _HEX[np.ascontiguousarray(matrix)].view(np.uint8).reshape(len(matrix), 2 * matrix.shape[1])
+    shown: Numbers = _HEX.take(np.ascontiguousarray(matrix)).view(np.uint8).reshape(len(matrix), 2 * matrix.shape[1])
     return shown
