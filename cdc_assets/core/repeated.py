@@ -10,7 +10,6 @@ that nothing else can lie there. A copy is merely unknown.
 from functools import cached_property, lru_cache
 from weakref import WeakValueDictionary
 
-import numpy as np
 import pyarrow as pa
 
 
@@ -30,7 +29,7 @@ class Repeated:
 
     @property
     def _places(self) -> pa.Array:
-        return pa.array(np.tile(np.arange(len(self.texts), dtype=np.int32), self.times))
+        return pa.array(list(range(len(self.texts))) * self.times, pa.int32())
 
     @cached_property
     def encoded(self) -> pa.DictionaryArray:
