@@ -11,6 +11,7 @@ SUBJECTS = {
     "latency": "from commit to lake, through dagster dev",
     "commit_cost": "windows behind many windows",
     "thousand_tables": "Dagster with many tables",
+    "cold_start": "a million rows by a cold process; the way of an idle capture's first change",
     "standin": "the stand-in itself",
     "envelopes": "events and JSON from rows in memory",
 }

@@ -217,8 +217,8 @@ def write_table(path: Path, lines: list[str]) -> None:
     """Put the table between the marks in a document."""
     text = path.read_text()
     begin, end = "<!-- begin: make bench -->\n", "<!-- end: make bench -->"
-    assert begin in text and end in text, f"{path} lacks the marks {begin!r} and {end!r}"
-    before, after = text.split(begin)[0], text.split(end)[1]
+    (before, rest), (_, after) = text.split(begin), text.split(end)
+    assert end in rest, f"{path} lacks the marks {begin!r} and {end!r}"
     path.write_text(before + begin + "\n".join(lines) + "\n" + end + after)
 
 

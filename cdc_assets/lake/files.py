@@ -265,6 +265,10 @@ _ORDERED = ("value.source.ts_", "value.source.commit_lsn", "value.ts_", "window_
 """Columns whose least and greatest value let a reader skip a row group; the others have the same values everywhere."""
 
 
+_OLD = "value.before."
+"""Values that are gone: nobody looks for a row by them, and their statistics take a twentieth of the time."""
+
+
 def _encoding(schema: pa.Schema) -> dict[str, object]:
     """Parquet options, measured on events of eight columns: 2.5 times as fast as dictionaries everywhere, half the size.
 
@@ -276,7 +280,7 @@ def _encoding(schema: pa.Schema) -> dict[str, object]:
     options: dict[str, object] = {"compression": "zstd", "compression_level": 1, "store_schema": False}
     options["use_dictionary"] = repeated or False
     options["write_statistics"] = [
-        name for name in leaves if name.startswith(_ORDERED) or not name.startswith(_REPEATED)
+        name for name in leaves if name.startswith(_ORDERED) or not name.startswith((*_REPEATED, _OLD))
     ]
     if "position" in leaves:
         options["column_encoding"] = {"position": "DELTA_BYTE_ARRAY"}

@@ -1,0 +1,109 @@
+"""The benchmarks run: tiny sizes, no look at the figures."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import SUBJECTS
+from benchmarks.main_job import Memory, names
+from benchmarks.passes import Times, run_process, spread
+from benchmarks.versus import CONNECTOR, HEAD, LOCAL, OURS, RAW, Phase, write_table
+
+ROOT = Path(__file__).parents[1]
+
+
+def bench(*arguments: str) -> str:
+    """What `python -m benchmarks` prints."""
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_without_a_subject_it_tells_them() -> None:
+    told = bench()
+    assert all(name in told for name in SUBJECTS)
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_each_subject_can_be_run(name: str) -> None:
+    assert callable(import_module(f"benchmarks.{name}").main)
+
+
+def test_commands_of_the_make_file_exist() -> None:
+    lines = (ROOT / "Makefile").read_text().splitlines()
+    assert {line.split()[3] for line in lines if "-m benchmarks " in line} == {"versus", "curves"} <= set(SUBJECTS)
+
+
+@pytest.mark.conformance
+def test_side_by_side_without_the_others() -> None:
+    told = bench("versus", "--ours", "--rows", "300", "--updates", "100", "--repeats", "1")
+    for phase in ("snapshot", "backlog"):
+        assert [line.split(" | ")[1] for line in told.splitlines() if line.startswith(f"| {phase} ")] == [
+            OURS,
+            LOCAL,
+            RAW,
+        ]
+
+
+@pytest.mark.conformance
+def test_side_by_side() -> None:
+    told = bench("versus", "--rows", "300", "--updates", "100", "--repeats", "1")
+    assert told.count(CONNECTOR) == told.count("JDBC by hand") == 2
+
+
+@pytest.mark.conformance
+def test_a_curve() -> None:
+    told = bench(
+        "curves",
+        "transactions",
+        "windows",
+        "--rows",
+        "50",
+        "--updates",
+        "4",
+        "--repeats",
+        "1",
+        "--most",
+        "2",
+        "--windows",
+        "100",
+    )
+    assert "| 2 | " in told
+    assert told.count("backlog | 8 |") == 1
+    assert "ms/window" in told
+
+
+def test_ratios_are_those_of_medians() -> None:
+    times = {OURS: Times([2, 4, 3], [1, 1, 1], [0.5, 0.5, 0.5]), CONNECTOR: Times([30, 6, 6], [5], [9])}
+    ours, other = Phase("snapshot", 1000, 1000, None, lambda _: None, None, "", times).lines()
+    assert (
+        ours
+        == "| snapshot | cdc-assets, Spark | 3.00 (2.00–4.00) | 333 | 1.0 | 1.00 (1.00–1.00) | 1,000 | 1.0 | 500.0 |"
+    )
+    assert other.split(" | ")[4] == "2.0"
+    assert other.split(" | ")[7] == "5.0"
+    assert spread([]) == ""
+
+
+def test_the_table_is_put_between_its_marks(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    copy = tmp_path / "README.md"
+    copy.write_text(readme)
+    write_table(copy, [*HEAD, "| new |"])
+    assert "| new |\n<!-- end" in copy.read_text()
+    assert copy.read_text().startswith(readme.split("<!-- begin")[0])
+    assert copy.read_text().endswith(readme.split("<!-- end")[1])
+
+
+def test_a_contender_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="KeyError"):
+        run_process("jdbc", {}, tmp_path)
+
+
+def test_names_of_tables() -> None:
+    assert names(3) == ["measurements", "measurements2", "measurements3"]
+    assert Memory(0).python == 0
