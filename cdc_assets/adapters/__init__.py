@@ -1,1 +1,2 @@
-"""What speaks to outside systems, one sub-package each. They implement the ports of `core`; `defs` and `cli` choose them."""
+"""Clients of outside systems, one sub-package each. They implement the ports of `core`; `defs` and `cli` choose
+them."""

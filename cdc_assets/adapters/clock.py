@@ -6,12 +6,12 @@ from cdc_assets.core import interruption
 
 
 class SystemClock:
-    """`core.ports.Clock` on the real time."""
+    """`core.ports.Clock` with real time."""
 
     def now(self) -> datetime:
         """Aware, UTC."""
         return datetime.now(UTC)
 
     def sleep(self, seconds: float) -> None:
-        """Wait; a run that is asked to end waits no longer."""
+        """Wait; ends early if the run is asked to end."""
         interruption.sleep(seconds)

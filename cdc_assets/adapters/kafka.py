@@ -1,9 +1,8 @@
 """Signals from a Kafka topic, through librdkafka (extra `kafka`).
 
-How far the topic was handled is in the manifest, so the consumer joins no group:
-each look asks for the ends of the partitions and reads what lies between. The
-group's own offsets are written for people who watch the lag, and read once: as
-the place to begin when the manifest knows none.
+The manifest records the handled offsets, so the consumer does not join a group: each poll queries the ends of the
+partitions and reads the messages in between. The group's offsets are committed only for monitoring of lag, and read
+once, as the start when the manifest has none.
 """
 
 import importlib
@@ -20,9 +19,9 @@ from cdc_assets.errors import ConfigurationError, ConnectionLostError
 log = logging.getLogger(__name__)
 
 _ANSWER_S = 3.0
-"""Seconds that a question to a broker may take."""
+"""Time limit in seconds of a request to a broker."""
 _LOOK_S = 10.0
-"""Seconds of one look; what did not come is left to the next."""
+"""Time limit in seconds of one poll; messages that did not arrive are left for the next."""
 _OF_THE_JVM = frozenset({"key.deserializer", "value.deserializer"})
 
 
@@ -31,7 +30,7 @@ def kafka_channels(config: CaptureConfig) -> Iterator[list[SignalChannel]]:
     """The Kafka channel of a capture, if its settings enable it; closed at the end of the block.
 
     Raises:
-        ConfigurationError: the extra `kafka` is not installed, or an option is unknown to the client.
+        ConfigurationError: the extra `kafka` is not installed, or the client does not accept an option.
     """
     if "kafka" not in config.signals.channels:
         yield []
@@ -47,7 +46,7 @@ class KafkaSignals:
     """Messages of one topic whose key is the topic prefix.
 
     Args:
-        settings: topic, servers and options of the client.
+        settings: topic, brokers and options of the client.
         prefix: the capture's topic prefix.
 
     Raises:
@@ -80,7 +79,7 @@ class KafkaSignals:
         return Delivery(tuple(signals), numbers)
 
     def forget(self, delivery: Delivery) -> None:
-        """Tell the broker how far the topic was handled, for whoever watches."""
+        """Commit the handled offsets to the broker, for monitoring."""
         offsets = [
             self._kafka.TopicPartition(self._topic, int(stream.rpartition(":")[2]), number)
             for stream, number in delivery.reached.items()
@@ -118,7 +117,7 @@ class KafkaSignals:
             ) from None
 
     def _known(self, reached: Mapping[str, int]) -> dict[int, int | None]:
-        """Partitions of the topic, and how far each was handled."""
+        """Partitions of the topic with their handled offsets."""
         topic = self._consumer.list_topics(self._topic, timeout=_ANSWER_S).topics[self._topic]
         problem = "" if topic.error is None else str(topic.error.str())
         if problem and problem != self._problem:
@@ -129,7 +128,7 @@ class KafkaSignals:
         return {partition: reached.get(self._stream(partition)) for partition in sorted(topic.partitions)}
 
     def _spans(self, known: Mapping[int, int | None]) -> dict[int, tuple[int, int]]:
-        """By partition: the first message that was not handled, and the end."""
+        """By partition: the offset of the first message that was not handled, and the end."""
         return {partition: self._span(partition, place) for partition, place in known.items()}
 
     def _span(self, partition: int, place: int | None) -> tuple[int, int]:
@@ -138,10 +137,16 @@ class KafkaSignals:
         if place is None:
             place = self._begin(own, low, high)
         if place < low:
-            log.warning("Signals %d to %d of %s were removed unread.", place, low - 1, self._stream(partition))
+            log.warning(
+                "Signals %d to %d of %s were removed before they were read.", place, low - 1, self._stream(partition)
+            )
         elif place > high:
             log.warning(
-                "Topic %s was made anew: partition %d ends at %d, before %d.", self._topic, partition, high, place
+                "Topic %s was re-created: partition %d ends at %d, before the recorded %d.",
+                self._topic,
+                partition,
+                high,
+                place,
             )
         return (place if low <= place <= high else low), high
 
@@ -153,7 +158,8 @@ class KafkaSignals:
         return high if reset in ("latest", "largest", "end") else low
 
     def _messages(self, spans: Mapping[int, tuple[int, int]]) -> Iterator[Any]:
-        """Messages of the spans; the end of a partition is one without a key, as its last numbers may hold none."""
+        """Messages of the spans, and an empty one at the end of a partition, because the last offsets may have no
+        message."""
         if not spans:
             return
         places = [self._kafka.TopicPartition(self._topic, partition, start) for partition, (start, _) in spans.items()]
@@ -177,7 +183,9 @@ class KafkaSignals:
         if message.error():
             return None
         if message.key() != self._prefix.encode():
-            log.info("A message of %s has a key other than %s, so it is no signal for it.", stream, self._prefix)
+            log.info(
+                "A message of %s has a key other than %s, so it is not a signal for this capture.", stream, self._prefix
+            )
             return None
         return signal_of(message.value(), f"{stream}:{message.offset()}") if message.value() else None
 
@@ -190,13 +198,13 @@ class KafkaSignals:
             yield
         except self._kafka.KafkaException as error:
             raise ConnectionLostError(
-                f"Topic {self._topic} at {self._settings.kafka_servers} cannot be asked for signals: "
+                f"Topic {self._topic} at {self._settings.kafka_servers} cannot be polled for signals: "
                 f"{error.args[0].str()}. Next: check signal.kafka.bootstrap.servers and signal.consumer options."
             ) from None
 
 
 def _behind(message: Any) -> int:
-    """Number behind a message, or of the end of a partition."""
+    """Offset after a message, or the end of a partition."""
     number: int = message.offset()
     return number if message.error() else number + 1
 
@@ -208,6 +216,6 @@ def _client_library() -> Any:
         raise ConfigurationError(
             "signal.enabled.channels",
             "kafka",
-            f"a channel whose client is installed ({error})",
+            f"a channel whose client library is installed ({error})",
             "pip install 'cdc-assets[kafka]', or remove kafka from the channels",
         ) from None

@@ -1,8 +1,8 @@
-"""Where the driver is, as its executors see it.
+"""The address at which executors reach the driver.
 
-Executors connect to the driver, not the other way round. A driver that told them `127.0.0.1` would wait for ever: each
-executor looks for it on its own host. The right address is the one by which this machine reaches the cluster's master, and
-a connection to the master tells it, together with whether there is a master at all.
+Executors connect to the driver, not the other way round. With `127.0.0.1` the driver would wait for ever, because each
+executor would try its own host. The right address is the one by which this machine reaches the cluster's master; a
+connection to the master shows it, and also whether the master answers.
 """
 
 import os
@@ -18,7 +18,7 @@ _PORT = re.compile(r":(\d+)$")
 
 
 def endpoints(master: str) -> list[tuple[str, int]]:
-    """Hosts and ports that the name of a master or a Connect server holds; none for `yarn` and what runs on this machine."""
+    """Hosts and ports in the address of a master or a Connect server; none for `yarn` and local masters."""
     match = _MASTER.fullmatch(master)
     if not match:
         return []
@@ -32,7 +32,7 @@ def endpoints(master: str) -> list[tuple[str, int]]:
 
 
 def driver_address(master: str) -> str:
-    """The address of this machine by which a cluster's master is reached; empty if Spark's own choice should stand.
+    """The address of this machine on the way to a cluster's master; empty to keep Spark's own choice.
 
     Raises:
         ConfigurationError: a standalone cluster's master, or a Connect server, does not answer.

@@ -1,13 +1,13 @@
-"""From events to rows: what a table looks like after some of its events, as a Spark data frame.
+"""From events to rows: the state of a table after some of its events, as a Spark data frame.
 
-*Why this is the table.* `position` orders the events of a key: a change sorts by its commit LSN, a READ at the LSN up to
-which its row was surely read, so that a change that the row may not hold yet sorts behind it. A row is therefore what the
-last event of its key left, and is gone if that was a deletion. An update of a key is a deletion and a creation, so each
-event is about one key. Tombstones follow deletions and say nothing more.
+*Why it is right.* `position` orders the events of a key: a change sorts by its commit LSN, a READ at the LSN up to
+which its row is surely complete, so that a change that the row may lack sorts after it. A row is therefore the result
+of the last event of its key; there is none if that was a deletion. An update of a key is a deletion and a creation, so
+each event is about one key. Tombstones follow deletions and add nothing.
 
-*Large values.* The log holds a `(max)`, `text`, `ntext`, `image` or `xml` value only if it was changed; else the event has
-`unavailable.value.placeholder`. So of each such column the newest value that is not the placeholder counts, which may be
-that of an earlier event. After a deletion comes a creation first, which holds all values.
+*Large values.* The log holds a `(max)`, `text`, `ntext`, `image` or `xml` value only if it was changed; else the event
+has `unavailable.value.placeholder`. So the value of such a column is the newest one that is not the placeholder,
+possibly from an earlier event. The first event after a deletion is a creation, which holds all values.
 
 One aggregation by key, without sorting: events of one key need not fit into memory.
 """
@@ -22,22 +22,22 @@ from cdc_assets.config.settings import EventSettings
 from cdc_assets.errors import InvalidValueError
 
 POSITION = "__position"
-"""Column beside a table's own: position of the event that a row is from."""
+"""Additional column: position of the row's last event."""
 _KEY, _GONE = "__key", "__gone"
 
 
 def current_rows(events: DataFrame, unavailable: str = EventSettings("").unavailable_value) -> DataFrame:
-    """Rows that a table's events lead to.
+    """Rows that result from a table's events.
 
     Args:
-        events: of one topic, in any order: for each key from a READ or its creation on.
+        events: events of one topic, in any order: for each key from a READ or its creation on.
         unavailable: `unavailable.value.placeholder` of the capture.
 
     Returns:
         The table's columns, in the types of the events, and `__position` of each row's last event.
 
     Raises:
-        InvalidValueError: the table has no key, so that its events tell of no row.
+        InvalidValueError: the table has no key, so its events do not identify rows.
     """
     if not isinstance(events.schema["key"].dataType, StructType):
         raise InvalidValueError(
@@ -63,7 +63,7 @@ def _newest(field: StructField, unavailable: str) -> Column:
 
 
 def _texts(unavailable: str) -> list[str]:
-    """The placeholder of a text, and of a binary in each `binary.handling.mode` that gives texts."""
+    """The placeholder of a text, and of a binary in each `binary.handling.mode` with text values."""
     raw = unavailable.encode()
     forms = [unavailable, base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode(), raw.hex()]
     return list(dict.fromkeys(forms))

@@ -1,7 +1,7 @@
-"""The process that forks Spark's Python workers, without tracebacks when nobody listens to a worker any more.
+"""The process that forks Spark's Python workers, without tracebacks when the JVM has closed a worker's connection.
 
-A worker whose JVM has closed their socket ends with `BrokenPipeError` as it flushes what it has left: an idle worker when
-its session is stopped, a busy one when a query has rows enough (`LIMIT`). Nothing is wrong then, and nothing is lost; but
+A worker whose JVM has closed their socket ends with `BrokenPipeError` as it flushes its output: an idle worker when its
+session is stopped, a busy one when a query has enough rows (`LIMIT`). This is not an error, and nothing is lost; but
 Spark's own daemon prints the traceback, which looks like a failure at the end of a good run.
 
 What tasks import is imported here once and shared by all workers, which are forked from this process.
@@ -24,7 +24,7 @@ _OF_TASKS = (
     "cdc_assets.streaming.tasks",
     "cdc_assets.adapters.spark.runner",
 )
-"""What tasks import, but for the driver: a library of native code that may not outlive a fork."""
+"""Modules that tasks import, except for the database driver, a native library that may not survive a fork."""
 
 
 def worker(connection: socket.socket, authenticated: bool) -> int:
@@ -37,7 +37,7 @@ def worker(connection: socket.socket, authenticated: bool) -> int:
 
 if __name__ == "__main__":
     for name in _OF_TASKS:
-        with suppress(ImportError):  # told by whoever needs it, with what else is missing
+        with suppress(ImportError):  # reported by the code that needs it, with the other missing modules
             import_module(name)
     daemon.worker = worker
     daemon.manager()

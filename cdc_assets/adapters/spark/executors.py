@@ -1,9 +1,9 @@
-"""The executors of a session: how many tasks they run at once, and what if there is none.
+"""The executors of a session: number of parallel tasks, and detection of missing executors.
 
-A cluster without executors is silent: a job waits for the first one, for ever. It may be full, or its executors may look for
-the driver where it is not and end again, out of the driver's sight; or they come and end again at once, as long as somebody
-waits. So whoever waits for a job is accompanied by a watch, which cancels it when no executor has stayed for as long as
-`spark.cdc.executor.timeout` says (twice as long while a young one is there, which may be the first to stay).
+A cluster without executors gives no error: a job waits for the first one for ever. The cluster may be full, or its
+executors may fail to reach the driver and end without the driver noticing; or they start and end again repeatedly. So a
+watch runs during each job and cancels it when no executor has stayed within `spark.cdc.executor.timeout` (twice as long
+while a new one is there, which may be the first to stay).
 """
 
 import threading
@@ -22,11 +22,11 @@ from cdc_assets.errors import CdcError, EngineError
 
 _LOOK_S = 0.5
 _STAYS_S = 10.0
-"""An executor that has been there for so long works."""
+"""Seconds after which an executor counts as working."""
 _SETTLE_S, _SETTLES_S = 1.0, 10.0
-"""Executors are taken to be all there when no other has come for the first, but waited for no longer than the second."""
+"""Seconds without a new executor after which all are assumed to be there, and maximum seconds to wait."""
 _ROWS = 100_000
-"""More than any cluster has cores."""
+"""Greater than the number of cores of any cluster."""
 
 
 def context_of(session: SparkSession) -> SparkContext | None:
@@ -35,17 +35,17 @@ def context_of(session: SparkSession) -> SparkContext | None:
 
 
 def count(context: SparkContext) -> int:
-    """Executors that are registered now, without the driver."""
+    """Number of currently registered executors, without the driver."""
     return len(_members(context)) - 1
 
 
 def _members(context: SparkContext) -> frozenset[str]:
-    """Addresses of the executors that are registered now, and of the driver."""
+    """Addresses of the currently registered executors, and of the driver."""
     return frozenset(context._jsc.sc().getExecutorMemoryStatus().keySet().mkString(" ").split())
 
 
 def settle(context: SparkContext) -> int:
-    """How many executors there are once no more of them come; for a session that has just started."""
+    """Number of executors once no more of them register; for a session that has just started."""
     known, since, until = count(context), time.monotonic(), time.monotonic() + _SETTLES_S
     while time.monotonic() < min(until, since + _SETTLE_S):
         sleep(_LOOK_S)
@@ -72,12 +72,12 @@ def slots(session: SparkSession) -> int:
 
 
 class ExecutorWatch:
-    """Ends jobs that wait for executors that are not there.
+    """Cancels jobs that wait for missing executors.
 
     Args:
-        session: whose jobs.
-        timeout_s: how long they may wait.
-        where: the master or the Connect server, for messages.
+        session: session of the jobs.
+        timeout_s: maximum wait in seconds.
+        where: address of the master or the Connect server, for messages.
     """
 
     def __init__(self, session: SparkSession, timeout_s: float, where: str) -> None:
@@ -87,11 +87,11 @@ class ExecutorWatch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """A block that waits for a job.
+        """Watch a block that waits for a job.
 
         Raises:
-            EngineError: there was no executor for too long, and never has been one.
-            SparkTaskError: all executors have gone, and none came back for too long.
+            EngineError: there was no executor for too long, and there has never been one.
+            SparkTaskError: all executors were lost, and none came back for too long.
         """
         done, expired = threading.Event(), threading.Event()
         threading.Thread(target=self._watch, args=(done, expired), name="executor-watch", daemon=True).start()

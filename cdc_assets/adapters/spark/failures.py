@@ -1,8 +1,8 @@
-"""What it means that a job of Spark broke: what Spark prints for it is a page of Java, and its last cause one line of it.
+"""Translates failures of Spark jobs: Spark prints a page of Java, of which one line is the last cause.
 
-A job that breaks because of how the cluster is set up breaks again, however often it is repeated: code or a library that is
-not there, another Python, a driver that cannot be reached. That is an `EngineError`, which ends the run and says what to do.
-All else, such as a killed worker or a lost executor, may pass: a `SparkTaskError`, and what was read is read again.
+A job that fails because of the cluster's setup fails at every repetition: missing code or library, another Python
+version, an unreachable driver. That is an `EngineError`, which ends the run and says what to do. All other failures,
+such as a killed worker or a lost executor, may be transient: a `SparkTaskError`, after which the read is repeated.
 """
 
 import re
@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from cdc_assets.errors import CdcError, EngineError, RetryableError
 
 JOB_ERRORS = (PySparkException, Py4JError)
-"""What a broken job raises."""
+"""Exceptions of a failed job."""
 
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (.+)")
 _VERSIONS = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (.+)|(Python in worker has different version.+)")
@@ -33,11 +33,11 @@ _LIBRARIES = (
 
 
 class SparkTaskError(RetryableError):
-    """A Spark job broke outside our code: a worker died, an executor was lost."""
+    """A Spark job failed outside the task's code: a worker died, an executor was lost."""
 
 
 def job_error(error: Exception, where: str) -> CdcError:
-    """A broken job's error as one of ours.
+    """Translate the error of a failed job.
 
     Args:
         error: one of `JOB_ERRORS`.
@@ -55,12 +55,12 @@ def job_error(error: Exception, where: str) -> CdcError:
 
 
 def session_gone(error: Exception) -> bool:
-    """Whether the session itself has ended, so that another one is needed."""
+    """Whether the session itself has ended, so that a new one is needed."""
     return _GONE.search(str(error)) is not None
 
 
 def _cause(text: str) -> str:
-    """The telling line of a JVM error: the deepest cause that it names first, else its own first line."""
+    """The most informative line of a JVM error: the deepest cause that it names first, otherwise its first line."""
     lines = text.splitlines()
     causes = [line.partition("Exception: ")[2] for line in lines if "SparkException: " in line]
     return (causes[-1] if causes else lines[0] if lines else "").rstrip(".")

@@ -1,12 +1,10 @@
 """The generations of a topic as one Spark data frame.
 
-A topic goes on in a new Delta table when its columns change in a way that Delta
-cannot hold in one (`lake.evolution`). Read together, each field has its newest
-type. Older values are cast to it where that keeps them as they are: to a wider
-number or decimal. Where it does not, because the type is another or stands for
-something else, they stay as they were, in a field of their own beside it: what
-`amount` held in the first generation is `amount@1`. So nothing is lost, nothing
-is converted by guess, and rows of every generation have the same structure.
+A topic continues in a new Delta table when its columns change in a way that one Delta table cannot hold
+(`lake.evolution`). When generations are read together, each field has its newest type. Older values are cast to it if
+that does not change them: to a wider number or decimal. Otherwise, because type or meaning differ, they stay unchanged
+in an additional field: `amount` of the first generation becomes `amount@1`. So nothing is lost, no conversion is
+guessed, and rows of every generation have the same structure.
 """
 
 from collections.abc import Sequence
@@ -29,7 +27,8 @@ from pyspark.sql.types import (
 )
 
 _FIELD, _PARTS = "cdc.field", "cdc.generations"
-"""In a joint field's metadata: its name in the generations' tables, and the numbers of those that fill it."""
+"""Metadata keys of a joint field: its name in the generations' tables, and the numbers of the generations that fill
+it."""
 
 _WIDENED: dict[type[DataType], tuple[type[DataType], ...]] = {
     ByteType: (ShortType, IntegerType, LongType, DoubleType),
@@ -49,7 +48,8 @@ def together(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def joint_structure(structures: Sequence[StructType]) -> StructType:
-    """The structure that holds the rows of all generations, oldest first; its metadata tells where fields come from."""
+    """The structure that holds the rows of all generations, oldest first; its metadata names the origin of each
+    field."""
     return _joint(list(enumerate(structures, 1)))
 
 
@@ -62,7 +62,7 @@ def _joint(generations: Sequence[tuple[int, StructType]]) -> StructType:
 
 
 def _fields(versions: Sequence[tuple[int, StructField]]) -> list[StructField]:
-    """The fields that hold all versions of one: the newest, and before it those that do not fit in."""
+    """The fields that hold all versions of one field: the newest, preceded by those that do not fit it."""
     left, made = list(versions), list[StructField]()
     while left:
         newest, field = left[-1]
@@ -89,7 +89,9 @@ def _fits(old: StructField, new: StructField) -> bool:
         return True
     if old.name != new.name or old.metadata.get("connect.name") != new.metadata.get("connect.name"):
         return False
-    forms = {field.metadata["lake.form"] for field in (old, new) if "lake.form" in field.metadata}  # not told earlier
+    forms = {
+        field.metadata["lake.form"] for field in (old, new) if "lake.form" in field.metadata
+    }  # not recorded by earlier releases
     if len(forms) > 1:
         return False
     return old.dataType == new.dataType or _widens(old.dataType, new.dataType)

@@ -1,4 +1,4 @@
-"""One job of Spark: a function for each index below a number, each in a task of its own.
+"""One Spark job: a function called for each index below a number, each in a separate task.
 
 On a classic session a task is an element of an RDD, in a partition of its own: no query is analysed, planned and compiled,
 which halves the JVM's work for a job of small tasks. Spark Connect has no RDDs: there `spark.range(0, n, 1, n)` gives n
@@ -30,14 +30,16 @@ def outcomes(session: SparkSession, execute: Callable[[int], bytes], count: int)
 
 
 def map_indexes(session: SparkSession, function: Callable[[int], Any], count: int) -> list[Any]:
-    """The same, of plain values; a nested function travels as a whole, so that workers need no code of ours."""
+    """The same for plain values; a nested function is pickled by value, so that workers need no code of this
+    package."""
     packed = outcomes(session, lambda index: pickle.dumps(function(index)), count)
     return [pickle.loads(outcome) for outcome in packed]  # noqa: S301 - our own probe wrote it
 
 
 @contextmanager
 def cancelled_with_run(session: SparkSession) -> Iterator[None]:
-    """A block that waits for jobs. On Connect others may share the session, so there they are told by a tag."""
+    """A block that waits for jobs. On Connect others may share the session, so there the jobs are identified by a
+    tag."""
     context = context_of(session)
     if context is not None:
         with cancelled_by(context.cancelAllJobs):

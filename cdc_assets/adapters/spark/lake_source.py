@@ -4,11 +4,11 @@ Spark's own Parquet reader reaches an object store only through Hadoop's connect
 brings, and every address and credential spelled a second time. A task that opens a file through the lake's own store
 client needs neither: there is one set of options for the capture, its commits and its readers.
 
-It costs more of the processor than Spark's reader and reads all columns of a file; which files are read at all is
-decided before, by the statistics in the Delta log. So local files are left to Spark.
+It costs more processor time than Spark's reader and reads all columns of a file; files are selected before that by the
+statistics in the Delta log. So local files are read by Spark's own reader.
 
-The lake's options may hold secrets. They travel to the tasks inside the pickled source and are never among the options
-of a read, which Spark shows in its plans.
+The lake's options may hold secrets. They are sent to the tasks inside the pickled source and are never among the
+options of a read, which Spark shows in its plans.
 """
 
 import json
@@ -43,7 +43,7 @@ def read_files(
     Args:
         session: classic or Connect.
         files: paths below it.
-        structure: of the rows; what a file lacks is null.
+        structure: structure of the rows; fields that a file lacks are null.
     """
     reader = session.read.format(_registered(session, location)).schema(structure)
     return reader.option(_DIRECTORY, directory).option(_FILES, json.dumps(list(files))).load()
@@ -55,14 +55,14 @@ def write_files(frame: DataFrame, location: Location, directory: str, schema: pa
     Args:
         directory: below it.
         schema: of the files.
-        window_id: becomes part of their names.
+        window_id: number that becomes part of their names.
     """
     writer = frame.write.format(_registered(frame.sparkSession, location, schema)).mode("append")
     writer.option(_DIRECTORY, directory).option(_WINDOW, str(window_id)).save()
 
 
 def _registered(session: SparkSession, location: Location, columns: pa.Schema = _NO_COLUMNS) -> str:
-    """Name under which the session knows the source of this lake; the same lake has the same name again."""
+    """Name under which the source of this lake is registered in the session; the same lake always has the same name."""
     name = "cdc_lake_" + sha256(f"{location.root} {location.options} {columns}".encode()).hexdigest()[:16]
 
     class LakeSource(DataSource):

@@ -1,6 +1,6 @@
-"""What executors have, asked before the first task: which Python, which libraries, whose code.
+"""Checks executors before the first task: Python version, libraries, origin of the code.
 
-The probe travels as a whole: it imports nothing of ours by being unpickled, so it can tell that our code is not there.
+The probe is pickled by value: unpickling imports nothing of this package, so it can report that the package is missing.
 """
 
 import logging
@@ -18,7 +18,7 @@ Facts = dict[str, Any]
 
 
 def probe() -> Callable[[int], Facts]:
-    """A function that a task runs: what is there, and what is missing."""
+    """A function for a task that returns the available and the missing modules."""
     needed = (*_NEEDED, *_CODE)
 
     def look(_: int) -> Facts:
@@ -50,7 +50,7 @@ def probe() -> Callable[[int], Facts]:
 
 
 def judge(found: Sequence[Facts], where: str) -> None:
-    """Refuse executors that lack something.
+    """Raise an error for executors that lack something.
 
     Raises:
         EngineError: they cannot run the tasks.
@@ -67,7 +67,7 @@ def judge(found: Sequence[Facts], where: str) -> None:
 
 
 def tell(found: Sequence[Facts], where: str) -> None:
-    """Say in the log what executors have, and whether it was shipped or is installed."""
+    """Log the facts about executors, and whether code and libraries were shipped or are installed."""
     first = found[0]
     log.info(
         "Spark at %s: %d tasks at once, Python %s (%s), code %s, libraries %s.",

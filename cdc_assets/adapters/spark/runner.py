@@ -4,18 +4,15 @@ A task is a pickled function and its argument (`jobs` says how it gets to a work
 The rows themselves never pass through the JVM: a task reads and writes them with
 Arrow and returns a small description.
 
-*Why errors come back as data.* A Python exception inside a task reaches the
-driver as text in a `PythonException`: its class, and with it the answer to "may
-I repeat this?", is lost. So a task catches, sends the exception's class,
-arguments and attributes, and the driver raises the same error with the worker's
-traceback as a note. A worker that dies (killed, out of memory) still fails the
-Spark job; that becomes a retryable error (`failures`).
+*Why errors come back as data.* A Python exception inside a task reaches the driver as text in a `PythonException`: its
+class, and so whether it may be retried, is lost. So a task catches, sends the exception's class, arguments and
+attributes, and the driver raises the same error with the worker's traceback as a note. A worker that dies (killed, out
+of memory) still fails the Spark job; that becomes a retryable error (`failures`).
 
-*Repeating.* Nothing is tried again here: for Spark a task that failed has succeeded,
-with an error as its result. Whoever knows what the least is that must be done again
-repeats that: the session a statement, a snapshot's task one table, the loop a window.
-A cluster may run a task twice all the same, after a lost executor; that is harmless,
-for what tasks write counts only once the driver commits it.
+*Repeating.* Nothing is retried here: for Spark a failed task has succeeded with an error as its result. Each retry
+happens at the level with the least work to repeat: the session repeats a statement, a snapshot's task one table, the
+loop a window. A cluster may still run a task twice, after a lost executor; that is harmless, because written files
+count only once the driver commits them.
 """
 
 import pickle
@@ -46,9 +43,10 @@ class SparkTaskRunner:
     """`core.ports.TaskRunner` on a Spark session.
 
     Args:
-        session: gives the session; called on the first job, so that an idle run never starts a JVM.
-        parallelism: about how many tasks run at once; asked when somebody needs to know, for that may start the session.
-        watched: makes a block that waits for a job, and says what it means that the job broke.
+        session: function that returns the session; called at the first job, so that an idle run never starts a JVM.
+        parallelism: function that returns the approximate number of parallel tasks; called only when needed, because it
+            may start the session.
+        watched: context manager for a block that waits for a job; translates the job's failure.
     """
 
     def __init__(
@@ -61,16 +59,16 @@ class SparkTaskRunner:
 
     @property
     def parallelism(self) -> int:
-        """About how many tasks run at once, now."""
+        """Approximate number of tasks that currently run at once."""
         return self._parallelism()
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
         """Run `function` on every task, as one Spark job.
 
         Raises:
-            CdcError: what the first failing task (in task order) raised; no task is left running.
-            EngineError: Spark cannot run tasks as it is set up.
-            SparkTaskError: the job broke outside the function.
+            CdcError: error of the first failed task (in task order); no task is left running.
+            EngineError: Spark's setup cannot run tasks.
+            SparkTaskError: the job failed outside the function.
             Interrupted: the run was asked to end; its jobs were cancelled.
         """
         if not tasks:
@@ -83,7 +81,7 @@ class SparkTaskRunner:
 
 
 def _carry_out(payload: bytes, index: int) -> bytes:
-    """In the worker: run one task, and pack what came of it."""
+    """In the worker: run one task, and pack its result or error."""
     function, tasks = pickle.loads(payload)  # noqa: S301 - our own driver wrote it
     try:
         return bytes(cloudpickle.dumps((function(tasks[index]), None)))
@@ -92,7 +90,7 @@ def _carry_out(payload: bytes, index: int) -> bytes:
 
 
 def _packed(error: Exception) -> bytes:
-    """An error as bytes; its own pickling is not used, for that calls `__init__` with the wrong arguments."""
+    """An error as bytes; its own pickling is not used, because that calls `__init__` with the wrong arguments."""
     text = "".join(traceback.format_exception(error))
     try:
         return bytes(cloudpickle.dumps((None, (type(error), error.args, dict(vars(error)), text))))

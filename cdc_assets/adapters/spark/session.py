@@ -44,7 +44,7 @@ BASE_CONF: dict[str, str] = {
 """Reasons in spec spark §7 no. 7; a configuration value of the same name wins."""
 
 LOCAL_CONF: dict[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""Nobody else needs to reach the driver of a local session."""
+"""Only this machine needs to reach the driver of a local session."""
 
 CLUSTER_CONF: dict[str, str] = {
     # an executor that is cut off is given up within a minute, and its tasks run elsewhere; Spark's own values are 120 and 60
@@ -53,7 +53,7 @@ CLUSTER_CONF: dict[str, str] = {
     "spark.executor.heartbeatInterval": "5s",
     "spark.python.worker.faulthandler.enabled": "true",  # a worker that native code kills leaves its stack in the error
 }
-"""For clusters alone."""
+"""Only for clusters."""
 
 
 _QUICK = ("-XX:TieredStopAtLevel=1",)
@@ -80,7 +80,7 @@ def stop_spark(wait_s: float = 30) -> None:
 
 
 def default_class_archive() -> str:
-    """Where this environment's archive of JVM classes lies (`spark_archive`), whether it is there or not."""
+    """Path of this environment's archive of JVM classes (`archive`), whether it exists or not."""
     return str(Path(sys.prefix) / f"spark-{__version__}.jsa")
 
 
@@ -89,9 +89,9 @@ class LazySession:
     """A Spark session that is started when somebody needs it; of a capture that has nothing to read, never.
 
     Args:
-        settings: which Spark.
+        settings: choice of Spark.
         driver_memory: heap of the driver's JVM.
-        class_archive: AppCDS archive of that JVM; used if the file is there.
+        class_archive: AppCDS archive of that JVM; used if the file exists.
     """
 
     settings: SparkSettings = field(default_factory=SparkSettings)
@@ -107,7 +107,7 @@ class LazySession:
         Raises:
             ConfigurationError: Spark cannot be started, or not be reached.
             EngineError: no executor comes, or executors cannot run the tasks.
-            SparkTaskError: it broke while it was started.
+            SparkTaskError: it failed while it was started.
         """
         with self._starts:
             if self._session is not None and not _ended(self._session):
@@ -167,7 +167,7 @@ class LazySession:
         return found
 
     def inspect(self) -> list[preflight.Facts]:
-        """What each slot of the executors has.
+        """Facts about each slot of the executors.
 
         Raises:
             CdcError: Spark cannot be started, or it cannot run the tasks.
@@ -179,8 +179,8 @@ class LazySession:
         """A block that waits for a job.
 
         Raises:
-            EngineError: Spark cannot run the tasks as it is set up.
-            SparkTaskError: the job broke for a reason that may pass.
+            EngineError: Spark's setup cannot run the tasks.
+            SparkTaskError: the job failed for a transient reason.
         """
         try:
             if self._watch is None:
@@ -194,7 +194,7 @@ class LazySession:
             raise job_error(error, self.settings.address) from error
 
     def _forget(self) -> None:
-        """Let go of a session that has ended, so that the next one can be made."""
+        """Drop a session that has ended, so that a new one can be created."""
         session, self._session, self._watch = self._session, None, None
         if session is not None:
             with suppress(Exception):  # it has ended

@@ -1,4 +1,4 @@
-"""Which Spark runs the tasks: the environment, then what was given, then a file in the form of `spark-defaults.conf`.
+"""Choice of Spark: the environment, then given values, then a file in the form of `spark-defaults.conf`.
 
 | | environment | file |
 |---|---|---|
@@ -7,7 +7,7 @@
 | the file | `CDC_SPARK_CONF` | |
 | any other property | | `spark.…` |
 
-Without any of them Spark is local. Three properties are ours: `spark.cdc.tasks`, `spark.cdc.threads` and `spark.cdc.executor.timeout`.
+Without any of them Spark is local. Three properties are specific to cdc-assets: `spark.cdc.tasks`, `spark.cdc.threads` and `spark.cdc.executor.timeout`.
 """
 
 import os
@@ -23,7 +23,7 @@ MASTER_VARIABLE = "CDC_SPARK_MASTER"
 REMOTE_VARIABLE = "CDC_SPARK_REMOTE"
 CONF_VARIABLE = "CDC_SPARK_CONF"
 DEFAULT_FILE = Path("resources/spark.conf")
-"""Looked for in the working directory by the command line, as its captures are."""
+"""Path relative to the working directory, used by the command line."""
 LOCAL = "local[*]"
 _TASKS, _THREADS, _TIMEOUT = "spark.cdc.tasks", "spark.cdc.threads", "spark.cdc.executor.timeout"
 _OURS = frozenset({"spark.master", "spark.remote", _TASKS, _THREADS, _TIMEOUT})
@@ -35,13 +35,13 @@ _UNITS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """Where tasks run.
+    """Settings of Spark.
 
     Args:
         master: Spark's master; unused if `remote` is given.
         remote: Spark Connect address such as `sc://host:15002`.
-        tasks: how many run at once; 0 asks Spark.
-        executor_timeout_s: how long a cluster may be without a single executor while tasks wait for one.
+        tasks: number of parallel tasks; 0 asks Spark.
+        executor_timeout_s: seconds that a cluster may be without any executor while tasks wait for one.
         config: further Spark properties.
         threads: whether a little work is done in threads of this process (`early`).
     """
@@ -60,11 +60,11 @@ class SparkSettings:
 
     @property
     def address(self) -> str:
-        """What people call it by; without the parameters of a Connect address, which may hold a token."""
+        """Address for messages, without the parameters of a Connect address, which may hold a token."""
         return self.remote.partition(";")[0] or self.master
 
     def slots(self) -> int:
-        """Tasks that run at once, as far as it is known without a session; else 0."""
+        """Number of parallel tasks if known without a session, otherwise 0."""
         if self.tasks or self.remote:
             return self.tasks
         if self.local:
@@ -82,19 +82,19 @@ def spark_settings(
     file: str | Path = "",
     environment: Mapping[str, str] | None = None,
 ) -> SparkSettings:
-    """What holds: the environment before what is given here, and that before the file.
+    """The settings in force: the environment overrides the given values, and these override the file.
 
     Args:
-        master: Spark's master; empty says nothing.
-        remote: Spark Connect address; empty says nothing.
-        tasks: how many run at once; 0 says nothing.
+         master: Spark's master; empty if not given.
+        remote: Spark Connect address; empty if not given.
+        tasks: number of parallel tasks; 0 if not given.
         config: Spark properties.
-        file: in the form of `spark-defaults.conf`; used if it is there. `CDC_SPARK_CONF` names another, which must be
-            there; without either, `spark-defaults.conf` in the folder `SPARK_CONF_DIR` is used, as Spark itself does.
+        file: file in the form of `spark-defaults.conf`; used if it exists. `CDC_SPARK_CONF` names another, which must
+            exist; without either, `spark-defaults.conf` in the folder `SPARK_CONF_DIR` is used, as Spark itself does.
         environment: the process's own if None.
 
     Raises:
-        ConfigurationError: the file cannot be read, or a value makes no sense.
+        ConfigurationError: the file cannot be read, or a value is not valid.
     """
     variables = os.environ if environment is None else environment
     found = _properties(file, variables) | {name: str(value) for name, value in (config or {}).items()}
@@ -119,7 +119,7 @@ def spark_settings(
 
 
 def _properties(file: str | Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Of the first file that there is."""
+    """Properties of the first file that exists."""
     named, folder = environment.get(CONF_VARIABLE), environment.get("SPARK_CONF_DIR")
     if not named:
         places = [Path(file)] if str(file) else []

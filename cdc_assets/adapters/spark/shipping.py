@@ -1,8 +1,10 @@
-"""What executors need beside Spark and Python: our code, which is shipped with each session, and a few libraries.
+"""What executors need in addition to Spark and Python: this package, which is shipped with each session, and a few
+libraries.
 
-*Code.* A zip of the package is added to the session. Executors put it into their working directory before their first task
-begins, and `PYTHONPATH` names it there, so that the process that forks workers finds it as well; `spark.submit.pyFiles`
-alone would be too late for that one. So executors always run the driver's code, whatever is installed there.
+*Code.* A zip of the package is added to the session. Executors put it into their working directory before their first
+task begins, and `PYTHONPATH` names it there, so that the process that forks workers finds it as well;
+`spark.submit.pyFiles` alone would be too late for that one. So executors always run the driver's code, regardless of
+the code installed there.
 
 *Libraries* hold native code and are large: they are installed on the executors, or shipped as an archive that
 `cdc-assets spark --archive FILE` makes of what is installed here, so that versions agree. `spark.archives` unpacks it beside the zip.
@@ -23,7 +25,7 @@ from pathlib import Path
 from cdc_assets.errors import ConfigurationError
 
 LIBRARIES = ("deltalake", "mssql-python", "numpy", "pyarrow", "regex")
-"""What tasks import, as the extra `tasks` lists it."""
+"""Libraries that tasks import, as in the extra `tasks`."""
 UNPACKED = "cdc_tasks"
 """Folder of the unpacked libraries in an executor's working directory."""
 _NOT_FOR_TASKS = frozenset({"standin", "cli", "__pycache__"})
@@ -32,7 +34,7 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 @cache
 def code_archive() -> Path:
-    """A zip of the package, made once in this process; its name tells its content."""
+    """A zip of the package, made once per process; its name contains a digest of its content."""
     root = Path(__file__).parents[2]
     files = sorted(path for path in root.rglob("*") if path.is_file() and _travels(path.relative_to(root)))
     digest = hashlib.sha256()

@@ -1,1 +1,1 @@
-"""SQL Server: statements by pyodbc, rows in bulk by mssql-python."""
+"""SQL Server: statements through pyodbc, bulk reads through mssql-python."""

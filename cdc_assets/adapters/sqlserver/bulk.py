@@ -1,9 +1,10 @@
-"""Rows as Arrow through mssql-python, inside whatever process asks: a Spark task or the driver.
+"""Reads rows as Arrow through mssql-python, in the calling process: a Spark task or the driver.
 
-Reading is repeatable as a whole, never in part: it is tried again here until the first batch was handed out; a later
-error reaches the task, whose slice is read again from its start. Each wait for the server is bounded from outside
-(`cdc_assets.adapters.sqlserver.watchdog`): the driver's own time-out works only while the server answers. Every type is exact but two, which the Arrow reader cuts
-(measured): for datetime2(7) and datetimeoffset statements ask for the server's own binary form (`typemap.wire`).
+A read can be repeated only as a whole: it is retried here until the first batch was returned; a later error reaches the
+task, whose slice is read again from its start. A watchdog limits each wait for the server
+(`cdc_assets.adapters.sqlserver.watchdog`), because the driver's own time-out works only while the server answers. All
+types are exact but two, which the Arrow reader truncates (measured): for datetime2(7) and datetimeoffset statements
+request the server's binary form (`typemap.wire`).
 
 *Memory goes by bytes.* The driver makes room for as many rows of declared width as it is asked for at once, and takes a
 value without a declared width as long as it is. So it is asked for pieces: of so many rows that their declared width is
@@ -32,14 +33,14 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, ConnectionLostError, QueryError
 
 DEFAULT_ISOLATION: Final = "read_committed"
-"""What a new session has."""
+"""Isolation level of a new session."""
 
 ROWS_TAG: Final = "/* cdc-assets: rows */"
-"""Begins statements that read source tables (`capture.statements.rows_query`). All others read change tables and stay
-READ COMMITTED: locks held longer would escalate to the whole change table and stop the capture job."""
+"""Prefix of statements that read source tables (`capture.statements.rows_query`). All others read change tables and
+stay READ COMMITTED: locks held longer would escalate to the whole change table and stop the capture job."""
 CHUNK_TAG: Final = "/* cdc-assets: chunk"
-"""Begins statements of incremental snapshots (`incremental.chunks`). A lock that one of them waits for without end would
-hold the stream back where few tasks run at once."""
+"""Prefix of statements of incremental snapshots (`incremental.chunks`). If one of them waited for a lock without limit,
+it would delay the stream where few tasks run at once."""
 
 BATCH_BYTES: Final = 16 * 1024 * 1024
 """Arrow bytes at which a batch is handed out, however few rows it has."""
@@ -64,19 +65,19 @@ _STATES = (
     "IM004",
 )
 _STATE_OF = {sqlstate_to_exception(state, "").driver_error: state for state in _STATES}
-"""mssql-python turns a SQLSTATE into a text; this turns it back."""
+"""SQLSTATEs by the texts into which mssql-python converts them."""
 
 
 @dataclass(frozen=True, slots=True)
 class MssqlBulkSource:
-    """Data plane over mssql-python (`core.ports.BulkSource`); a value, so it travels to Spark tasks.
+    """Data plane over mssql-python (`core.ports.BulkSource`); a value that can be sent to Spark tasks.
 
     Args:
-        settings: how to reach the server; the password travels with it and is in no repr.
+        settings: connection settings; they contain the password, which no repr shows.
         batch_rows: rows per Arrow batch.
-        snapshot_rows: the same of statements that read source tables; 0 for no difference.
+        snapshot_rows: the same for statements that read source tables; 0 for the same value.
         isolation: isolation level of statements that read source tables in a snapshot.
-        lock_timeout_ms: how long statements that read source tables wait for a lock; 0 not at all, -1 for ever.
+        lock_timeout_ms: maximum wait for a lock of statements that read source tables; 0 not at all, -1 for ever.
     """
 
     settings: ConnectionSettings
@@ -92,15 +93,15 @@ class MssqlBulkSource:
         return cls(config.connection, rows, snapshot.isolation, snapshot.lock_timeout_ms, snapshot.fetch_size)
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
-        """Stream a query's rows in the server's order; at least one batch, possibly empty, tells the schema.
+        """Stream a query's rows in the server's order; at least one batch, possibly empty, gives the schema.
 
-        A result of one batch is read to its end before it is handed out, so that few sessions are in use where many
-        small results are read side by side.
+        A result of one batch is read to its end before it is returned, so that few sessions are in use where many small
+        results are read in parallel.
 
         Raises:
             CdcError: ConnectionLostError, ServerBusyError, LoginError, PreflightError or QueryError.
         """
-        may_retry = not statement.startswith(CHUNK_TAG)  # its round is read again
+        may_retry = not statement.startswith(CHUNK_TAG)  # its round is repeated
         result = repeated(lambda: self._begin(statement, parameters), lambda: may_retry)
         try:
             yield from result.batches(self.settings)
@@ -109,7 +110,7 @@ class MssqlBulkSource:
 
     @contextmanager
     def transaction(self) -> Iterator["SnapshotTransaction"]:
-        """A session with an open SNAPSHOT transaction, which sees nothing yet; it ends without a trace.
+        """A session with an open SNAPSHOT transaction whose moment is not fixed yet; it is rolled back at the end.
 
         Raises:
             CdcError: as `read`.
@@ -126,7 +127,7 @@ class MssqlBulkSource:
             transaction.end()
 
     def _begin(self, statement: str, parameters: Sequence[object]) -> "_Result":
-        """A result and its first batch."""
+        """Start a statement: its result and first batch."""
         session = None
         try:
             session = POOL.take(self.settings, tuple(self._settings_of(statement)))
@@ -146,7 +147,7 @@ class MssqlBulkSource:
         return result
 
     def rows_of(self, statement: str) -> int:
-        """Rows of a batch of this statement."""
+        """Batch size in rows of this statement."""
         return (statement.startswith(ROWS_TAG) and self.snapshot_rows) or self.batch_rows
 
     def _settings_of(self, statement: str) -> Iterator[str]:
@@ -157,21 +158,21 @@ class MssqlBulkSource:
 
 
 def _is_notice(state: str) -> bool:
-    """Whether a message beside a batch, told as `[SQLSTATE] (number)`, is harmless."""
+    """Whether a driver message next to a batch, of the form `[SQLSTATE] (number)`, is harmless."""
     return state.startswith(("[00", "[01"))
 
 
 class _Result:
-    """An open result, its first batch read; ends by itself once it is read to its end.
+    """An open result whose first batch was read; closes itself once it is read to its end.
 
-    *Why its end is proved.* If the connection breaks where a row and a packet end together, mssql-python hands out the
-    rows that it has and then says that there are no more; what went wrong is left in the cursor's messages (measured:
-    two of a hundred breaks). So these are looked at after each batch, and the connection is at the end.
+    *Why its end is verified.* If the connection breaks where a row and a packet end together, mssql-python returns the
+    rows received so far and then reports the end of the result; the error is only in the cursor's messages (measured:
+    two of a hundred breaks). So these are checked after each batch, and the connection at the end.
 
     Args:
-        session: in which the statement was carried out.
-        rows: most rows of a batch.
-        free: takes the session when the result was read to its end.
+        session: session of the statement.
+        rows: maximum rows of a batch.
+        free: function that takes the session back when the result was read to its end.
     """
 
     def __init__(
@@ -199,7 +200,7 @@ class _Result:
             raise translate(error, settings, self._session) from error
 
     def end(self) -> None:
-        """Give up what was not read."""
+        """Discard unread rows."""
         if self._session is not None:
             self._session.end()
             self._session = None
@@ -276,7 +277,7 @@ class SnapshotTransaction:
             pass
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
-        """As `MssqlBulkSource.read`, but never tried again: another session would see another moment."""
+        """As `MssqlBulkSource.read`, but never retried: another session would see another moment."""
         settings = self._source.settings
         try:
             self._abandon()
@@ -287,7 +288,7 @@ class SnapshotTransaction:
         yield from result.batches(settings)
 
     def end(self) -> None:
-        """End the transaction; if the server does not consent, with the session."""
+        """End the transaction; if the server does not confirm, close the session."""
         try:
             with suppress(*ERRORS, ConnectionLostError):
                 self._abandon()
@@ -296,14 +297,15 @@ class SnapshotTransaction:
             self._session.end()
 
     def _abandon(self) -> None:
-        """What nobody has read of the last statement; the server is asked to stop it."""
+        """Discard unread rows of the last statement; the server is asked to stop it."""
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
             self._session.wait(cursor.close)
 
 
 def translate(error: Exception, settings: ConnectionSettings, session: BulkSession | None = None) -> CdcError:
-    """Ours for mssql-python's; `session` is where it happened, for a broken connection has many texts."""
+    """Translate an error of mssql-python; `session` shows whether its connection is broken, which has many error
+    texts."""
     state = _STATE_OF.get(getattr(error, "driver_error", ""), "")
     text = getattr(error, "ddbc_error", "") or redact(str(error))
     ours = to_cdc_error(state, text, server_name(settings), (settings.password,))

@@ -1,12 +1,11 @@
-"""Sessions of the data plane: opened when they are needed, kept for a while when they are not.
+"""Pool of sessions of the data plane.
 
-A slice reads many tables one after the other, so a session is handed on from read to read. There is no limit on how many
-are in use: one that refused the seventeenth would fail what is only parallel. What is bounded is the number that wait for
-work, and for how long. A session is handed on only to a read that wants the same settings of it, and only if its last
-result was read to its end; so nothing needs to be reset. All others are closed, their socket first, for the driver would
-wait for the server's consent.
+A slice reads many tables one after the other, so reads reuse sessions. The number of sessions in use has no limit,
+because a limit would fail parallel reads. The number of idle sessions and their idle time are limited. A session is
+reused only by a read with the same session settings, and only if its last result was read to its end; so nothing needs
+to be reset. All others are closed, their socket first, because the driver would wait for the server's answer.
 
-*Crash:* a session that the process does not close is ended by the server.
+*Crash:* the server ends sessions that the process did not close.
 """
 
 import threading
@@ -27,23 +26,23 @@ from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.interruption import cancelled_by
 
 ERRORS = (mssql_python.Error, ConnectionStringParseError, RuntimeError, ValueError)
-"""What comes out of mssql-python: its native part raises RuntimeError, its shortening of messages ValueError."""
+"""Exceptions of mssql-python: its native part raises RuntimeError, its shortening of messages ValueError."""
 
 IDLE_MOST: Final = 64
-"""Sessions that wait for work at most."""
+"""Maximum number of idle sessions."""
 IDLE_S: Final = 60.0
-"""How long one waits for work; firewalls drop idle connections silently."""
+"""Maximum idle time in seconds; firewalls drop idle connections silently."""
 
 _OWN_NAME: Final = "APP=MSSQL-Python"
 
-mssql_python.pooling(enabled=False)  # its pool refuses who comes when all are in use
+mssql_python.pooling(enabled=False)  # its pool raises an error when all connections are in use
 
 
 class NamedConnection(mssql_python.Connection):
-    """A connection with an application name of ours, which mssql-python lets nobody choose."""
+    """A connection with a chosen application name, which mssql-python does not support."""
 
     def __init__(self, text: str, application: str, **options: Any) -> None:
-        self._application = application  # first: the base class asks for its connection string at once
+        self._application = application  # first: the base class reads its connection string at once
         super().__init__(text, **options)
 
     def _construct_connection_string(self, connection_str: str = "", **options: Any) -> tuple[str, dict[str, str]]:
@@ -59,9 +58,9 @@ class BulkSession:
 
     Args:
         line: the TCP connection under it.
-        settings: how it was opened.
-        statements: settings of the session that were carried out.
-        reusable: whether another read may have it.
+        settings: settings with which it was opened.
+        statements: SET statements that were executed in the session.
+        reusable: whether another read may use it.
     """
 
     connection: mssql_python.Connection
@@ -70,15 +69,15 @@ class BulkSession:
     statements: tuple[str, ...] = ()
     reusable: bool = True
     since: float = field(default_factory=time.monotonic)
-    """When it began to wait for work."""
+    """Time since which it is idle."""
 
     def wait(self, action: Callable[[], Any]) -> Any:
-        """What a call of the driver returns; the wait for it is bounded.
+        """Call the driver and return its result; the wait is limited.
 
         Raises:
-            ConnectionLostError: the server said nothing for too long, and the connection was given up.
-            Interrupted: the run was asked to end; the connection was given up.
-            Exception: of `ERRORS`.
+            ConnectionLostError: the server was silent for too long, and the connection was closed.
+            Interrupted: the run was asked to end; the connection was closed.
+            Exception: one of `ERRORS`.
         """
         with _waiting(self.line, self.settings, self.settings.query_timeout_s):
             return action()
@@ -90,18 +89,18 @@ class BulkSession:
         return cursor
 
     def end(self) -> None:
-        """Close it, whatever state it is in, and wait for nobody."""
+        """Close it in any state, without waiting."""
         self.line.cut()
         with suppress(*ERRORS):
             self.connection.close()
 
 
 def opened(settings: ConnectionSettings, statements: Sequence[str] = ()) -> BulkSession:
-    """A new session with its settings carried out.
+    """Open a session and execute its SET statements.
 
     Raises:
-        Exception: of `ERRORS`.
-        ConnectionLostError: the server said nothing for too long.
+        Exception: one of `ERRORS`.
+        ConnectionLostError: the server was silent for too long.
     """
     pairs = keywords(settings)
     try:
@@ -146,19 +145,19 @@ def _waiting(line: Line, settings: ConnectionSettings, limit_s: float) -> Iterat
 
 
 class SessionPool:
-    """Sessions that wait for work. Safe for use from any thread."""
+    """Idle sessions. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: deque[BulkSession] = deque()
-        """The one that has waited longest first."""
+        """The session that has been idle longest comes first."""
 
     def take(self, settings: ConnectionSettings, statements: Sequence[str]) -> BulkSession:
-        """A session of these settings, one that waits or a new one.
+        """An idle or new session with these settings.
 
         Raises:
-            Exception: of `ERRORS`.
-            ConnectionLostError: the server said nothing for too long.
+            Exception: one of `ERRORS`.
+            ConnectionLostError: the server was silent for too long.
         """
         wanted = tuple(statements)
         while True:
@@ -178,7 +177,7 @@ class SessionPool:
             found.end()
 
     def give(self, session: BulkSession) -> None:
-        """Take a session back whose last result was read to its end."""
+        """Return a session whose last result was read to its end."""
         if not session.reusable or session.line.ended:
             session.end()
             return
@@ -189,14 +188,14 @@ class SessionPool:
         _end(stale)
 
     def clear(self, settings: ConnectionSettings | None = None) -> None:
-        """End what waits: of one server that was lost, or all."""
+        """Close idle sessions: those of one lost server, or all."""
         with self._lock:
             gone = [each for each in self._idle if settings is None or each.settings == settings]
             self._idle = deque(each for each in self._idle if each not in gone)
         _end(gone)
 
     def _stale(self) -> list[BulkSession]:
-        """Take out what waits for too long or is too many; under the lock."""
+        """Remove and return sessions that are idle for too long or too many; needs the lock."""
         oldest = time.monotonic() - IDLE_S
         found = []
         while self._idle and (len(self._idle) > IDLE_MOST or self._idle[0].since < oldest):
@@ -210,4 +209,4 @@ def _end(sessions: Sequence[BulkSession]) -> None:
 
 
 POOL: Final = SessionPool()
-"""Of this process."""
+"""The pool of this process."""

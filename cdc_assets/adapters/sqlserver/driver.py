@@ -1,4 +1,4 @@
-"""Which ODBC driver to load, and the connection string for it.
+"""Choice of the ODBC driver, and its connection string.
 
 A registered ODBC Driver 17 or later comes first. Otherwise the driver that comes with mssql-python is used in place:
 its message files are found relative to it, and unixODBC takes a path as well as a name. It is found by pattern, never
@@ -65,7 +65,7 @@ def _packaged_drivers() -> list[Path]:
 
 
 def _distribution() -> frozenset[str]:
-    """Words that name this Linux distribution and those it is like."""
+    """Names of this Linux distribution and of related ones."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:
@@ -74,9 +74,10 @@ def _distribution() -> frozenset[str]:
 
 
 def keywords(settings: ConnectionSettings) -> dict[str, str]:
-    """Connection keywords that both drivers take, without `Driver` and `APP`, which mssql-python keeps for itself.
+    """Connection keywords that both drivers accept, without `Driver` and `APP`, which mssql-python reserves.
 
-    One configured database is the session's own, so that Azure SQL Database works; with several, statements name it.
+    A single configured database is the session's database, so that Azure SQL Database works; with several, statements
+    name the database.
     """
     found = {
         "Server": _server(settings),
@@ -93,14 +94,14 @@ def keywords(settings: ConnectionSettings) -> dict[str, str]:
 def without_database(pairs: Mapping[str, str], refusal: str) -> dict[str, str] | None:
     """Keywords for a second attempt in the login's own database, whose statements name the configured one anyway.
 
-    A database that is offline or being restored cannot be entered, but the server can tell what is wrong with it.
+    A login into a database that is offline or being restored fails, but the server can report its state.
 
     Args:
         pairs: keywords of the first attempt.
-        refusal: what the driver said to it.
+        refusal: error message of the driver.
 
     Returns:
-        None if the database is not what was refused.
+        None if the login was not refused because of the database.
     """
     if "Database" not in pairs or number_in(refusal) != _CANNOT_OPEN_DATABASE:
         return None
@@ -108,7 +109,8 @@ def without_database(pairs: Mapping[str, str], refusal: str) -> dict[str, str] |
 
 
 def _server(settings: ConnectionSettings) -> str:
-    """`host,port`; with an instance its name, and the port only if it was given: the drivers then ask nobody for it."""
+    """`host,port`; with an instance its name, and the port only if it was given: then the drivers do not query SQL
+    Server Browser."""
     if settings.instance:
         port = f",{settings.port}" if settings.port else ""
         return f"{settings.host}\\{settings.instance}{port}"
@@ -123,9 +125,9 @@ def server_name(settings: ConnectionSettings) -> str:
 
 
 def check_reachable(settings: ConnectionSettings) -> None:
-    """Open and close a TCP connection: the driver itself tries until its login time-out and does not say why.
+    """Open and close a TCP connection, because the driver tries until its login time-out without reporting the reason.
 
-    An instance whose port the server's browser tells, and addresses in the driver's own notations, are left to it.
+    Not done for an instance whose port SQL Server Browser returns, and for addresses in notations of the driver.
 
     Raises:
         ConnectionLostError: with the operating system's reason.
@@ -142,7 +144,7 @@ def check_reachable(settings: ConnectionSettings) -> None:
 
 
 def driver_option(settings: ConnectionSettings) -> str | None:
-    """The driver that the configuration names, or None."""
+    """The configured driver, or None."""
     return dict(settings.extra).get("Driver")
 
 

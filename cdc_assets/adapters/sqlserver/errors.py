@@ -1,7 +1,7 @@
-"""Driver errors to the project's error tree, for both drivers.
+"""Translates errors of both drivers to the project's error tree.
 
-What decides is SQL Server's error number, then the SQLSTATE. pyodbc tells both; mssql-python tells neither, only a
-text for the SQLSTATE, so for it the number is recognised by the server's message.
+SQL Server's error number decides first, then the SQLSTATE. pyodbc gives both; mssql-python gives neither, only a text
+for the SQLSTATE, so for it the number is derived from the server's message.
 https://learn.microsoft.com/en-us/sql/relational-databases/errors-events/database-engine-events-and-errors
 """
 
@@ -24,8 +24,8 @@ from cdc_assets.errors import (
 BUSY = frozenset(
     {601, 701, 802, 1204, 1205, 3958, 3960, 3966, 3967, 8645, 8651, 10928, 10929, 40501, 49918, 49919, 49920}
 )
-"""Rows moved under a read without locks, memory, locks, deadlock, update conflict, row versions that had no room, Azure
-SQL throttling."""
+"""Rows moved under a read without locks, memory, locks, deadlock, update conflict, no space for row versions, Azure SQL
+throttling."""
 LOCKED = frozenset({1222})
 """Lock time-out."""
 LOST = frozenset({64, 121, 233, 596, 976, 978, 983, 6005, 10053, 10054, 10060, 17142, 18401, 40197, 40613})
@@ -90,17 +90,17 @@ _TEXTS: tuple[tuple[str, int], ...] = (
     ("permission denied in database", 262),
     ("insufficient number of arguments were supplied", 313),
 )
-"""How a message without number is recognised."""
+"""Error numbers by message text, for messages without a number."""
 
 _UNTRUSTED = ("certificate verify failed", "SSL Provider", "Encryption not supported", "TLS")
 _BAD_OPTION = ("Invalid value specified for connection string attribute", "Invalid connection string attribute")
 _NO_ERROR_GIVEN = "The driver did not supply an error"
-"""What is left of a time-out in the middle of rows when the server does not answer the request to cancel."""
+"""Message of a time-out in the middle of a result when the server does not answer the request to cancel."""
 _NO_DRIVER = ("Can't open lib", "Data source name not found", "SQLAllocHandle", "could not be loaded")
 
 
 def number_in(text: str) -> int | None:
-    """SQL Server's error number in a driver's message; the driver's own errors have 0, told as None."""
+    """SQL Server's error number in a driver's message; None for the driver's own errors, which have 0."""
     for match in _NUMBER.finditer(text):
         if number := int(match.group(1)):
             return number
@@ -108,7 +108,7 @@ def number_in(text: str) -> int | None:
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without passwords: those of connection strings, and the given ones wherever they stand."""
+    """The text without passwords: those of connection strings, and all occurrences of the given ones."""
     hidden = _PASSWORD.sub(r"\1=***", text)
     for secret in secrets:
         if secret:
@@ -117,15 +117,15 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def clean(text: str) -> str:
-    """The server's or driver's sentence without the layers' names, and without a full stop at its end."""
+    """The message of server or driver without names of driver layers and without a final full stop."""
     return " ".join(_SUFFIX.sub("", _PREFIX.sub("", text)).split()).rstrip(".")
 
 
 def to_cdc_error(sqlstate: str, text: str, server: str, secrets: Iterable[str] = ()) -> CdcError:
-    """The error of ours that a driver error stands for. The caller raises it from the original.
+    """Translate a driver error. The caller raises the result from the original.
 
     Args:
-        sqlstate: five characters, or empty if the driver tells none.
+        sqlstate: five characters, or empty if the driver gives none.
         text: the driver's message.
         server: host and port, for the message.
         secrets: texts that must not appear.
@@ -140,7 +140,7 @@ def to_cdc_error(sqlstate: str, text: str, server: str, secrets: Iterable[str] =
         return ConfigurationError(
             "driver option",
             message,
-            "options of the ODBC driver with values that it takes",
+            "options of the ODBC driver with valid values",
             "correct the driver.* property",
         )
     return (
@@ -152,19 +152,19 @@ def to_cdc_error(sqlstate: str, text: str, server: str, secrets: Iterable[str] =
 
 def _by_number(number: int | None, message: str, server: str) -> CdcError | None:
     if number in BUSY:
-        return ServerBusyError(f"{server} is busy: {message}. Next: it is tried again")
+        return ServerBusyError(f"{server} is busy: {message}. Next: nothing; it is retried")
     if number in LOCKED:
         return LockTimeoutError(
             f"{server} gave up waiting for a lock that another session holds: {message}. "
-            "Next: it is tried again later; end that session, or raise snapshot.lock.timeout.ms"
+            "It is retried later. Next: end that session, or raise snapshot.lock.timeout.ms"
         )
     if number in NO_ROOM:
-        return ServerBusyError(f"{server} has no room: {message}. Next: make room there; it is tried again")
+        return ServerBusyError(f"{server} is out of space: {message}. It is retried. Next: free space there")
     if number in LOST:
-        return ConnectionLostError(f"The connection to {server} broke: {message}. Next: it is opened again")
+        return ConnectionLostError(f"The connection to {server} broke: {message}. Next: nothing; it is reopened")
     if number in AWAY:
         return DatabaseAwayError(
-            f"A database of {server} cannot be read now: {message}. Next: bring it online; it goes on where it stopped"
+            f"A database of {server} cannot be read now: {message}. Next: bring it online; the capture then resumes"
         )
     if number == _NO_USER:
         return LoginError(
@@ -179,7 +179,7 @@ def _by_number(number: int | None, message: str, server: str) -> CdcError | None
             f"{server} refused the login: {message}. Next: check database.user, database.password and database.names"
         )
     if number in PERMISSION:
-        return PreflightError(f"{server} denied access: {message}. Next: `cdc-assets doctor` prints the GRANT it takes")
+        return PreflightError(f"{server} denied access: {message}. Next: `cdc-assets doctor` prints the required GRANT")
     if number in NO_CDC:
         return PreflightError(f"Change data capture is off: {message}. Next: `cdc-assets doctor` prints the T-SQL")
     return None
@@ -188,14 +188,14 @@ def _by_number(number: int | None, message: str, server: str) -> CdcError | None
 def _by_state(sqlstate: str, text: str, message: str, server: str) -> CdcError | None:
     if sqlstate.startswith("08") and any(needle in text for needle in _UNTRUSTED):
         return LoginError(
-            f"{server} and the driver found no encryption both accept: {message}. "
+            f"{server} and the driver could not agree on encryption: {message}. "
             "Next: check driver.encrypt, driver.trustServerCertificate and driver.hostNameInCertificate"
         )
     if sqlstate in ("08S01", "08003", "08007"):
-        return ConnectionLostError(f"The connection to {server} broke: {message}. Next: it is opened again")
+        return ConnectionLostError(f"The connection to {server} broke: {message}. Next: nothing; it is reopened")
     if _NO_ERROR_GIVEN in text:
         return ConnectionLostError(
-            f"{server} stopped answering in the middle of rows: {message}. Next: the connection is opened again"
+            f"{server} stopped answering in the middle of a result: {message}. Next: nothing; the connection is reopened"
         )
     if sqlstate.startswith("08") or sqlstate == "HYT01" or "Login timeout" in text:
         return ConnectionLostError(
@@ -203,10 +203,10 @@ def _by_state(sqlstate: str, text: str, message: str, server: str) -> CdcError |
         )
     if sqlstate in ("HYT00", "HY008"):
         return ServerBusyError(
-            f"A statement at {server} took too long: {message}. Next: it is tried again; see database.query.timeout.ms"
+            f"A statement at {server} took too long: {message}. It is retried. Next: see database.query.timeout.ms"
         )
     if sqlstate == "40001":
-        return ServerBusyError(f"{server} is busy: {message}. Next: it is tried again")
+        return ServerBusyError(f"{server} is busy: {message}. Next: nothing; it is retried")
     if sqlstate == "28000":
         return CredentialsError(
             f"{server} refused the login: {message}. Next: check database.user and database.password"

@@ -1,19 +1,19 @@
-"""One thing that was looked at before a capture."""
+"""Result of one check of the server before a capture."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """Result of one check.
 
     Args:
-        check: what was looked at.
+        check: name of the check.
         subject: database or table.
-        ok: whether it is as expected.
-        actual: what was found.
-        expected: what is needed.
-        remedy: T-SQL or advice; empty if it is as expected.
+        ok: whether the actual value is as expected.
+        actual: actual value.
+        expected: required value.
+        remedy: T-SQL or advice; empty if the check passed.
         blocking: whether a capture cannot work without it.
     """
 

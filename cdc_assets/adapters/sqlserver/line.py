@@ -1,17 +1,18 @@
-"""The TCP connection under a driver's connection: how long the server is silent on it, and an end to it.
+"""The TCP connection of a driver's connection: measures the server's silence, and can cut the connection.
 
-Neither driver bounds the wait for a server that does not answer at all: when its time-out is over it asks the server to
-cancel, and waits for the answer to that. Nor does either tell its socket. But once a socket is shut down, whoever waits
-for it learns at once that the connection broke (measured with both drivers: while a statement runs, in the middle of
-rows, while rows are given up), and the native code returns.
+Neither driver limits the wait for a server that does not answer at all: after its time-out it asks the server to
+cancel, and waits for the answer to that. Neither driver exposes its socket. But once a socket is shut down, a waiting
+driver reports a broken connection at once (measured with both drivers: while a statement runs, in the middle of a
+result, while rows are discarded), and the native code returns.
 
-*Which socket it is.* Before its first word the driver sets the keep-alive times of the connection string on its socket.
-Each connection asks for a pair of its own, so its socket is found among those of the process, also while it logs in,
-and without a lock between threads that connect at once. When the connection stands, the times that are meant are set in
-place, and the socket is known by its inode from then on. A connection that the driver opens again by itself has the pair
+*How the socket is found.* Before it sends anything the driver sets the keep-alive times of the connection string on its
+socket. Each connection uses a unique pair of times, so its socket is found among those of the process, also during
+login, and without a lock between threads that connect at once. When the connection is open, the intended times are set
+instead, and the socket is known by its inode from then on. A connection that the driver reopens by itself has the pair
 again, and is found by it.
 
-Descriptors are listed as Linux does it. Elsewhere nothing is found, and the drivers' own time-outs are all there is.
+Descriptors are listed by a method of Linux. On other systems no socket is found, and only the drivers' own time-outs
+apply.
 """
 
 import os
@@ -31,11 +32,11 @@ from cdc_assets.config.settings import ConnectionSettings
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 _LINUX: Final = sys.platform == "linux"
 _SILENCE_AT: Final = 52
-"""Place of `tcpi_last_data_recv`, milliseconds since the last byte arrived, in Linux's `struct tcp_info`."""
+"""Offset of `tcpi_last_data_recv`, milliseconds since the last byte arrived, in Linux's `struct tcp_info`."""
 _USUAL: Final = {"KeepAlive": 30, "KeepAliveInterval": 1}
-"""Seconds of the drivers' own defaults: until the first question to a silent peer, and between questions."""
+"""The drivers' defaults in seconds: until the first keep-alive probe, and between probes."""
 _SECONDS: Final = re.compile(r"[1-9][0-9]{0,2}")
-"""What the drivers take: 1 to 999."""
+"""Values that the drivers accept: 1 to 999."""
 _LEAST_MARK: Final = 500
 _MARKS: Final = 500
 _numbers = count()
@@ -45,7 +46,7 @@ class Line:
     """The TCP connection of one driver connection; made before it is opened.
 
     Args:
-        options: connection keywords that the settings give; the keep-alive times among them are those that are meant.
+        options: connection keywords of the settings, with the intended keep-alive times.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -55,23 +56,24 @@ class Line:
         self._mark = (_LEAST_MARK + number % _MARKS, _LEAST_MARK + number // _MARKS % _MARKS)
         self._inode: int | None = None
         self._number = -1
-        """Descriptor under which the socket was found last."""
+        """Descriptor of the socket when it was found last."""
         self.ended = False
         """Whether it was cut."""
 
     @classmethod
     def of(cls, settings: ConnectionSettings) -> "Line":
-        """For a connection with these settings."""
+        """The line for a connection with these settings."""
         return cls(dict(settings.extra))
 
     def keywords(self) -> dict[str, str]:
-        """Connection keywords by which the socket is found; none where it cannot be, or if the driver will refuse."""
+        """Connection keywords by which the socket is found; none if it cannot be found or the driver would refuse
+        them."""
         if not _LINUX or len(self._times) < len(_USUAL):
             return {}
         return dict(zip(_USUAL, map(str, self._mark), strict=True))
 
     def opened(self) -> None:
-        """The connection stands: its socket gets the keep-alive times that are meant."""
+        """Set the intended keep-alive times, after the connection was opened."""
         if not self.keywords():
             return
         with self._socket() as found:
@@ -81,7 +83,7 @@ class Line:
                     found.setsockopt(socket.IPPROTO_TCP, option, seconds)
 
     def silent_s(self) -> float | None:
-        """Seconds since the last byte came from the server; None if it cannot be told."""
+        """Seconds since the last byte from the server; None if unknown."""
         with self._socket() as found, suppress(OSError, struct.error):
             if found is not None:
                 facts = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)
@@ -89,7 +91,7 @@ class Line:
         return None
 
     def is_closed(self) -> bool:
-        """Whether the connection is known to be over: cut here, or closed by the server."""
+        """Whether the connection is known to be closed: cut here, or closed by the server."""
         if self.ended:
             return True
         with self._socket() as found:
@@ -103,18 +105,18 @@ class Line:
                 return True
 
     def cut(self) -> bool:
-        """Shut the socket down, so that whoever waits for it goes on with an error; False if it was not found."""
+        """Shut the socket down, so that a waiting driver returns an error; False if the socket was not found."""
         self.ended = True
         with self._socket() as found:
             if found is None:
                 return False
-            with suppress(OSError):  # it is over already
+            with suppress(OSError):  # it is closed already
                 found.shutdown(socket.SHUT_RDWR)
         return True
 
     @contextmanager
     def _socket(self) -> Iterator[socket.socket | None]:
-        """A descriptor of our own for the driver's socket."""
+        """A duplicate descriptor of the driver's socket."""
         found = self._find()
         if found is None:
             yield None
@@ -146,7 +148,7 @@ class Line:
 
 
 def _duplicate(number: int) -> socket.socket | None:
-    """A descriptor of our own, which nobody closes meanwhile, for a socket; None if the number is no socket's."""
+    """A duplicate descriptor, which no other code closes; None if the number is not a socket's."""
     try:
         own = os.dup(number)
     except OSError:

@@ -1,9 +1,9 @@
-"""Shared table locks, held by a session of their own until they are released.
+"""Shared table locks, held by a separate session until they are released.
 
-One row is asked for, because a plan that reads nothing takes no lock. HOLDLOCK keeps the lock until the
-transaction ends (https://learn.microsoft.com/en-us/sql/t-sql/queries/hints-transact-sql-table). Whatever ends the
-session ends the locks, so nothing is left behind by a process that dies. In a deadlock this session gives way, not the
-application whose transaction is in it; the snapshot is tried again.
+The statement reads one row, because a plan that reads nothing takes no lock. HOLDLOCK keeps the lock until the
+transaction ends (https://learn.microsoft.com/en-us/sql/t-sql/queries/hints-transact-sql-table). The locks end with the
+session, so a process that dies leaves none. In a deadlock this session is the victim, not the application's
+transaction; the snapshot is retried.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ class HeldTableLocks:
         self._link = link
 
     def check(self) -> None:
-        """Prove that the session, and with it the locks, is alive.
+        """Check that the session, and so its locks, is alive.
 
         Raises:
             ConnectionLostError: it is not.
@@ -42,12 +42,12 @@ def locked(settings: ConnectionSettings, tables: Sequence[TableId], timeout_ms: 
     """Hold a shared lock on each table; they are taken in the given order.
 
     Args:
-        settings: how to reach the server.
-        timeout_ms: how long to wait for each; 0 not at all, -1 for ever.
+        settings: connection settings.
+        timeout_ms: maximum wait for each lock in milliseconds; 0 not at all, -1 for ever.
 
     Raises:
         LockTimeoutError: a table could not be locked in time.
-        CdcError: the server is away, or refused.
+        CdcError: the server is unavailable, or refused.
     """
     link = connect(settings)
     try:
@@ -74,14 +74,16 @@ def _set(link: Link, setting: str) -> None:
 
 def _lock(link: Link, table: TableId, timeout_ms: int) -> None:
     usual_s = link.settings.query_timeout_s
-    limit_s = usual_s + timeout_ms / 1000 if usual_s and timeout_ms >= 0 else 0  # it may be meant to wait for ever
+    limit_s = (
+        usual_s + timeout_ms / 1000 if usual_s and timeout_ms >= 0 else 0
+    )  # the wait may be configured without limit
     try:
         link.wait(lambda cursor: cursor.execute(queries.shared_lock(table.quoted)).fetchall(), limit_s)
     except pyodbc.Error as error:
         ours = translate(error, link.settings)
         if isinstance(ours, LockTimeoutError):
             raise LockTimeoutError(
-                f"{table} could not be locked within {timeout_ms} ms, because another session changes it. Next: it is "
-                "tried again; if that session does not end, end it, or raise snapshot.lock.timeout.ms (-1 waits for ever)"
+                f"{table} could not be locked within {timeout_ms} ms, because another session changes it. It is "
+                "retried. Next: if that session does not end, end it, or raise snapshot.lock.timeout.ms (-1 waits for ever)"
             ) from error
         raise ours from error

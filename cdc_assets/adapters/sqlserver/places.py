@@ -1,14 +1,12 @@
-"""Places inside a large transaction at which its change rows can be divided.
+"""Positions inside a large transaction at which its change rows can be divided.
 
-Each place is found from the one before by a seek in the change table's clustered
-index (commit LSN, command id, change LSN, operation) and a walk along it: first
-among the rows with the same command id, then, if these are too few, among those
-with a greater one. Either condition is one range of the index, so nothing is
-sorted, and all walks together pass over each row of the transaction twice at
-most, however its rows are spread over command ids.
+Each position is found from the previous one by a seek in the change table's clustered index (commit LSN, command id,
+change LSN, operation) and a scan from there: first over the rows with the same command id, then, if these are too few,
+over those with a greater one. Each condition is one range of the index, so nothing is sorted, and all scans together
+read each row of the transaction at most twice, for any distribution of rows over command ids.
 
-A place is only where to cut: rows that are added or cleaned up meanwhile change
-how even the parts are, never what they hold.
+Positions are only cut points: rows that are added or cleaned up meanwhile change the sizes of the parts, never the
+result.
 """
 
 from collections.abc import Iterator
@@ -23,14 +21,14 @@ _LAST_OPERATION = 4
 
 
 def places(session: Session, database: str, instance: str, commit: Lsn, step: int, rows: int) -> Iterator[Position]:
-    """Place of every `step`-th change row of an instance in a commit; none if its rows have no command id.
+    """Positions of every `step`-th change row of an instance in a commit; none if its rows have no command id.
 
     Args:
-        session: of the control plane.
+        session: session of the control plane.
         instance: name of the capture instance.
-        commit: LSN.
-        step: rows from place to place, at least 1.
-        rows: about how many there are.
+        commit: commit LSN.
+        step: number of rows between positions, at least 1.
+        rows: approximate number of rows.
     """
 
     def row(condition: str, *parameters: object) -> tuple[int | None, Lsn] | None:

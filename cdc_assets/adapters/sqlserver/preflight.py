@@ -1,7 +1,7 @@
-"""What a capture needs from the server: expected, actual, and the exact T-SQL that mends it.
+"""Checks what a capture needs from the server: expected value, actual value, and the exact T-SQL to fix it.
 
-Nothing here changes the server. `inspect` never raises for what it looks for, so that one look tells everything;
-`ensure` raises for what would make a capture fail.
+Nothing here changes the server. `inspect` never raises for a failed check, so that one call reports everything;
+`ensure` raises for failed checks that would make a capture fail.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,15 +18,15 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import CdcDisabledError, ConfigurationError, PreflightError, QueryError
 
 MIN_RETENTION_MINUTES = 1440
-"""Below a day a weekend's outage, or a long snapshot, outlives the change tables."""
+"""One day; with a shorter retention an outage or a long snapshot may outlast the change tables."""
 _AZURE_SQL_DATABASE = 5
 
 
 def inspect(source: SqlServerSource, config: CaptureConfig) -> list[Finding]:
-    """Look at everything a capture needs.
+    """Check everything a capture needs.
 
     Raises:
-        ConnectionLostError, LoginError: there is nothing to look at.
+        ConnectionLostError, LoginError: the server cannot be queried.
     """
     findings = [Finding("server", config.connection.host, True, _version(source), "a server that answers")]
     for database in source.databases():
@@ -35,10 +35,10 @@ def inspect(source: SqlServerSource, config: CaptureConfig) -> list[Finding]:
 
 
 def ensure(findings: Iterable[Finding]) -> None:
-    """Stop if a capture cannot work.
+    """Raise an error if a capture cannot work.
 
     Raises:
-        PreflightError: names every blocking finding with its remedy.
+        PreflightError: names every blocking failed check with its remedy.
     """
     wrong = [str(finding) for finding in findings if finding.blocking and not finding.ok]
     if wrong:
@@ -130,7 +130,7 @@ def _jobs(source: SqlServerSource, database: str) -> Iterator[Finding]:
             False,
             "not visible to the login",
             "visible",
-            "to see their settings takes db_owner; a capture does not need it",
+            "seeing their settings needs db_owner; a capture does not need it",
             False,
         )
         return
@@ -162,7 +162,7 @@ def _tables(
     except ConfigurationError as error:
         none = filters.is_empty(filters.select(found))
         may_come = none and not (instances and len(source.databases()) == 1)
-        enable = f"make a table, if there is none, and enable it: {_enable(TableId(database, 'dbo', '<table>'))}"
+        enable = f"create a table, if there is none, and enable it: {_enable(TableId(database, 'dbo', '<table>'))}"
         remedy = f"{error.hint.partition(';')[0]}; or {enable}" if none else error.hint
         yield Finding("table filters", database, False, error.expected, "matching", remedy, blocking=not may_come)
         return
@@ -186,18 +186,19 @@ def _tables(
 
 
 def _hazards(source: SqlServerSource, database: str, tables: frozenset[TableId]) -> Iterator[Finding]:
-    """What change tables do not tell, or tell wrongly (spec sqlserver-cdc §1.4 no. 19 and 21); nothing if all is well."""
+    """Changes that change tables do not record, or record wrongly (spec sqlserver-cdc §1.4 no. 19 and 21); nothing if
+    there are none."""
     session = source.session
     try:
         switchable = session.rows(queries.of_database(queries.SWITCHABLE_TABLES, database))
         collated = session.rows(queries.of_database(queries.OTHER_COLLATIONS, database), database, database)
     except (PreflightError, QueryError):
-        return  # a login that may read no more than it needs
+        return  # a login with minimal rights
     for schema, name in switchable:
         table = TableId(database, str(schema), str(name))
         if table in tables:
-            remedy = "materialize its snapshot after each SWITCH, or enable it with @allow_partition_switch = 0"
-            expected = "refused, for what is switched has no change rows"
+            remedy = "materialize its snapshot after each SWITCH, or enable the table with @allow_partition_switch = 0"
+            expected = "refused, because switched partitions have no change rows"
             yield Finding("partition switch", str(table), False, "allowed", expected, remedy, blocking=False)
     for schema, name, column, collation, common in collated:
         table = TableId(database, str(schema), str(name))
@@ -208,7 +209,7 @@ def _hazards(source: SqlServerSource, database: str, tables: frozenset[TableId])
                 False,
                 str(collation),
                 f"the database's, {common}",
-                "compare values outside ASCII with the table's, or make the column nvarchar",
+                "compare non-ASCII values with the table's, or make the column nvarchar",
                 blocking=False,
             )
 

@@ -1,7 +1,7 @@
-"""Every T-SQL text of the control plane, named, with the vendor page it follows.
+"""All T-SQL texts of the control plane, each with its name and its page of Microsoft's documentation.
 
-Each begins with a comment that names us, so that a DBA finds us in a trace. `{db}` is the quoted database, put in by
-`of_database`; other names come quoted from `core.identifiers.quote`; values are parameters.
+Each begins with a comment that names cdc-assets, so that a DBA can identify it in a trace. `of_database` replaces
+`{db}` by the quoted database; other names are quoted by `core.identifiers.quote`; values are parameters.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ def _query(name: str, text: str) -> str:
 
 
 def of_database(template: str, database: str) -> str:
-    """The text for one database."""
+    """The statement for one database."""
     return template.replace("{db}", quote(database))
 
 
@@ -26,11 +26,11 @@ VERSION = _query("version", "SELECT @@VERSION")
 """https://learn.microsoft.com/en-us/sql/t-sql/functions/version-transact-sql-configuration-functions"""
 
 EDITION = _query("edition", "SELECT CAST(SERVERPROPERTY('EngineEdition') AS int)")
-"""5 is Azure SQL Database, which has no Agent.
+"""5 means Azure SQL Database, which has no Agent.
 https://learn.microsoft.com/en-us/sql/t-sql/functions/serverproperty-transact-sql"""
 
 SERVER_TIME = _query("server_time", "SELECT CONVERT(nvarchar(34), SYSDATETIMEOFFSET(), 126)")
-"""As text, because pyodbc has no type for datetimeoffset.
+"""Read as text, because pyodbc has no type for datetimeoffset.
 https://learn.microsoft.com/en-us/sql/t-sql/functions/sysdatetimeoffset-transact-sql"""
 
 DATABASE = _query(
@@ -55,7 +55,7 @@ UNSEEN_SOURCES = _query(
     """SELECT ct.capture_instance FROM {db}.cdc.change_tables AS ct
     WHERE OBJECT_NAME(ct.source_object_id, DB_ID(?)) IS NULL ORDER BY ct.capture_instance""",
 )
-"""The catalogue hides tables on which a login has no right.
+"""The catalogue hides tables on which the login has no permission.
 https://learn.microsoft.com/en-us/sql/relational-databases/security/metadata-visibility-configuration"""
 
 UNSEEN_DEFAULTS = _query(
@@ -65,7 +65,7 @@ UNSEEN_DEFAULTS = _query(
     JOIN {db}.sys.schemas AS s ON s.schema_id = t.schema_id
     JOIN {db}.cdc.change_tables AS ct ON ct.source_object_id = t.object_id WHERE d.definition IS NULL""",
 )
-"""A definition is shown to who has VIEW DEFINITION.
+"""Definitions are visible only with VIEW DEFINITION.
 https://learn.microsoft.com/en-us/sql/relational-databases/security/metadata-visibility-configuration"""
 
 MIN_LSN = _query("min_lsn", "SELECT {db}.sys.fn_cdc_get_min_lsn(?)")
@@ -87,7 +87,8 @@ USER_TABLES = _query(
 
 
 def columns(database: str, count: int) -> str:
-    """Columns of so many tables, each given by schema and name; the tables' own spelling of both comes first.
+    """Columns of `count` tables, each given by schema and name; the first columns of the result are the table's actual
+    schema and name.
 
     An alias type's row in sys.types has its own user_type_id; the base type is the row whose user_type_id is the
     column's system_type_id. CLR types have no such row and keep their own name.
@@ -112,7 +113,7 @@ def columns(database: str, count: int) -> str:
 
 
 def keys(database: str, count: int) -> str:
-    """Columns of the unique indexes of so many tables, each given by its object id.
+    """Columns of the unique indexes of `count` tables, each given by its object id.
 
     The first index of a table is its key: the primary key, else the first unique index, clustered before others, then
     by name (spec debezium-sqlserver §1.4). A filtered or disabled index does not make every row unique.
@@ -151,8 +152,8 @@ INSTANCE_OPTIONS = _query(
     FROM {db}.cdc.change_tables AS ct
     LEFT JOIN {db}.sys.indexes AS i ON i.object_id = ct.source_object_id AND i.name = ct.index_name""",
 )
-"""What `sp_cdc_enable_table` was given; the primary key's index is what it takes by itself, and a table without
-partitions, where nothing can be switched, says 0.
+"""Arguments of `sp_cdc_enable_table`. The primary key's index is its default; for a table without partitions, where
+nothing can be switched, partition_switch is 0.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-change-tables-transact-sql"""
 
 CAPTURED_COLUMNS = _query(
@@ -184,7 +185,7 @@ OTHER_COLLATIONS = _query(
     WHERE cc.column_type IN ('char', 'varchar', 'text')
     AND c.collation_name <> CAST(DATABASEPROPERTYEX(?, 'Collation') AS nvarchar(128))""",
 )
-"""Captured columns of texts in a code page that may not be the database's.
+"""Captured text columns whose code page may differ from the database's.
 https://learn.microsoft.com/en-us/sql/relational-databases/track-changes/known-issues-and-errors-change-data-capture"""
 
 DDL_HISTORY = _query(
@@ -227,7 +228,7 @@ AGENT = _query(
 CAPTURE_QUIET = _query(
     "capture_quiet", "SELECT DATEDIFF(second, MAX(tran_end_time), SYSDATETIME()) FROM {db}.cdc.lsn_time_mapping"
 )
-"""Both are server time without zone. Where a clock is put forward, the job seems quiet until its next entry.
+"""Both are server time without zone. After a clock was put forward, the job seems quiet until its next entry.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql"""
 
 CAPTURE_ERROR = _query(
@@ -236,7 +237,7 @@ CAPTURE_ERROR = _query(
     JOIN (SELECT MAX(session_id) AS session_id FROM {db}.sys.dm_cdc_log_scan_sessions) AS s
     ON s.session_id = e.session_id ORDER BY e.entry_time DESC""",
 )
-"""Of the newest scan alone: an older one that failed has been made good.
+"""Only of the newest scan: a failure of an older one was recovered.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-dynamic-management-views/change-data-capture-sys-dm-cdc-errors"""
 
 JOBS = "/* cdc-assets: jobs */ EXEC {db}.sys.sp_cdc_help_jobs"
@@ -245,9 +246,9 @@ https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedu
 
 
 def row_counts(database: str, count: int) -> str:
-    """Rows of so many tables, each given by its object id, as the server counts them itself.
+    """Row counts of `count` tables, each given by its object id, from the server's metadata.
 
-    sys.partitions takes no more than a right on the table; sys.dm_db_partition_stats takes VIEW DATABASE STATE.
+    sys.partitions needs only a permission on the table; sys.dm_db_partition_stats needs VIEW DATABASE STATE.
     https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-partitions-transact-sql
     """
     marks = ", ".join("?" * count)
@@ -257,7 +258,7 @@ def row_counts(database: str, count: int) -> str:
 
 
 def commit_times(database: str, count: int) -> str:
-    """End times of so many commits, in server time without zone, and the server's offset in minutes now.
+    """End times of `count` commits, in server time without zone, and the server's current offset in minutes.
 
     https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql
     """
@@ -276,7 +277,7 @@ def change_table(database: str, instance: str) -> str:
 
 
 def probes(database: str, instances: Sequence[str]) -> str:
-    """Places, from 0, of the instances that have change rows in (?, ?]; two parameters each, in order."""
+    """Indexes, from 0, of the instances that have change rows in (?, ?]; two parameters each, in order."""
     parts = [
         f"SELECT {place} AS place WHERE EXISTS (SELECT 1 FROM {change_table(database, instance)} "  # noqa: S608
         "WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ?)"
@@ -286,7 +287,8 @@ def probes(database: str, instances: Sequence[str]) -> str:
 
 
 def null_probes(database: str, instance: str, columns: Sequence[str]) -> str:
-    """Places, from 0, of the captured columns that are NULL in a change row after (?); one parameter each, in order."""
+    """Indexes, from 0, of the captured columns that are NULL in a change row after (?); one parameter each, in
+    order."""
     table = change_table(database, instance)
     parts = [
         f"SELECT {place} AS place WHERE EXISTS (SELECT 1 FROM {table} WHERE [__$start_lsn] > ? AND {quote(column)} IS NULL)"  # noqa: S608
@@ -307,7 +309,8 @@ def rows_per_commit(database: str, instances: Sequence[str]) -> str:
 
 
 def rows_in_commit(database: str, instances: Sequence[str]) -> str:
-    """Places, from 0, of the instances, with their change rows of commit LSN ?; one parameter each, in order."""
+    """Indexes, from 0, of the instances, with the number of their change rows of commit LSN ?; one parameter each, in
+    order."""
     parts = [
         f"SELECT {place} AS place, COUNT_BIG(*) AS n FROM {change_table(database, instance)} WHERE [__$start_lsn] = ?"  # noqa: S608
         for place, instance in enumerate(instances)
@@ -316,10 +319,10 @@ def rows_in_commit(database: str, instances: Sequence[str]) -> str:
 
 
 def place_in_commit(database: str, instance: str, condition: str) -> str:
-    """Command id and change LSN of the change row so many rows on (last parameter) in a commit.
+    """Command id and change LSN of the change row that follows a given number of rows (last parameter) in a commit.
 
-    One seek in the clustered index and a walk along it, without sorting. Parameters: the commit LSN, those of the
-    condition, and how many rows to pass over.
+    One seek in the clustered index and a scan from there, without sorting. Parameters: the commit LSN, those of the
+    condition, and the number of rows to skip.
     https://learn.microsoft.com/en-us/sql/t-sql/queries/select-order-by-clause-transact-sql
     """
     return (
@@ -330,7 +333,7 @@ def place_in_commit(database: str, instance: str, condition: str) -> str:
 
 
 def rows_behind(database: str, instance: str) -> str:
-    """Change rows of a commit LSN and command id behind a change LSN; three parameters."""
+    """Number of change rows of a commit LSN and command id after a change LSN; three parameters."""
     return (
         f"{_TAG.format(name='rows_behind')}SELECT COUNT_BIG(*) FROM {change_table(database, instance)} "  # noqa: S608
         "WHERE [__$start_lsn] = ? AND [__$command_id] = ? AND [__$seqval] > ?"
@@ -346,12 +349,12 @@ def _union_all(parts: Sequence[str]) -> str:
 
 
 _UNLOCKED = "WITH (NOLOCK)"
-"""Of statements that ask where to cut a table: any value will do, also one that is rolled back, and no row is waited for.
-https://learn.microsoft.com/en-us/sql/t-sql/queries/hints-transact-sql-table"""
+"""Hint of statements that look for range bounds: any value is good, even one that is rolled back later, and no row lock
+is needed. https://learn.microsoft.com/en-us/sql/t-sql/queries/hints-transact-sql-table"""
 
 
 def extremes(keys: Sequence[tuple[str, str]]) -> str:
-    """Place, least and greatest value of integer columns, each given by quoted table and column."""
+    """Index, least and greatest value of integer columns, each given by quoted table and column."""
     parts = [
         f"SELECT {place} AS i, CAST(MIN({column}) AS bigint) AS low, CAST(MAX({column}) AS bigint) AS high "  # noqa: S608
         f"FROM {table} {_UNLOCKED}"
@@ -361,9 +364,10 @@ def extremes(keys: Sequence[tuple[str, str]]) -> str:
 
 
 def key_at(table: str, column: str, shown: str, low: str | None) -> str:
-    """The key so many rows on (last parameter) from a bound (first parameter, if there is one), as text.
+    """The key a given number of rows (last parameter) after a bound (first parameter, if there is one), as text.
 
-    One index seek and a short walk. https://learn.microsoft.com/en-us/sql/t-sql/queries/select-order-by-clause-transact-sql
+    One index seek and a short scan.
+    https://learn.microsoft.com/en-us/sql/t-sql/queries/select-order-by-clause-transact-sql
     """
     condition = f"{column} >= {low}" if low else f"{column} IS NOT NULL"
     inner = (
@@ -383,7 +387,7 @@ _LEVELS = {
     "read_uncommitted": "READ UNCOMMITTED",
     "read_committed": "READ COMMITTED",
     "repeatable_read": "REPEATABLE READ",
-    "exclusive": "READ COMMITTED",  # another session keeps writers out
+    "exclusive": "READ COMMITTED",  # another session holds the lock against writers
     "snapshot": "SNAPSHOT",
 }
 
@@ -401,7 +405,7 @@ YIELD_IN_DEADLOCK = _query("yield_in_deadlock", "SET DEADLOCK_PRIORITY LOW")
 
 
 def lock_timeout(milliseconds: int) -> str:
-    """How long statements of a session wait for a lock; 0 not at all, -1 for ever.
+    """Sets the maximum wait of a session's statements for a lock; 0 not at all, -1 for ever.
 
     https://learn.microsoft.com/en-us/sql/t-sql/statements/set-lock-timeout-transact-sql
     """
@@ -417,7 +421,7 @@ def shared_lock(table: str) -> str:
 
 
 def one_of(table: str) -> str:
-    """Reads a row of a quoted table, so that a SNAPSHOT transaction begins to see.
+    """Reads a row of a quoted table, which fixes the moment of a SNAPSHOT transaction.
 
     https://learn.microsoft.com/en-us/sql/t-sql/statements/set-transaction-isolation-level-transact-sql
     """
@@ -425,5 +429,5 @@ def one_of(table: str) -> str:
 
 
 def nothing_of(table: str) -> str:
-    """Proves that a quoted table may be read, without reading a row."""
+    """Checks that a quoted table may be read, without reading a row."""
     return f"{_TAG.format(name='nothing_of')}SELECT TOP (0) 1 AS one FROM {table}"  # noqa: S608

@@ -1,10 +1,10 @@
-"""Cuts a table into key ranges of about equal rows.
+"""Divides a table into key ranges with about equal numbers of rows.
 
-Two ways. An integer key whose values are at least half of their span is cut by arithmetic: two index seeks, asked for many tables at once. Any other
-key is walked on the server: from each bound so many keys on, which reads the key index once in all and returns one
-value per range. Bounds are where the keys were at that moment; as the first and last range are open and each bound
-belongs to one range only, the ranges cover the table whatever is written meanwhile. So a bound need not even be
-committed, and the questions wait for no lock of a row.
+There are two methods. An integer key with at least half of the values of its span is divided by arithmetic: two index
+seeks, in one query for many tables. Any other key is scanned on the server: from each bound a fixed number of keys
+onward, which reads the key index once in total and returns one value per range. Bounds reflect the keys at that moment;
+as the first and last range are open and each bound belongs to one range only, the ranges cover the table regardless of
+concurrent writes. So a bound need not even be committed, and the queries need no row locks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,12 @@ from cdc_assets.core.schema import Column, TableSchema
 
 WHOLE = KeyRange(None, None, None)
 MIN_ROWS_PER_RANGE = 1000
-"""Smaller tables are not worth a second connection."""
+"""Minimum rows of a range; smaller tables are not worth a second connection."""
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
 def is_worth_cutting(rows: int) -> bool:
-    """Whether a table of so many rows is cut at all."""
+    """Whether a table with this number of rows is divided."""
     return rows >= 2 * MIN_ROWS_PER_RANGE
 
 
@@ -39,7 +39,7 @@ def key_extents(session: Session, schemas: Sequence[TableSchema]) -> dict[TableI
     """Least and greatest leading keys of those tables that have integers there, and rows; one query.
 
     Raises:
-        CdcError: one of the tables cannot be asked, or the server is away.
+        CdcError: one of the tables cannot be queried, or the server is unavailable.
     """
     keyed = [(schema, key) for schema in schemas if (key := integer_key(schema)) is not None]
     if not keyed:
@@ -53,7 +53,8 @@ def key_extents(session: Session, schemas: Sequence[TableSchema]) -> dict[TableI
 def key_ranges(
     session: Session, schema: TableSchema, rows: int, slices: int, extent: KeyExtent | None = None
 ) -> list[KeyRange]:
-    """Ranges that together cover the table of about so many rows; one if no key of it can be bounded, or few rows."""
+    """Ranges that together cover the table with about this number of rows; one range if it has no suitable key or few
+    rows."""
     leading = schema.column(schema.key[0]) if schema.key else None
     if leading is None or not can_bound(leading):
         return [WHOLE]
@@ -77,7 +78,7 @@ def _by_arithmetic(extent: KeyExtent, rows: int, parts: int) -> list[str]:
 
 
 def _walk(session: Session, schema: TableSchema, key: Column, rows: int, parts: int) -> Iterator[str]:
-    """Bounds found by walking the key on the server; ends early when the keys do."""
+    """Bounds found by scanning the key on the server; fewer if there are fewer keys."""
     table, column = schema.table.quoted, quote(key.name)
     shown, bound = to_text(key, "k"), from_text(key)
     low: str | None = None

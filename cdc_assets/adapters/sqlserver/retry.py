@@ -1,7 +1,7 @@
-"""Trying again, for a statement that only reads: a few times, with growing, jittered waits, and not for ever.
+"""Retries of read-only statements: a few times, with growing, jittered waits.
 
-A database that is offline does not come back within a second: whoever asks decides when to look again. And a lock that
-was waited for as long as allowed is not waited for once more, or the limit would be several times what was set.
+An offline database does not come back within a second, so its error is not retried here; the caller decides. A lock
+time-out is not retried either, because the total wait would be a multiple of the configured limit.
 """
 
 import logging
@@ -18,20 +18,21 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 4
 FIRST_WAIT_S = 0.2
 BUDGET_S = 60.0
-"""No attempt begins later than this after the first: a statement that runs into its time-out is not run four times."""
+"""Seconds after the first attempt within which another may begin, so that a statement that times out is not run four
+times."""
 
 T = TypeVar("T")
 
 
 def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: True) -> T:
-    """The action's result, or its last error.
+    """Run an action, with retries; return its result or raise its last error.
 
     Args:
-        action: may be called again after an error that says it is retryable.
-        may_retry: asked after such an error.
+        action: function that may be called again after a retryable error.
+        may_retry: function called after such an error; says whether to retry.
 
     Raises:
-        CdcError: what the last attempt raised.
+        CdcError: error of the last attempt.
     """
     started = time.monotonic()
     for attempt in range(1, ATTEMPTS):
@@ -46,6 +47,6 @@ def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: Tr
                 or time.monotonic() - started > BUDGET_S
             ):
                 raise
-        log.warning("%s. It is tried again (attempt %d of %d).", str(error).rstrip("."), attempt + 1, ATTEMPTS)
+        log.warning("%s. Retrying (attempt %d of %d).", str(error).rstrip("."), attempt + 1, ATTEMPTS)
         interruption.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
     return action()

@@ -1,7 +1,7 @@
-"""Which rights the login lacks, each with the GRANT that mends it; docs/operations.md lists them all.
+"""Missing permissions of the login, each with its GRANT; docs/operations.md lists all permissions.
 
-A right is looked for by doing what it is needed for wherever that reads no row, and by asking for it elsewhere: servers before
-2022 do not know the names of the newer ones.
+A permission is checked by trying the operation if that reads no row, otherwise by querying it: servers before 2022 do
+not know the names of newer permissions.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _METADATA = ("change_tables", "captured_columns", "lsn_time_mapping", "ddl_histo
 
 
 def closed_database(source: SqlServerSource, database: str) -> Finding | None:
-    """What lets the login into a database that it sees and may not use; None if it may."""
+    """The check that fails if the login sees a database but has no user in it; None if it has one."""
     if source.session.value(queries.DATABASE_ACCESS, database):
         return None
     login = _login(source)
@@ -34,7 +34,7 @@ def grant_on_server(source: SqlServerSource, permission: str) -> str:
 
 
 def _fact(error: CdcError) -> str:
-    """What is wrong, without the next step: that is the finding's remedy."""
+    """The problem in an error's message, without the next step, which becomes the remedy."""
     return str(error).partition(" Next: ")[0]
 
 
@@ -43,10 +43,10 @@ def _login(source: SqlServerSource) -> str:
 
 
 class Rights:
-    """The login's rights in a database that it may use.
+    """The login's permissions in a database that it may use.
 
     Args:
-        database: one that is online.
+        database: name of an online database.
     """
 
     def __init__(self, source: SqlServerSource, database: str) -> None:
@@ -62,7 +62,7 @@ class Rights:
         return f"USE {quote(self.database)}; GRANT {permission} TO {self._user};"
 
     def reading(self, name: str) -> Finding:
-        """Whether a table, given by its quoted name, may be read, tried with no rows."""
+        """Check whether a table, given by its quoted name, may be read; reads no rows."""
         try:
             self._session.rows(queries.nothing_of(name))
         except CdcError as error:
@@ -76,12 +76,12 @@ class Rights:
         return self._grant("SELECT ON SCHEMA::[cdc]" if place.startswith("cdc.") else f"SELECT ON {place}")
 
     def unreadable_metadata(self) -> Finding | None:
-        """The first table of capture's own metadata that may not be read; None if all may."""
+        """The first table of CDC metadata that may not be read; None if all may."""
         findings = (self.reading(f"{quote(self.database)}.cdc.{quote(table)}") for table in _METADATA)
         return next((finding for finding in findings if not finding.ok), None)
 
     def found(self, config: CaptureConfig) -> Iterator[Finding]:
-        """Rights that are missing, where capture's own metadata may be read."""
+        """Missing permissions, if CDC metadata may be read."""
         yield from self._unseen_sources()
         yield from self._unseen_defaults()
         yield from self._unseen_errors()
@@ -90,12 +90,12 @@ class Rights:
             yield from self._gates()
 
     def _unseen_sources(self) -> Iterator[Finding]:
-        """Tables that are captured and that the login does not see, so that it does not miss them either."""
+        """Captured tables that are invisible to the login, so that their absence would not be noticed."""
         for (instance,) in self._session.rows(
             queries.of_database(queries.UNSEEN_SOURCES, self.database), self.database
         ):
             subject = f"the table that instance {instance} of {self.database} captures"
-            remedy = f"{self._grant('SELECT ON <that table>')} or leave it so if it is not to be read"
+            remedy = f"{self._grant('SELECT ON <that table>')} or do nothing if it is not to be read"
             yield Finding("reading", subject, False, "not visible to the login", "allowed", remedy, blocking=False)
 
     def _unseen_defaults(self) -> Iterator[Finding]:
@@ -127,7 +127,8 @@ class Rights:
                 yield Finding("signal table", str(table), False, actual, "open to it", remedy, blocking=False)
 
     def _gates(self) -> Iterator[Finding]:
-        """Roles that gate the change functions, which `data.query.mode=function` calls; the low end is zero to who is in none."""
+        """Gating roles of the change functions, which `data.query.mode=function` calls; without the role the minimum
+        LSN is zero."""
         for name, options in self._source.instance_options(self.database).items():
             lowest = self._session.value(queries.of_database(queries.MIN_LSN, self.database), name)
             if options.role and lsn_of(lowest) == ZERO_LSN:

@@ -1,4 +1,4 @@
-"""Catalogue rows of the control plane's queries to core values; pure functions."""
+"""Converts catalogue rows of the control plane's queries to core values; pure functions."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
@@ -18,7 +18,7 @@ _FRACTION = frozenset({"time", "datetime2", "datetimeoffset"})
 
 
 def integer(value: object) -> int:
-    """A number the driver gave, as int."""
+    """A number from the driver as int."""
     return int(cast(int, value))
 
 
@@ -55,7 +55,8 @@ def _length(type_name: str, size: int) -> int | None:
 
 
 def schema_of(table: TableId, columns: Sequence[Row], keys: Sequence[Row]) -> TableSchema:
-    """Rows of `queries.columns` (at least one) and `queries.keys` of one table, without what tells the table."""
+    """Structure from rows of `queries.columns` (at least one) and `queries.keys` of one table, without their leading
+    table columns."""
     first_index = next(iter(keys), (None,))[0]
     key = tuple(str(name) for index, name in keys if index == first_index)
     return TableSchema(table, integer(columns[0][0]), tuple(column_of(row) for row in columns), key)
@@ -64,7 +65,7 @@ def schema_of(table: TableId, columns: Sequence[Row], keys: Sequence[Row]) -> Ta
 def instances_of(database: str, tables: Iterable[Row], columns: Iterable[Row]) -> list[CaptureInstance]:
     """Rows of `queries.CHANGE_TABLES` and `queries.CAPTURED_COLUMNS`, sorted by table, start LSN and name.
 
-    A row whose source table has no name any more is being removed and left out. Of rows that agree in source and
+    A row whose source table has no name any more is being removed and is skipped. Of rows with the same source and
     start LSN only the newest counts (spec debezium-sqlserver §1.4).
     """
     captured = {key: list(rows) for key, rows in groupby(columns, key=lambda row: row[0])}
@@ -93,6 +94,6 @@ def _age(instance: CaptureInstance) -> datetime:
 
 
 def commit_time(local: object, offset_minutes: object) -> datetime:
-    """Server wall clock time with the server's offset of now (spec debezium-sqlserver §3.4, time zone)."""
+    """Server local time with the server's current offset (spec debezium-sqlserver §3.4, time zone)."""
     zone = timezone(timedelta(minutes=integer(offset_minutes)))
     return cast(datetime, local).replace(tzinfo=zone)

@@ -1,9 +1,9 @@
-"""One pyodbc connection that heals itself.
+"""One pyodbc connection that reconnects by itself.
 
-Control queries only read, each is one statement in autocommit, so a statement that failed because the connection broke
-or the server was busy is simply sent again (`cdc_assets.adapters.sqlserver.retry`). The first connection is not retried: a wrong
-host should be told at once, and whoever runs a capture has a retry of its own. Each wait for the server is bounded from
-outside (`cdc_assets.adapters.sqlserver.watchdog`): the driver's own time-out works only while the server answers.
+Control queries only read, and each is one statement in autocommit, so a statement that failed because the connection
+broke or the server was busy is retried (`cdc_assets.adapters.sqlserver.retry`). The first connection is not retried: a
+wrong host should be reported at once, and a capture has its own retry. A watchdog limits each wait for the server
+(`cdc_assets.adapters.sqlserver.watchdog`), because the driver's own time-out works only while the server answers.
 """
 
 import threading
@@ -34,20 +34,20 @@ from cdc_assets.core.interruption import cancelled_by, in_thread
 from cdc_assets.errors import CdcError, ConnectionLostError, QueryError
 
 IDLE_CHECK_S = 60.0
-"""A connection that rested so long is proved by a round trip before use: firewalls drop idle ones silently."""
+"""Idle seconds after which a connection is checked by a round trip before use: firewalls drop idle ones silently."""
 
 T = TypeVar("T")
 Row = Sequence[object]
 
 _TIMED_OUT = ("HYT00", "HYT01", "HY008")
-"""SQLSTATEs after which it is not known whether the server has stopped."""
+"""SQLSTATEs after which it is unknown whether the server has stopped the statement."""
 
 pyodbc.pooling = False  # the session keeps its one connection; the driver manager's pool would hide broken ones
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A connection and the TCP connection under it."""
+    """A driver connection and its TCP connection."""
 
     connection: pyodbc.Connection
     line: Line
@@ -59,12 +59,11 @@ class Link:
         return server_name(self.settings)
 
     def wait(self, action: Callable[[pyodbc.Cursor], T], limit_s: float | None = None) -> T:
-        """What is done with a cursor; the wait for the server is bounded, by `limit_s` or the settings.
+        """Call a function with a cursor; the wait for the server is limited by `limit_s` or the settings.
 
         Raises:
-            ConnectionLostError: the server said nothing for too long, and the connection was given up.
-            Interrupted: the run was asked to end; the connection was given up.
-            pyodbc.Error: the driver's.
+            ConnectionLostError: the server was silent for too long, and the connection was closed.
+            Interrupted: the run was asked to end; the connection was closed. pyodbc.Error: error of the driver.
         """
         limit_s = self.settings.query_timeout_s if limit_s is None else limit_s
         cursor = self.connection.cursor()
@@ -81,7 +80,7 @@ class Link:
                     cursor.close()
 
     def close(self) -> None:
-        """Close it, whatever state it is in, and wait for nobody."""
+        """Close it in any state, without waiting."""
         self.line.cut()
         with suppress(pyodbc.Error):
             self.connection.close()
@@ -91,7 +90,7 @@ def connect(settings: ConnectionSettings) -> Link:
     """Open a connection in autocommit, READ COMMITTED, with time-outs.
 
     Raises:
-        CdcError: whatever the driver's error means.
+        CdcError: translation of the driver's error.
     """
     return in_thread(lambda: _connect(settings))
 
@@ -125,7 +124,7 @@ def _open(pairs: dict[str, str], settings: ConnectionSettings) -> Link:
 
 
 def translate(error: pyodbc.Error, settings: ConnectionSettings, link: Link | None = None) -> CdcError:
-    """Ours for pyodbc's; `link` is where it happened, for a broken connection has many texts."""
+    """Translate an error of pyodbc; `link` shows whether its connection is broken, which has many error texts."""
     state = _state(error)
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     ours = to_cdc_error(state, text, server_name(settings), (settings.password,))
@@ -151,10 +150,10 @@ class Session:
 
     @contextmanager
     def waiting(self, milliseconds: int) -> Iterator[None]:
-        """Statements inside wait for a lock so long at most; 0 not at all, -1 as long as any statement may take.
+        """Limit the wait of statements inside for a lock; 0 not at all, -1 as long as a statement may take.
 
         Raises:
-            LockTimeoutError: from a statement inside.
+            LockTimeoutError: raised by a statement inside.
         """
         with self._lock:
             before, self._lock_timeout_ms = self._lock_timeout_ms, milliseconds
@@ -177,10 +176,10 @@ class Session:
         return rows[0][0] if rows else None
 
     def write(self, statement: str, *parameters: object) -> None:
-        """Carry out a statement that writes, once: whether it happened is unknown when the connection breaks.
+        """Execute a writing statement once, without retries: if the connection breaks, its result is unknown.
 
         Raises:
-            CdcError: it failed.
+            CdcError: the statement failed.
         """
         with self._lock:
             self._try(lambda cursor: cursor.execute(statement, *parameters).close())
@@ -221,7 +220,7 @@ class Session:
         return result
 
     def _ready(self) -> Link:
-        """The open connection, proved alive if it rested."""
+        """The open connection, checked if it was idle."""
         if self._link is not None and self._link.line.ended:
             self.close()
         if self._link is not None and time.monotonic() - self._last_use > IDLE_CHECK_S:

@@ -1,4 +1,4 @@
-"""The control plane of SQL Server's change data capture: small questions, one round trip each where possible.
+"""The control plane of SQL Server's change data capture: small queries, one round trip each where possible.
 
 Bulk rows go through `cdc_assets.adapters.sqlserver.bulk`.
 """
@@ -40,23 +40,24 @@ from cdc_assets.history.remedy import InstanceOptions
 T = TypeVar("T")
 
 _QUICK_LOGIN_S, _QUICK_QUERY_S = 5, 20
-"""Seconds that code which must not hang waits for a login, for an answer."""
+"""Time limits in seconds of login and query for code that must not hang."""
 _INVALID_OBJECT = 208
 _TABLES_PER_QUERY = 100
 _PROBES_PER_QUERY = 200
 _LSNS_PER_QUERY = _IDS_PER_QUERY = 1000
-"""A statement takes 2100 parameters at most."""
+"""SQL Server allows 2100 parameters per statement."""
 
 
 class SqlServerSource:
     """Control plane of one SQL Server (`core.ports.Source`); opens its connection at first use.
 
     Args:
-        settings: how to reach the server.
-        agent_status_query: T-SQL giving 1 if the Agent runs, `#db` stands for the database; empty asks
-            sys.dm_server_services.
-        require_cdc: a database without change data capture counts as one that cannot be captured.
-        lock_timeout_ms: how long questions about source tables wait for a lock; 0 not at all, -1 as long as any question.
+        settings: connection settings.
+        agent_status_query: T-SQL giving 1 if the Agent runs, `#db` stands for the database; if empty,
+            sys.dm_server_services is queried.
+        require_cdc: whether a database needs change data capture to count as capturable.
+        lock_timeout_ms: maximum wait of queries of source tables for a lock; 0 not at all, -1 as long as a query may
+            take.
 
     Every method raises ConnectionLostError or ServerBusyError after bounded retries, LoginError, PreflightError when a
     CDC object or a permission is missing, QueryError.
@@ -77,7 +78,7 @@ class SqlServerSource:
 
     @classmethod
     def of(cls, config: CaptureConfig) -> Self:
-        """The source of a capture; one that never streams reads tables without CDC too."""
+        """The source of a capture; a capture that never streams can also read tables without CDC."""
         streams = rule_of(config.snapshot).streams
         agent, timeout = config.streaming.agent_status_query, config.snapshot.lock_timeout_ms
         return cls(config.connection, agent, require_cdc=streams, lock_timeout_ms=timeout)
@@ -96,7 +97,7 @@ class SqlServerSource:
 
     @cached_property
     def _databases(self) -> tuple[str, ...]:
-        """Each once, also if it is configured in two letter cases."""
+        """Configured databases without duplicates, letter case ignored."""
         return tuple(dict.fromkeys(self._real_name(name) for name in self._settings.databases))
 
     def _real_name(self, name: str) -> str:
@@ -108,7 +109,7 @@ class SqlServerSource:
         return self._databases
 
     def trouble(self, database: str) -> CdcError | None:
-        """Why a configured database cannot be captured now, asked now: LoginError, DatabaseAwayError, CdcDisabledError."""
+        """Query why a configured database cannot be captured now: LoginError, DatabaseAwayError, CdcDisabledError."""
         rows = self.session.rows(queries.DATABASE, database)
         if not rows:
             return LoginError(
@@ -119,20 +120,21 @@ class SqlServerSource:
         if state != "ONLINE":
             return DatabaseAwayError(
                 f"Database {database!r} is {str(state).lower()}. "
-                f"Next: ALTER DATABASE {quote(database)} SET ONLINE; it goes on where it stopped"
+                f"Next: ALTER DATABASE {quote(database)} SET ONLINE; the capture then resumes"
             )
         return _cdc_is_off(database) if self._require_cdc and not cdc else None
 
     def server_time(self) -> datetime:
-        """`SYSDATETIMEOFFSET()`, aware, to the microsecond."""
+        """`SYSDATETIMEOFFSET()` with time zone, in microseconds."""
         return datetime.fromisoformat(str(self.session.value(queries.SERVER_TIME)))
 
     def table_schema(self, table: TableId) -> TableSchema | None:
-        """Structure of a source table, or None if it does not exist (any more)."""
+        """Current structure of a source table, or None if it does not exist."""
         return self.table_schemas([table]).get(table)
 
     def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
-        """Structures of those source tables that exist, in the given order; two queries per 100 of a database."""
+        """Current structures of those source tables that exist, in the given order; two queries per 100 tables of a
+        database."""
         found: dict[TableId, TableSchema] = {}
         for database in dict.fromkeys(table.database for table in tables):
             for chunk in _chunks([table for table in tables if table.database == database], _TABLES_PER_QUERY):
@@ -153,7 +155,7 @@ class SqlServerSource:
                 keys[integer(object_id)].append(tuple(rest))
         folded = {(schema.lower(), table.lower()): place for (schema, table), place in places.items()}
         found = {}
-        for wanted in tables:  # the server compares by its collation: another letter case may be meant
+        for wanted in tables:  # the server compares by its collation: the letter case may differ
             own = places.get((wanted.schema, wanted.table)) or folded.get((wanted.schema.lower(), wanted.table.lower()))
             if own is not None:
                 found[wanted] = schema_of(wanted, columns[own], keys[own])
@@ -190,7 +192,7 @@ class SqlServerSource:
             return lsn_of(self.session.value(queries.of_database(queries.MAX_LSN, database)))
 
     def recovery_fork(self, database: str) -> RecoveryFork | None:
-        """The branch of its history that a database is on; None if the login may not see it or it cannot be told."""
+        """The branch of its history that a database is on; None if the login may not see it or it is unknown."""
         try:
             rows = self.session.rows(queries.RECOVERY_FORK, database)
         except (QueryError, PreflightError):  # Azure SQL Database has no such view
@@ -209,7 +211,7 @@ class SqlServerSource:
             return lsn_of(self._value(queries.MAX_TRANSACTION, database, start))
 
     def ddl_statements(self, database: str) -> Mapping[str, Sequence[str]]:
-        """DDL that was run on captured tables, by capture instance, oldest first (`cdc.ddl_history`)."""
+        """DDL statements on captured tables, by capture instance, oldest first (`cdc.ddl_history`)."""
         with cdc_objects(database):
             rows = self._rows(queries.DDL_HISTORY, database)
         found: dict[str, list[str]] = {}
@@ -218,7 +220,7 @@ class SqlServerSource:
         return found
 
     def instance_options(self, database: str) -> Mapping[str, InstanceOptions]:
-        """What each capture instance was made with, by its name."""
+        """Options of each capture instance, by its name."""
         with cdc_objects(database):
             rows = self._rows(queries.INSTANCE_OPTIONS, database)
         return {
@@ -227,7 +229,7 @@ class SqlServerSource:
         }
 
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
-        """`cdc.change_tables.start_lsn` by capture instance name, read now."""
+        """Current `cdc.change_tables.start_lsn` by capture instance name."""
         with cdc_objects(database):
             rows = self._rows(queries.LOW_WATER_MARKS, database)
         return {str(name): lsn_of(start) or ZERO_LSN for name, start in rows}
@@ -235,7 +237,7 @@ class SqlServerSource:
     def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
         """Which instances have change rows in `(bounds[name], until]`; one query per 200 of them.
 
-        An instance whose change table is gone counts as active, so that reading it tells which one it is.
+        An instance whose change table was dropped counts as active, so that reading it reveals the instance.
         """
         names = sorted(name for name, after in bounds.items() if after < until)
         found: set[str] = set()
@@ -250,9 +252,10 @@ class SqlServerSource:
         return [names[integer(row[0])] for row in self.session.rows(queries.probes(database, names), *parameters)]
 
     def rows_per_commit(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> Sequence[tuple[Lsn, int]]:
-        """Commit LSNs with change rows in `(bounds[name], until]`, and how many; one query per 200 instances.
+        """Commit LSNs with change rows in `(bounds[name], until]`, with the number of rows; one query per 200
+        instances.
 
-        An instance whose change table is gone counts for nothing, so that reading it tells which one it is.
+        An instance whose change table was dropped is ignored here; reading it reveals the instance.
         """
         counts: Counter[Lsn] = Counter()
         for chunk in _chunks(sorted(bounds), _PROBES_PER_QUERY):
@@ -270,7 +273,7 @@ class SqlServerSource:
         return [(lsn_of(raw) or ZERO_LSN, integer(count)) for raw, count in rows]
 
     def places_in_commit(self, database: str, instances: Sequence[str], commit: Lsn, step: int) -> Sequence[Position]:
-        """Where every `step`-th change row of each instance lies inside a commit; see `core.ports`."""
+        """Positions of every `step`-th change row of each instance inside a commit; see `core.ports`."""
         found: list[Position] = []
         for chunk in _chunks(list(instances), _PROBES_PER_QUERY):
             for name, rows in _of_those_there(
@@ -284,7 +287,7 @@ class SqlServerSource:
         return [(names[integer(place)], integer(count)) for place, count in rows]
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
-        """`tran_end_time` of commit LSNs as aware times with the server's current offset; unknown LSNs are left out."""
+        """`tran_end_time` of commit LSNs as aware times with the server's current offset; unknown LSNs are omitted."""
         found: dict[Lsn, datetime] = {}
         for chunk in _chunks(sorted(set(lsns)), _LSNS_PER_QUERY):
             statement = queries.commit_times(database, len(chunk))
@@ -294,7 +297,7 @@ class SqlServerSource:
         return found
 
     def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
-        """About how many rows tables have, by `sys.partitions`; one query per 1000 of a database."""
+        """Approximate row counts from `sys.partitions`; one query per 1000 tables of a database."""
         tables = {(schema.table.database, schema.object_id): schema.table for schema in schemas}
         found = dict.fromkeys(tables.values(), 0)
         for database in dict.fromkeys(schema.table.database for schema in schemas):
@@ -305,7 +308,8 @@ class SqlServerSource:
         return found
 
     def key_extents(self, schemas: Sequence[TableSchema], rows: Mapping[TableId, int]) -> Mapping[TableId, KeyExtent]:
-        """Least and greatest integer leading keys of tables worth cutting; one query per 100 of them in a database."""
+        """Least and greatest integer leading keys of tables large enough to divide; one query per 100 of them in a
+        database."""
         found: dict[TableId, KeyExtent] = {}
         schemas = [schema for schema in schemas if is_worth_cutting(rows.get(schema.table, 0))]
         for database in dict.fromkeys(schema.table.database for schema in schemas):
@@ -323,11 +327,11 @@ class SqlServerSource:
             return key_ranges(self.session, schema, rows, slices, extent)
 
     def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> AbstractContextManager[HeldLocks]:
-        """Hold a shared lock on each table by a session of its own: writers wait, readers do not."""
+        """Hold a shared lock on each table in a separate session: writers wait, readers do not."""
         return locked(self._settings, tables, timeout_ms)
 
     def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
-        """Insert a row of id, type and data into a signal table; not tried again."""
+        """Insert a row of id, type and data into a signal table; not retried."""
         with self._waiting():
             self.session.write(f"INSERT INTO {table.quoted} VALUES (?, ?, ?)", *row)  # noqa: S608 - quoted name
 
@@ -337,7 +341,7 @@ class SqlServerSource:
             self.session.write(f"DELETE FROM {table.quoted} WHERE {quote(column)} = ?", own_id)  # noqa: S608 - quoted names
 
     def agent_running(self, database: str) -> bool | None:
-        """Whether the SQL Server Agent runs; None if it cannot be told, as on Azure SQL or without permission."""
+        """Whether the SQL Server Agent runs; None if unknown, as on Azure SQL or without permission."""
         text = self._agent_status_query.replace("#db", database) or queries.AGENT
         try:
             answer = self.session.value(text)
@@ -346,11 +350,11 @@ class SqlServerSource:
         return None if answer is None else str(answer).lower() in ("1", "true")
 
     def capture_job(self, database: str) -> CaptureJob:
-        """How the job that reads the log is getting on, asked now.
+        """Query the health of the job that reads the log.
 
         Raises:
             CdcDisabledError: change data capture is off.
-            CdcError: the server is away.
+            CdcError: the server is unavailable.
         """
         with cdc_objects(database):
             quiet = self._value(queries.CAPTURE_QUIET, database)
@@ -380,7 +384,7 @@ def quick_source(config: CaptureConfig) -> SqlServerSource:
 
 @contextmanager
 def cdc_objects(database: str) -> Iterator[None]:
-    """Say that CDC is off when its objects are missing."""
+    """Raise CdcDisabledError when CDC objects are missing."""
     try:
         yield
     except QueryError as error:
@@ -399,12 +403,12 @@ def _cdc_is_off(database: str) -> CdcDisabledError:
 def _of_those_there(
     names: Sequence[str], ask: Callable[[Sequence[str]], list[T]], of_gone: Callable[[str], list[T]]
 ) -> list[T]:
-    """One answer for all capture instances; one for each if a change table is gone.
+    """Query all capture instances at once; if a change table was dropped, query each one.
 
     Args:
-        names: of the instances, at least one.
-        ask: asks for some of them.
-        of_gone: what one whose change table is gone stands for.
+        names: names of the instances, at least one.
+        ask: function that queries some of them.
+        of_gone: result for an instance whose change table was dropped.
     """
     try:
         return ask(names)

@@ -1,9 +1,9 @@
-"""A limit on how long a server may say nothing while somebody waits for it.
+"""Limits the time for which a server may be silent while a thread waits for it.
 
-The limit is on silence and not on the whole: it begins anew with each batch, and with each byte that arrives meanwhile,
-so a long read and a slow one go on, however long they take. A connection that is silent for too long is given up by an
-end of its socket, which brings the waiting thread back with an error (`cdc_assets.adapters.sqlserver.line`); nothing is left
-behind that waits. One thread per process looks after all waits, and only when a limit is reached.
+The limit applies to silence, not to the whole read: each batch and each received byte restarts it, so long and slow
+reads continue. When a connection is silent for too long its socket is shut down, which returns the waiting thread with
+an error (`cdc_assets.adapters.sqlserver.line`); no waiting thread is left behind. One thread per process supervises all
+waits, and runs only when a limit is reached.
 """
 
 import logging
@@ -20,19 +20,20 @@ from cdc_assets.errors import ConnectionLostError
 log = logging.getLogger(__name__)
 
 GRACE_S = 5.0
-"""Beyond the drivers' own time-out: they tell more, if the server answers their request to cancel."""
+"""Seconds added to the drivers' own time-out: their error is more precise, if the server answers their request to
+cancel."""
 
 
 @contextmanager
 def bounded(line: Line, limit_s: float, server: str) -> Iterator[None]:
-    """Give the connection up if the server is silent for `limit_s` and some seconds while the block waits for it.
+    """Close the connection if the server is silent for `limit_s` and a margin while the block waits for it.
 
     Args:
-        limit_s: `database.query.timeout.ms`, or what stands for it; 0 sets no limit.
-        server: for the message.
+        limit_s: time limit in seconds, usually `database.query.timeout.ms`; 0 sets no limit.
+        server: name of the server, for messages.
 
     Raises:
-        ConnectionLostError: in place of the driver's answer, if the connection was given up.
+        ConnectionLostError: in place of the driver's error, if the connection was closed.
     """
     if limit_s <= 0:
         yield
@@ -47,7 +48,7 @@ def bounded(line: Line, limit_s: float, server: str) -> Iterator[None]:
         raise
     finally:
         _watchdog.remove(wait)
-    if wait.given_up:  # a driver may hand out what it had until then, as if all were well
+    if wait.given_up:  # a driver may return the rows received so far, as if there were no error
         raise ConnectionLostError(wait.given_up)
 
 
@@ -57,10 +58,10 @@ class _Wait:
         self._began = time.monotonic()
         self.deadline = self._began + limit_s
         self.given_up = ""
-        """Why the connection was given up."""
+        """Reason for closing the connection."""
 
     def look(self) -> None:
-        """The deadline has come: move it if the server has spoken meanwhile, else give the connection up."""
+        """Handle the deadline: move it if the server has sent something since, otherwise close the connection."""
         now = time.monotonic()
         known_s = self._line.silent_s()
         silent_s = now - self._began if known_s is None else min(now - self._began, known_s)
@@ -68,16 +69,16 @@ class _Wait:
             self.deadline = now + self._limit_s - silent_s
             return
         self.deadline = inf
-        self.given_up = (  # before the cut, which brings the waiting thread back
-            f"{self._server} has said nothing for {silent_s:.0f} s on a connection that is open; it was given up. "
-            "Next: it is opened again; if this comes back, look for a server that hangs or a network path that drops "
+        self.given_up = (  # before the cut, which returns the waiting thread
+            f"{self._server} was silent for {silent_s:.0f} s on an open connection, so the connection was closed. It is "
+            "reopened. Next: if this happens again, look for a server that hangs or a network path that drops "
             "packets (firewall, VPN, load balancer); database.query.timeout.ms sets the limit"
         )
         if not self._line.cut():
             self.given_up = ""
             log.error(
-                "%s has said nothing for %.0f s, and its socket was not found: the wait goes on. "
-                "Next: end this process if it lasts; it goes on where it stopped",
+                "%s has been silent for %.0f s, and its socket was not found: the wait continues. "
+                "Next: if it lasts, end this process and start it again; it resumes at its position",
                 self._server,
                 silent_s,
             )
@@ -102,7 +103,7 @@ class _Watchdog:
                 self._changed.notify()
 
     def remove(self, wait: _Wait) -> None:
-        """From now on its connection is not touched: who has it next is not cut off."""
+        """End the supervision of a wait; its connection is not cut from now on."""
         with self._changed:
             self._waits.discard(wait)
 
@@ -119,7 +120,7 @@ _watchdog = _Watchdog()
 
 
 def _begin_anew() -> None:
-    """Threads do not survive a fork, and what the parent waits for is not the child's."""
+    """Reset after a fork: threads do not survive it, and the child has none of the parent's waits."""
     global _watchdog
     _watchdog = _Watchdog()
 

@@ -29,7 +29,7 @@ EXEC sys.sp_cdc_enable_table 'dbo', 'cdc_signal', @role_name = NULL
 def documented() -> list[str]:
     """Statements of the page, for these tables."""
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    [block] = re.findall(r"## What the login must be granted\n.*?```sql\n(.*?)```", page, re.S)
+    [block] = re.findall(r"## Permissions of the login\n.*?```sql\n(.*?)```", page, re.S)
     text = re.sub(r"--[^\n]*", "", block).replace("shop", DATABASE)
     return [statement.strip() for statement in text.split(";") if statement.strip()]
 

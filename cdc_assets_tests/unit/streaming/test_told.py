@@ -73,7 +73,7 @@ def test_repetition_of_a_statement_is_told(caplog: pytest.LogCaptureFixture, mon
     monkeypatch.setattr(sqlserver_retry, "FIRST_WAIT_S", 0.0)
     answers: list[Callable[[], int]] = [lambda: _busy(), lambda: 7]
     assert sqlserver_retry.repeated(lambda: answers.pop(0)()) == 7
-    assert lines(caplog) == ["Chosen as the deadlock victim. It is tried again (attempt 2 of 4)."]
+    assert lines(caplog) == ["Chosen as the deadlock victim. Retrying (attempt 2 of 4)."]
 
 
 def _busy() -> int:
