@@ -4,10 +4,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from cdc_assets.adapters.spark.runner import SparkTaskRunner
     from cdc_assets.defs.spark import SparkResource
+
+settings.register_profile("no deadline", deadline=None)  # a loaded machine is no fault; `timeout` ends what hangs
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session")
