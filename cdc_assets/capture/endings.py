@@ -36,7 +36,7 @@ def retire(ledger: Ledger, lake: Lake, database: str, gone: Sequence[TableState]
     """Record the end of tables, and publish their DROPs.
 
     Args:
-        ledger: ledger of the capture. While another window is in flight, only the states are recorded: call again.
+        ledger: ledger of the capture. While a window is in flight, only the states are recorded: call again.
         gone: new states of the tables.
 
     Raises:
@@ -45,7 +45,7 @@ def retire(ledger: Ledger, lake: Lake, database: str, gone: Sequence[TableState]
     """
     drops = [drop for state in gone if (drop := _drop(ledger, lake, state))]
     now = ledger.clock.now()
-    if not drops or ledger.state.pending is not None:
+    if not drops or ledger.state.pending:
         ledger.manifest.mark(now, database, [state for state in gone if state != ledger.state.tables[state.table]])
         return
     window = empty_window(ledger.state, database)
@@ -62,12 +62,17 @@ def leave_out_database(ledger: Ledger, lake: Lake, database: str, error: CdcErro
     or gone for a while keeps its positions. A restored database is left as it is: its topics belong to another history.
     """
     log.error("Database %s is left out: %s", database, error)
-    if isinstance(error, DatabaseRestoredError):
-        _fail_tables(ledger, database, str(error))
-        return
-    abandon_in_flight(ledger, lake, database)
+    give_up(ledger, lake, database, error)
     if isinstance(error, CdcDisabledError):
         end_tables(ledger, lake, database, error)
+
+
+def give_up(ledger: Ledger, lake: Lake, database: str, error: CdcError) -> None:
+    """Record that what is in flight of a database is not carried out, for it cannot be read."""
+    if isinstance(error, DatabaseRestoredError):
+        _fail_tables(ledger, database, str(error))
+    else:
+        abandon_in_flight(ledger, lake, database)
 
 
 def end_tables(ledger: Ledger, lake: Lake, database: str, error: CdcDisabledError) -> None:
@@ -97,12 +102,12 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
     A snapshot is planned again, unless a signal requested it: then it is reported as ABORTED.
     """
     state, now = ledger.state, ledger.clock.now()
-    window = state.pending
-    if window is not None and window.kind == "stream" and window.database == database:
+    window = state.in_flight(database)
+    if window is not None and window.kind == "stream":
         begun, lacking = _progress(lake, window)
         reason = split_commit_reason(f"Database {database} could not be read any more")
         failed = [dataclasses.replace(state.tables[table], status="failed", reason=reason) for table in begun & lacking]
-        ledger.manifest.complete(now, failed, lacking, {})
+        ledger.manifest.complete(now, failed, lacking, {}, database=database)
     give_up_snapshot(ledger, database)
 
 

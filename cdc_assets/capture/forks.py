@@ -103,8 +103,8 @@ def check_recovery_fork(ledger: Ledger, source: Source, database: str) -> None:
 def greatest_lsn_in_lake(state: CaptureState, database: str) -> Lsn | None:
     """Greatest LSN of which the lake may hold something, including a window and a snapshot in flight."""
     found = [entry.position for entry in state.tables.values() if entry.table.database == database]
-    if state.pending is not None and state.pending.database == database:
-        found.append(state.pending.until)
+    if (window := state.in_flight(database)) is not None:
+        found.append(window.until)
     if database in state.snapshots:
         found += [table.low for table in state.snapshots[database].tables]
     return max((lsn for lsn in [*found, state.log(database).read] if lsn is not None), default=None)

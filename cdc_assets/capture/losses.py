@@ -96,7 +96,7 @@ def audited(
 
 def _in_flight(state: CaptureState) -> set[TableId]:
     """Tables that commits in flight belong to."""
-    reads = {read.table for read in state.pending.reads} if state.pending else set()
+    reads = {read.table for window in state.pending for read in window.reads}
     reads |= {entry.table for run in state.snapshots.values() for entry in run.tables}
     return reads | {signals.queue[0].table for signals in state.signals.values() if signals.reads and signals.queue}
 
@@ -239,9 +239,8 @@ class Losses:
         if state.position is None:
             return None
         if len(ahead) == 1:
-            pending, first = self._state.pending, self._state.next_window
-            if pending is not None and pending.database == state.table.database:
-                first = pending.window_id
+            pending = self._state.in_flight(state.table.database)
+            first = self._state.next_window if pending is None else pending.window_id
             reached = _end_of(unknown_commits(self._lake.tables, ahead[0], first), state.position)
             if reached is not None:
                 log.warning(

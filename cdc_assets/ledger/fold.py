@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from cdc_assets.core.identifiers import TableId
@@ -42,13 +42,14 @@ def after(state: CaptureState, row: Row) -> CaptureState:
     )
     match row["event"]:
         case "planned":
-            window = decode(Window, detail["window"])
-            return dataclasses.replace(state, pending=window, next_window=window.window_id + 1)
+            entries = detail.get("windows") or [detail["window"]]  # one of one database in earlier releases
+            windows = decode(tuple[Window, ...], entries)
+            return dataclasses.replace(state, pending=windows, next_window=windows[0].window_id + 1)
         case "complete" if row["kind"] == "stream":
-            behind, until = {decode(TableId, names) for names in detail["behind"]}, Lsn.parse(row["to_lsn"])
-            if state.pending is not None and state.pending.reads:  # a window that reads nothing has no end LSN
-                state = state.with_log_read(database, until)
-            return dataclasses.replace(state.advanced(database, until, behind), pending=None)
+            behind = {decode(TableId, names) for names in detail["behind"]}
+            for name in detail.get("databases") or [database]:
+                state = _window_completed(state, name, behind)
+            return state
         case "written":
             return dataclasses.replace(state, written=decode(RoundFiles, detail["written"]))
         case "complete":
@@ -56,8 +57,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         case "snapshot-planned":
             run = decode(SnapshotRun, detail["snapshot"])
             next_window = max(state.next_window, run.snapshot_id + 1)
-            if state.pending is not None and state.pending.kind == "snapshot" and state.pending.database == database:
-                state = dataclasses.replace(state, pending=None, written=None)  # the snapshot restarts
+            state = _without_round(state, database)  # the snapshot restarts
             notifications = decode(dict[str, SignalState], detail.get("signals", {}))
             return dataclasses.replace(
                 state,
@@ -88,8 +88,7 @@ def _of_history(state: CaptureState, database: str, log: LogHistory) -> CaptureS
     state = dataclasses.replace(state, logs={**state.logs, database: log})
     if not log.restored:
         return state
-    if state.pending is not None and state.pending.database == database:
-        state = dataclasses.replace(state, pending=None, written=None)
+    state = state.without_pending(database)
     own = state.signals.get(database)
     idle = own and dataclasses.replace(own, queue=(), paused=False, reads=None, blocking=(), structures=())
     return dataclasses.replace(
@@ -105,18 +104,30 @@ def _of_history(state: CaptureState, database: str, log: LogHistory) -> CaptureS
     )
 
 
+def _window_completed(state: CaptureState, database: str, behind: Set[TableId]) -> CaptureState:
+    window = state.in_flight(database)
+    assert window is not None  # noqa: S101 - `complete` checks it before it records
+    if window.reads:  # one that reads nothing ends at no LSN of its own
+        state = state.with_log_read(database, window.until)
+    return state.advanced(database, window.until, behind).without_pending(database)
+
+
 def _round_completed(state: CaptureState, database: str) -> CaptureState:
     written = state.written
     assert written is not None  # noqa: S101 - `complete_round` checks it before it records
     run = state.snapshots[database].behind(written)
-    return dataclasses.replace(state, snapshots={**state.snapshots, database: run}, pending=None, written=None)
+    return dataclasses.replace(state.without_pending(database), snapshots={**state.snapshots, database: run})
 
 
 def _snapshot_completed(state: CaptureState, database: str) -> CaptureState:
     remaining = {name: run for name, run in state.snapshots.items() if name != database}
-    if state.pending is not None and state.pending.kind == "snapshot" and state.pending.database == database:
-        state = dataclasses.replace(state, pending=None, written=None)  # the snapshot was abandoned
+    state = _without_round(state, database)  # the snapshot was abandoned
     return dataclasses.replace(state, snapshots=remaining)
+
+
+def _without_round(state: CaptureState, database: str) -> CaptureState:
+    window = state.in_flight(database)
+    return state.without_pending(database) if window is not None and window.kind == "snapshot" else state
 
 
 def encode_state(state: CaptureState) -> dict[str, Any]:
@@ -137,10 +148,13 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
     """Inverse of `encode_state`."""
     tables = decode(list[TableState], data["tables"])
     runs = decode(list[SnapshotRun], data["snapshots"])
+    pending = data["pending"] or []
+    if isinstance(pending, dict):  # one of one database in earlier releases
+        pending = [pending]
     return CaptureState(
         tables={table.table: table for table in tables},
         next_window=data["next_window"],
-        pending=decode(Window, data["pending"]) if data["pending"] else None,
+        pending=decode(tuple[Window, ...], pending),
         written=decode(RoundFiles, data["written"]) if data["written"] else None,
         snapshots={run.database: run for run in runs},
         signals=decode(dict[str, SignalState], data.get("signals", {})),

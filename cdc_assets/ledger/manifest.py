@@ -9,16 +9,21 @@ which window it is committed, and the manifest says which LSNs that window cover
 application transactions are carried into every Delta checkpoint, and manifest rows are data. Commit metadata
 (`from_lsn`, `to_lsn`) is written for people and tools, but nothing relies on it, because `history()` drops commits
 older than the log's retention, and because an idle table has no commit. A `complete` row states "every healthy table of
-the database is complete to `to_lsn`", so reading this small table replaces opening all topic tables. Only the single
-window in flight needs the tables themselves.
+the database is complete to the end of its window", so reading this small table replaces opening all topic tables. Only
+the windows in flight need the tables themselves.
+
+*Several databases.* Windows in flight are planned in one row and share their number, each with bounds of its own. A
+table that all databases share (transactions, schema history) gets the rows of all of them in one commit under that
+number. So no window may be repeated under a number that a shared table reached without it. Therefore a window that
+cannot be read is abandoned, in a row of its own, before anything of the others is committed (`streaming.windows`).
 
 *Fencing.* A writer that was believed dead and resumes cannot write another row (`fenced_log`). Until it tries, it can
 only have repeated the planned window, with the same bounds and the same application transactions on the topic tables,
 which is harmless.
 
-*Crash between any two steps.* Before `planned`: nothing happened. After it: the window is repeated with its bounds.
-After some topic tables: those have reached the window and are skipped. After `complete`: the next window is planned.
-`checkpoint` replaces rows by their fold in one atomic commit.
+*Crash between any two steps.* Before `planned`: nothing happened. After it: the windows are repeated with their bounds,
+except for abandoned ones. After some topic tables: those have reached the number and are skipped. After `complete`: the
+next windows are planned. `checkpoint` replaces rows by their fold in one atomic commit.
 
 *Marks.* Each row also records the content of the topic tables that were committed to since the previous row (`audit`).
 
@@ -117,19 +122,31 @@ class Manifest:
         self._record(now, "claim", {}, notifications=self.state.notifications)
         return self.state
 
-    def plan(self, now: datetime, window: Window) -> None:
-        """Fix a window's bounds. `window_id` must be the state's `next_window`.
+    def plan(self, now: datetime, *windows: Window) -> None:
+        """Fix the bounds of windows that are carried out together.
+
+        Args:
+            now: aware, UTC: when it was planned.
+            windows: windows of the log, each of another database, or one round. `window_id` of all must be the state's
+                `next_window`.
 
         Raises:
             FencedError: another writer has taken over.
         """
-        if self.state.pending is not None or window.window_id != self.state.next_window:
+        kinds = sorted(window.kind for window in windows)
+        apart = len({window.database for window in windows}) == len(kinds) and kinds in (
+            ["snapshot"],
+            ["stream"] * len(kinds),
+        )
+        numbers = {window.window_id for window in windows}
+        if self.state.pending or not apart or numbers != {self.state.next_window}:
             raise InvariantError(
-                f"Window {window.window_id} cannot be planned: the manifest expects {self.state.next_window} "
-                f"and {'has one in flight' if self.state.pending else 'has none in flight'}. Next: report this."
+                f"Windows {sorted(numbers)} of {', '.join(window.database for window in windows)} cannot be planned: the "
+                f"manifest expects {self.state.next_window} once for each database, and has "
+                f"{'some' if self.state.pending else 'none'} in flight. Next: report this."
             )
-        reached = "window-planned" if window.kind == "stream" else "round-planned"
-        self._record(now, "planned", {"window": encode(window)}, reached, window=window)
+        reached = "window-planned" if kinds[0] == "stream" else "round-planned"
+        self._record(now, "planned", {"windows": encode(windows)}, reached, windows=windows)
 
     def complete(
         self,
@@ -138,27 +155,32 @@ class Manifest:
         behind: Iterable[TableId],
         rows: Mapping[str, Mapping[str, int]],
         notifications: Iterable[Notification] = (),
+        database: str | None = None,
     ) -> CaptureState:
-        """Record that the pending stream window is committed, except for tables that stay behind.
+        """Record that pending windows are committed, except for tables that stay behind.
 
         Args:
             now: time of completion, with time zone UTC.
             changed: new states of tables.
             behind: tables that keep their position, because nothing of them was committed.
             rows: number of events by table and operation, for people.
-            notifications: notifications about the window.
+            notifications: notifications about the windows.
+            database: the only database whose window is completed; None completes all pending windows.
 
         Raises:
             FencedError: another writer has taken over.
         """
-        window = self._pending()
+        windows = tuple(window for window in self.state.pending if database in (None, window.database))
+        if {window.kind for window in windows} != {"stream"}:
+            raise InvariantError(f"No window of {database or 'any database'} is in flight. Next: report this.")
         detail = {
+            "databases": [window.database for window in windows],
             "tables": encode(list(changed)),
             "behind": encode(list(behind)),
             "operations": encode(rows),
         }
         self._record(
-            now, "complete", detail, "window-complete", window=window, rows=_total(rows), notifications=notifications
+            now, "complete", detail, "window-complete", windows=windows, rows=_total(rows), notifications=notifications
         )
         return self.state
 
@@ -168,7 +190,7 @@ class Manifest:
         Raises:
             FencedError: another writer has taken over.
         """
-        self._record(now, "written", {"written": encode(written)}, "round-written", window=self._pending())
+        self._record(now, "written", {"written": encode(written)}, "round-written", windows=[self._round()])
 
     def complete_round(self, now: datetime, notifications: Iterable[Notification] = ()) -> CaptureState:
         """Record that the pending snapshot round is committed, with notifications about it.
@@ -176,11 +198,11 @@ class Manifest:
         Raises:
             FencedError: another writer has taken over.
         """
-        window, written = self._pending(), self.state.written
+        window, written = self._round(), self.state.written
         if written is None:
             raise InvariantError(f"Round {window.window_id} was not written. Next: report this.")
         rows = sum(file.rows for _, files in written.files for file in files)
-        self._record(now, "complete", {}, "round-complete", window=window, rows=rows, notifications=notifications)
+        self._record(now, "complete", {}, "round-complete", windows=[window], rows=rows, notifications=notifications)
         return self.state
 
     def start_snapshot(
@@ -274,17 +296,17 @@ class Manifest:
         Raises:
             FencedError: another writer has taken over.
         """
-        if self.state.pending is not None and any(signals.reads is not None for signals in states.values()):
+        if self.state.pending and any(signals.reads is not None for signals in states.values()):
             raise InvariantError("An incremental round cannot be committed inside a window. Next: report this.")
         detail = {"states": {database: encode(signals) for database, signals in states.items()}}
         self._record(
             now, "signals", detail, "signals-recorded", database=", ".join(states), notifications=notifications
         )
 
-    def _pending(self) -> Window:
-        if self.state.pending is None:
-            raise InvariantError("No window is in flight, so none can be completed. Next: report this.")
-        return self.state.pending
+    def _round(self) -> Window:
+        if [window.kind for window in self.state.pending] != ["snapshot"]:
+            raise InvariantError("No round of a snapshot is in flight. Next: report this.")
+        return self.state.pending[0]
 
     def _record(
         self,
@@ -292,7 +314,7 @@ class Manifest:
         event: str,
         detail: Mapping[str, Any],
         reached: str = "",
-        window: Window | None = None,
+        windows: Sequence[Window] = (),
         database: str | None = None,
         until: Lsn | None = None,
         rows: int | None = None,
@@ -304,12 +326,13 @@ class Manifest:
             detail = {**detail, "told": encode(stamped)}
         if committed := self._tables.fresh_marks():
             detail = {**detail, "marks": encode(committed) | detail.get("marks", {})}
+        window = windows[0] if len(windows) == 1 else None  # bounds of several are in the detail alone
         row = {
             "sequence": sequence,
             "event": event,
-            "window_id": window.window_id if window else None,
-            "kind": window.kind if window else None,
-            "database": window.database if window else database,
+            "window_id": windows[0].window_id if windows else None,
+            "kind": windows[0].kind if windows else None,
+            "database": ", ".join(window.database for window in windows) if windows else database,
             "from_lsn": str(window.after) if window else None,
             "to_lsn": str(window.until) if window else (str(until) if until else None),
             "slices": [str(bound) for bound in window.bounds] if window else None,

@@ -1,4 +1,4 @@
-"""The recorded state of a capture: tables, the window in flight, the snapshot in flight.
+"""The recorded state of a capture: tables, the windows in flight, the snapshot in flight.
 
 All values are plain and convert to JSON and back (`codec`), because they are stored in the manifest's `detail` column.
 A new field needs a default, so that older manifests can be read.
@@ -124,7 +124,7 @@ class Window:
     """A planned window of the log, or a planned round of snapshot slices.
 
     Args:
-        window_id: number of its commit in every topic table.
+        window_id: number of its commit in every topic table; windows in flight together share it.
         kind: stream window or snapshot round.
         database: database that is read.
         after: exclusive lower bound (stream).
@@ -253,7 +253,8 @@ class CaptureState:
 
     tables: Mapping[TableId, TableState] = field(default_factory=dict)
     next_window: int = 1
-    pending: Window | None = None
+    pending: tuple[Window, ...] = ()
+    """What is in flight: windows of the log with one number, each of another database; or one round of a snapshot."""
     written: RoundFiles | None = None
     """Files of the pending round, once its tasks have ended."""
     snapshots: Mapping[str, SnapshotRun] = field(default_factory=dict)
@@ -296,7 +297,18 @@ class CaptureState:
     @property
     def files_wait(self) -> bool:
         """Whether there may be written files that are not committed yet."""
-        return self.pending is not None or any(signals.reads is not None for signals in self.signals.values())
+        return bool(self.pending) or any(signals.reads is not None for signals in self.signals.values())
+
+    def in_flight(self, database: str) -> Window | None:
+        """The window or round of a database that is in flight."""
+        return next((window for window in self.pending if window.database == database), None)
+
+    def without_pending(self, database: str) -> "CaptureState":
+        """The state without the window or round of a database that is in flight."""
+        remaining = tuple(window for window in self.pending if window.database != database)
+        if remaining == self.pending:
+            return self
+        return dataclasses.replace(self, pending=remaining, written=None)
 
     def log(self, database: str) -> LogHistory:
         """The known history of a database's log."""

@@ -43,7 +43,7 @@ from cdc_assets.run.selection import (
     select,
     troubled_by_database,
 )
-from cdc_assets.streaming.windows import troubled_table
+from cdc_assets.streaming.window_report import troubled_table
 
 log = logging.getLogger(__name__)
 

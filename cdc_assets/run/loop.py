@@ -1,7 +1,11 @@
 """The loop over windows: until nothing is new, time is up, or another run waits.
 
+*A turn* covers all databases: each finishes what an earlier turn left and drafts its next window; one job reads the
+windows of all; then each database looks at its signals and new tables. Windows in flight are finished before
+anything is planned, in a turn of their databases alone.
+
 After a retryable error the loop waits (`retriable.restart.connector.wait.ms`,
-`errors.max.retries`) and then repeats the pending window with the same bounds.
+`errors.max.retries`) and then repeats the pending windows with the same bounds.
 The tables of a database whose change data capture was turned off end. A database that
 is offline or gone is left out, checked from time to time, and continues
 where it stopped. A database that was restored to an earlier moment is left out for good.
@@ -25,7 +29,7 @@ from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import CaptureConfig, StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, DatabaseRestoredError, RetryableError
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.state import TableState, Window
 from cdc_assets.run.activities import Activities
 from cdc_assets.run.new_tables import NewTables
 from cdc_assets.run.selection import included_by
@@ -52,7 +56,7 @@ def _cut_small(streaming: StreamingSettings) -> bool:
 
 
 class StreamLoop:
-    """Reads the windows of several databases in turn.
+    """Reads the windows of several databases together, turn after turn.
 
     Args:
         server: the server whose log is read.
@@ -107,8 +111,7 @@ class StreamLoop:
             begun, before = clock.now(), account.streamed
             here = [database for database in databases if database not in self.unavailable or self._is_back(database)]
             received = self._run_or_wait(lambda: self._watch.listen(databases))
-            worked = [received, *(self._turn(database) for database in here)]
-            if any(worked):
+            if self._turn(here) or received:
                 quiet_since, nap = clock.now(), _NAP_S
                 if 0 < account.streamed - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
                     clock.sleep(max(0.0, streaming.poll_interval_s - (quiet_since - begun).total_seconds()))
@@ -137,32 +140,52 @@ class StreamLoop:
             self._wait_out(error)
             return True
 
-    def _turn(self, database: str) -> bool:
-        """Carry out one window of one database; False if there was nothing to do."""
-        pending = self._ledger.state.pending
-        if pending is not None and pending.database != database:
-            return False  # it is finished first, in its own database's turn
-        fork = self._ledger.state.log(database).fork
+    def _turn(self, databases: Sequence[str]) -> bool:
+        """Carry out one window of each database, all in one job; False if there was nothing to do."""
+        forks = {database: self._ledger.state.log(database).fork for database in databases}
+        drafts: list[Window] = []
+        well, worked = self._each(databases, lambda database: self._prepare(database, drafts))
         try:
-            self._incremental.recover(database)
-            self._blocking.resume(database)
-            self._incremental.close(database)
-            worked = self._step(database)
-            if fork != self._ledger.state.log(database).fork:
-                self._incremental.discard_rounds(database)  # markers that were not read yet may be gone
-            self._repair_gaps(database)
-            self._new_tables.join(database, self._planner.tables_without_position)
-            asked = self._handle_signals(database)
-        except DatabaseRestoredError as error:
-            return self._leave_out(database, error)
-        except (DatabaseAwayError, CdcDisabledError) as error:
-            return self._leave_out_or_wait(database, error)
+            troubles = self._step(drafts)
         except RetryableError as error:
             self._wait_out(error)
             return True
-        self._failures = 0
-        self._activities.housekeeper.tidy_when_due()
-        return self._run_or_wait(lambda: self._beat(database)) or worked or asked
+        for database, trouble in troubles.items():
+            self._recover_from(database, trouble)
+        well = [database for database in well if database not in troubles]
+        _, followed = self._each(well, lambda database: self._follow_up(database, forks[database]))
+        return worked or followed
+
+    def _each(self, databases: Sequence[str], action: Callable[[str], bool]) -> tuple[list[str], bool]:
+        """Run an action for each database; an error of one database does not affect the others.
+
+        A database is skipped while only other databases have something in flight: that is finished first.
+
+        Returns:
+            The databases without an error, and whether anything was done or has to be tried again.
+        """
+        well, worked = list[str](), False
+        for database in databases:
+            state = self._ledger.state
+            if state.pending and state.in_flight(database) is None:
+                continue
+            try:
+                worked |= action(database)
+            except (CdcDisabledError, DatabaseRestoredError, RetryableError) as error:
+                self._recover_from(database, error)
+                worked = True
+            else:
+                well.append(database)
+        return well, worked
+
+    def _recover_from(self, database: str, error: CdcError) -> None:
+        """Leave a database out, or wait, as its error requires."""
+        if isinstance(error, DatabaseRestoredError):
+            self._leave_out(database, error)
+        elif isinstance(error, DatabaseAwayError | CdcDisabledError):
+            self._leave_out_or_wait(database, error)
+        elif isinstance(error, RetryableError):
+            self._wait_out(error)
 
     def _beat(self, database: str) -> bool:
         self._activities.heartbeat.beat(self._ledger.clock.now(), self._ledger.state.watermark(database))
@@ -180,26 +203,25 @@ class StreamLoop:
         states = [state for state in self._ledger.state.tables.values() if included(state.table)]
         return bool(self.unavailable) or any(state.status in ("gap", "failed") for state in states)
 
-    def _leave_out_or_wait(self, database: str, error: CdcError) -> bool:
+    def _leave_out_or_wait(self, database: str, error: CdcError) -> None:
         """Leave a database out, unless the whole server is away: then wait for it."""
         try:
             trouble = self._trouble(database, error)
         except RetryableError as lost:
             self._wait_out(lost)
-            return True
-        return self._leave_out(database, trouble)
+        else:
+            self._leave_out(database, trouble)
 
-    def _leave_out(self, database: str, error: CdcError) -> bool:
+    def _leave_out(self, database: str, error: CdcError) -> None:
         """Leave a database out; if no other database is left and it may come back, wait for it."""
         self.unavailable[database], self._checked[database] = error, self._ledger.clock.now()
         if self._streams() or isinstance(error, CdcDisabledError | DatabaseRestoredError):
             leave_out_database(self._ledger, self._lake, database, error)
-            return True
+            return
         del self.unavailable[database]
         if not isinstance(error, RetryableError):
             raise error
         self._wait_out(error)
-        return True
 
     def _trouble(self, database: str, error: CdcError) -> CdcError:
         """Why a database cannot be captured; one without change data capture may have been restored without it."""
@@ -226,14 +248,34 @@ class StreamLoop:
         del self.unavailable[database]
         return True
 
-    def _step(self, database: str) -> bool:
-        """Carry out the window in flight, or else the next one; returns whether there was one."""
-        pending = self._ledger.state.pending
-        repeated = pending is not None and pending.kind == "stream"
-        window = pending if repeated else self._planner.plan(database)
+    def _prepare(self, database: str, drafts: list[Window]) -> bool:
+        """Finish what an earlier turn left of a database, and draft its next window unless one is in flight."""
+        self._incremental.recover(database)
+        self._blocking.resume(database)
+        self._incremental.close(database)
+        window = self._ledger.state.in_flight(database) or self._planner.plan(database)
         if window is not None:
-            self._activities.windows.execute(window, repeated=repeated)
+            drafts.append(window)
         return window is not None
+
+    def _step(self, drafts: Sequence[Window]) -> Mapping[str, CdcError]:
+        """Carry out the windows in flight, or else the drafted ones; returns errors by database."""
+        pending = self._ledger.state.pending
+        if any(window.kind != "stream" for window in pending) or not (pending or drafts):
+            return {}
+        windows = pending or self._planner.record(drafts)
+        return self._activities.windows.execute(windows, repeated=bool(pending))
+
+    def _follow_up(self, database: str, fork: str) -> bool:
+        """Do what follows a database's window, also if there was none; returns whether signals caused any work."""
+        if fork != self._ledger.state.log(database).fork:
+            self._incremental.discard_rounds(database)  # markers that were not read yet may be gone
+        self._repair_gaps(database)
+        self._new_tables.join(database, self._planner.tables_without_position(database))
+        asked = self._handle_signals(database)
+        self._failures = 0
+        self._activities.housekeeper.tidy_when_due()
+        return self._run_or_wait(lambda: self._beat(database)) or asked
 
     def _repair_gaps(self, database: str) -> None:
         if self._tables_to_repair(database):

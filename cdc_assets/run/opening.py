@@ -138,9 +138,9 @@ class Opening:
             activities.incremental.clean()
         for database in self._ledger.state.signals.keys() - unavailable.keys():
             activities.incremental.recover(database)
-        pending = self._ledger.state.pending
-        if pending is not None and pending.kind == "stream":
-            activities.windows.execute(pending, repeated=True)
+        pending = [window for window in self._ledger.state.pending if window.kind == "stream"]
+        if pending and (troubles := activities.windows.execute(pending, repeated=True)):
+            raise next(iter(troubles.values()))
         for database in list(self._ledger.state.signals):
             activities.structures.recover(database)
         done = SnapshotSummary()

@@ -46,7 +46,7 @@ def abandon_removed_databases(ledger: Ledger, lake: Lake, config: CaptureConfig)
         FencedError: another writer has taken over.
     """
     state, names = ledger.state, {name.lower() for name in config.connection.databases}
-    in_flight = {*state.snapshots, *([state.pending.database] if state.pending else [])}
+    in_flight = {*state.snapshots, *(window.database for window in state.pending)}
     for database in in_flight:
         if database.lower() not in names:
             log.warning(

@@ -60,7 +60,7 @@ class GivenStructures:
             LakeError: the lake cannot be written.
         """
         state, manifest = self._watch.state(database), self._ledger.state
-        if not state.structures or manifest.pending is not None or manifest.snapshots:
+        if not state.structures or manifest.pending or manifest.snapshots:
             return False
         self._try(database, state.structures[0])
         return True

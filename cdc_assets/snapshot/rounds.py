@@ -88,11 +88,11 @@ class Rounds:
         Raises:
             CdcError: the server or the lake failed as a whole, or the database was restored.
         """
-        if self._state.pending is not None:
-            self._finish(entries, check_locks)
+        if self._state.pending:
+            self._finish(database, entries, check_locks)
         while self._state.snapshots[database].done < len(self._state.snapshots[database].slices):
             self._plan(database)
-            self._finish(entries, check_locks)
+            self._finish(database, entries, check_locks)
 
     def _plan(self, database: str) -> None:
         run = self._state.snapshots[database]
@@ -118,9 +118,9 @@ class Rounds:
             chosen.append(entry)
         return chosen
 
-    def _finish(self, entries: Entries, check_locks: Callable[[], None]) -> None:
+    def _finish(self, database: str, entries: Entries, check_locks: Callable[[], None]) -> None:
         """Read the pending round unless it is recorded, commit its files, complete it."""
-        window = self._state.pending
+        window = self._state.in_flight(database)
         if window is None:
             raise InvariantError("No round of the snapshot is in flight. Next: report this.")
         run = self._state.snapshots[window.database]

@@ -112,8 +112,8 @@ class Snapshotter:
 
     def _all_read(self, run: SnapshotRun) -> bool:
         """Whether every row was read and recorded, so that only commits are missing."""
-        pending, written = self._state.pending, self._state.written
-        recorded = written.done if written and pending and pending.database == run.database else 0
+        written = self._state.written
+        recorded = written.done if written and self._state.in_flight(run.database) else 0
         return max(run.done, recorded) == len(run.slices)
 
     def run(

@@ -1,5 +1,9 @@
 """Chooses the next window of a database: bounds, slices, and which table is read from which instance.
 
+*Several databases* each get a window in one turn. All windows are drafted first, one database after another, and then
+recorded together. No draft depends on another one: LSNs of two databases are never compared, and what is recorded
+meanwhile about one database (a table that is gone, a mark) changes no position of another.
+
 *Upper bound.* The newest captured transaction after the watermark, or the N-th
 one (`max.iteration.transactions`), or an earlier one at which there are enough rows
 for a window (`slices`). In a backlog the next windows ask for about as many
@@ -48,7 +52,7 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Window
 from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
-from cdc_assets.streaming.slices import cut_window, end_of_window, parts_of, rows_of_window, worth_tasks
+from cdc_assets.streaming.slices import cut_window, end_of_window, parts_of, rows_of_window, share_of, worth_tasks
 
 IDLE_CHECK = timedelta(seconds=30)
 """How often the tables of an idle database are checked and positions moved over foreign transactions."""
@@ -58,7 +62,7 @@ HAND_OVER_CHECK = timedelta(seconds=5)
 
 
 class Planner:
-    """Plans windows, and records states of tables meanwhile.
+    """Drafts and records windows, and records states of tables meanwhile.
 
     Args:
         server: the server whose log is read.
@@ -83,17 +87,21 @@ class Planner:
         """Names of the capture instances by database, at the last check."""
         self._awaited: set[str] = set()
         """Databases with a capture instance that is not taken over yet."""
+        self._rows: dict[str, int] = {}
+        """Change rows of the window that was drafted last, by database."""
+        self._shares: dict[str, int] = {}
+        """Change rows of the windows that were recorded together last, by database."""
         self._enough: dict[str, int] = {}
         """Number of transactions with rows enough for two windows, by database with a backlog."""
-        self.tables_without_position: frozenset[TableId] = frozenset()
-        """Tables that have a capture instance but no position yet."""
+        self._without_position: dict[str, frozenset[TableId]] = {}
+        """Tables by database that have a capture instance but no position yet."""
 
     @property
     def _state(self) -> CaptureState:
         return self._ledger.state
 
     def plan(self, database: str) -> Window | None:
-        """Plan and record the next window, or None if there is nothing to read.
+        """Draft the next window, without a number (`record`), or None if there is nothing to read.
 
         Raises:
             RetryableError: the server is away or busy.
@@ -120,21 +128,35 @@ class Planner:
         if not reads:
             self._ledger.manifest.advance(self._ledger.clock.now(), database, until)
             return None
-        return self._planned(database, reads, until)
+        return self._drafted(database, reads, until)
 
-    def _planned(self, database: str, reads: Sequence[TableRead], until: Lsn) -> Window:
+    def record(self, drafts: Sequence[Window]) -> Sequence[Window]:
+        """Record windows that are carried out together, under the next number.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        number = self._state.next_window
+        self._shares = {draft.database: self._rows.get(draft.database, 0) for draft in drafts}
+        windows = [dataclasses.replace(draft, window_id=number) for draft in drafts]
+        self._ledger.manifest.plan(self._ledger.clock.now(), *windows)
+        return windows
+
+    def _drafted(self, database: str, reads: Sequence[TableRead], until: Lsn) -> Window:
         streaming = self._settings
         names = {read.instance: read.after for read in reads}
         counts = self._server.source.rows_per_commit(database, names, until)
         tasks = self._runner.parallelism if worth_tasks(sum(rows for _, rows in counts)) else 1
-        until = self._bounded(database, counts, until, rows_of_window(streaming.window_rows, tasks))
+        most = share_of(database, rows_of_window(streaming.window_rows, tasks), self._shares)
+        until = self._bounded(database, counts, until, most)
         counts = [(lsn, rows) for lsn, rows in counts if lsn <= until]
-        parts = streaming.slices or parts_of(sum(rows for _, rows in counts), tasks)
+        self._rows[database] = sum(rows for _, rows in counts)
+        parts = streaming.slices or parts_of(self._rows[database], tasks)
         places = partial(self._server.source.places_in_commit, database, list(names))
         borders = cut_window(counts, until, parts, places if streaming.query_mode == "direct" else None)
         clipped = [part for read in reads if (part := clip(read, read.after, until))]
-        window = Window(
-            window_id=self._state.next_window,
+        return Window(
+            window_id=0,
             kind="stream",
             database=database,
             after=min(read.after for read in clipped),
@@ -143,8 +165,6 @@ class Planner:
             reads=tuple(clipped),
             cuts=tuple(border for border in borders if isinstance(border, Position)),
         )
-        self._ledger.manifest.plan(self._ledger.clock.now(), window)
-        return window
 
     def _bounded(self, database: str, counts: Sequence[tuple[Lsn, int]], until: Lsn, most: int) -> Lsn:
         """Upper bound of the window by its rows; also decides how many transactions the next window asks for."""
@@ -170,7 +190,7 @@ class Planner:
         if captured <= after or lost or not self._streaming(database):
             return None
         if new := [read for parts in reads.values() for read in parts if self._is_new(read)]:
-            return self._planned(database, new, captured)
+            return self._drafted(database, new, captured)
         self._ledger.manifest.advance(now, database, captured)
         return None
 
@@ -179,10 +199,16 @@ class Planner:
         now = self._ledger.clock.now()
         if database not in self._asked or now - self._asked[database] >= HAND_OVER_CHECK:
             self._asked[database] = now
-            self._find_tables_without_position(self._server.instances(database))
+            self._find_tables_without_position(database, self._server.instances(database))
 
-    def _find_tables_without_position(self, instances: Instances) -> None:
-        self.tables_without_position = frozenset(table for table in instances if not self._state.has_position(table))
+    def tables_without_position(self, database: str) -> frozenset[TableId]:
+        """Tables that had a capture instance but no position when a database was last looked at."""
+        return self._without_position.get(database, frozenset())
+
+    def _find_tables_without_position(self, database: str, instances: Instances) -> None:
+        self._without_position[database] = frozenset(
+            table for table in instances if not self._state.has_position(table)
+        )
 
     def _is_check_due(self, database: str, now: datetime) -> bool:
         if database not in self._checked or now - self._checked[database] >= IDLE_CHECK:
@@ -209,7 +235,7 @@ class Planner:
     def _guarded(self, database: str, until: Lsn) -> dict[TableId, list[TableRead]]:
         """What each streaming table would read up to `until`; tables with a gap are marked by the gap policy."""
         instances = self._server.instances(database)
-        self._find_tables_without_position(instances)
+        self._find_tables_without_position(database, instances)
         self._retire(database, instances)
         changed: list[TableState] = []
         reads: dict[TableId, list[TableRead]] = {}

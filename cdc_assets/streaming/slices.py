@@ -2,7 +2,8 @@
 
 *A window is bounded in rows* as well as in transactions, so that a late
 failure repeats little. It holds whole transactions, so it ends after the
-first one that reaches the bound, however large that one is.
+first one that reaches the bound, however large that one is. Windows of several
+databases that are carried out together share the bound, by the rows of the turn before.
 
 *A window is cut* into slices of about equal numbers of change rows, at commits where
 possible. A transaction that is larger than a slice is cut inside, at the place
@@ -16,7 +17,7 @@ where transactions are numbered.
 before anything is read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
@@ -50,6 +51,19 @@ def rows_of_window(wanted: int, tasks: int) -> int:
         tasks: number of tasks that run at once.
     """
     return wanted or max(_WINDOW_ROWS, _WINDOW_ROWS_PER_TASK * tasks)
+
+
+def share_of(database: str, most: int, shares: Mapping[str, int]) -> int:
+    """Change rows at which a database's window ends, so that all windows of a turn hold about as many as one may.
+
+    What the others left of it the last time, and never less than an equal part.
+
+    Args:
+        most: rows of a window that is alone.
+        shares: rows that each database had in the turn before.
+    """
+    others = [rows for name, rows in shares.items() if name != database]
+    return max(1, most // (len(others) + 1), most - sum(others))
 
 
 def end_of_window(counts: Sequence[tuple[Lsn, int]], until: Lsn, most: int) -> Lsn:

@@ -12,8 +12,9 @@ is queried from each change table. Transaction metadata need the number of earli
 table, which `count_open` finds by building the events once without
 writing them, because rows alone do not show how many events they become.
 
-*Problems of one table* are returned as values, and the other tables continue. Retryable
-errors are raised, since they concern the server and not
+*Problems of one table* are returned as values, and the other tables continue. So is the
+error of a database that cannot be read, for slices of other databases are in the same job.
+Retryable errors are raised, since they concern the server and not
 a table; the runner repeats the task.
 
 *Gap guard.* After the last row the task reads the low-water marks: direct
@@ -45,7 +46,15 @@ from cdc_assets.core.ports import BulkSource
 from cdc_assets.envelope.amend import data_events
 from cdc_assets.envelope.changes import ChangeContext, build_changes
 from cdc_assets.envelope.plan import EventPlan
-from cdc_assets.errors import CdcDisabledError, CdcError, CredentialsError, LakeError, QueryError, describe_error
+from cdc_assets.errors import (
+    CdcDisabledError,
+    CdcError,
+    CredentialsError,
+    DatabaseAwayError,
+    LakeError,
+    QueryError,
+    describe_error,
+)
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.state import TableRead
@@ -140,6 +149,7 @@ class SliceResult:
         gaps: tables whose changes the clean-up job removed while they were read.
         moved: tables that were altered while they were read.
         transactions: files of the transaction topic.
+        trouble: why the database cannot be read; then nothing else is told.
     """
 
     written: tuple[Written, ...]
@@ -147,6 +157,7 @@ class SliceResult:
     gaps: dict[TableId, Gap] = field(default_factory=dict)
     moved: frozenset[TableId] = frozenset()
     transactions: tuple[DataFile, ...] = ()
+    trouble: CdcError | None = None
 
 
 def run_slice(task: SliceTask) -> SliceResult:
@@ -156,6 +167,13 @@ def run_slice(task: SliceTask) -> SliceResult:
         RetryableError: the server is away or busy; the whole slice may be repeated.
         LakeError: the lake cannot be written.
     """
+    try:
+        return _run(task)
+    except (DatabaseAwayError, CdcDisabledError) as error:
+        return SliceResult((), trouble=error)
+
+
+def _run(task: SliceTask) -> SliceResult:
     if task.transactions is not None:
         return _run_with_transactions(task, task.transactions)
     written: list[Written] = []

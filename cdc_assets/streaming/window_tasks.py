@@ -1,4 +1,4 @@
-"""Makes the tasks of a window, one for each slice.
+"""Makes the tasks of a window, one for each slice; those of all windows in flight are one job.
 
 Bounds and cuts come from the manifest, so a repeat makes the same tasks. If
 transactions are numbered and the window cuts some, an extra job before the window's own
@@ -39,19 +39,28 @@ class WindowTasks:
         self._server, self._lake, self._ledger = server, lake, ledger
         self._runner, self._settings = runner, settings
 
-    def of(self, window: Window, planned: Sequence[PlannedRead], attempt: str) -> list[SliceTask]:
-        """The tasks of a window's job.
+    def offset_minutes(self) -> int:
+        """The server's offset from UTC, now.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        offset = self._server.source.server_time().utcoffset() or timedelta()
+        return round(offset.total_seconds() / 60)
+
+    def of(self, window: Window, planned: Sequence[PlannedRead], attempt: str, offset_minutes: int) -> list[SliceTask]:
+        """The tasks of a window, part of the job of all windows in flight.
 
         Args:
             window: pending in the manifest.
             planned: reads of the window.
             attempt: part of the names of its files.
+            offset_minutes: the server's offset from UTC.
 
         Raises:
             RetryableError: the server is away or busy.
             LakeError: the transaction topic cannot be created.
         """
-        offset = self._server.source.server_time().utcoffset() or timedelta()
         whole = SliceTask(
             window_id=window.window_id,
             database=window.database,
@@ -59,7 +68,7 @@ class WindowTasks:
             location=self._lake.tables.location,
             bulk=self._server.bulk,
             mode=self._settings.query_mode,
-            offset_minutes=round(offset.total_seconds() / 60),
+            offset_minutes=offset_minutes,
             transactions=self._transaction_topic(window),
             attempt=attempt,
         )

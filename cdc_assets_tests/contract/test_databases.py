@@ -132,8 +132,7 @@ def test_database_that_comes_back_while_the_loop_runs(two: Two, monkeypatch: pyt
     states: list[str] = []
 
     def away(name: str) -> None:
-        pending = state_of(two.config).pending
-        if name == step and not states and pending and pending.database == THERE.database:
+        if name == step and not states and state_of(two.config).in_flight(THERE.database):
             states.append("away")
             two.offline()
 

@@ -233,7 +233,7 @@ def test_restore_while_a_window_is_in_flight(two: Two, step: str, lost: bool) ->
         return
     assert told.keys() == {THERE}
     assert two.keys(THERE) == [2]
-    assert state_of(two.config).pending is None
+    assert not state_of(two.config).pending
     two.insert(HERE)
     two.run()
     assert len(two.keys(HERE)) == 2
@@ -252,7 +252,7 @@ def test_death_when_it_is_recorded(two: Two, pending: bool) -> None:
     with cut_at("tables-marked"), pytest.raises(PowerCutError):
         two.run()
     state = state_of(two.config)
-    assert state.pending is None
+    assert not state.pending
     assert state.tables[THERE].status == "failed"
     assert reasons(two.run()) == {THERE: state.tables[THERE].reason}
     assert two.keys(THERE) == ([2] if pending else [2, 3])
@@ -287,7 +287,7 @@ def test_restore_while_a_snapshot_reads(two: Two, step: str) -> None:
     reasons(two.run())
     state = state_of(two.config)
     assert state.snapshots == {}
-    assert state.pending is None
+    assert not state.pending
     assert state.tables[THERE].status == "failed"
     assert two.keys(THERE) == [2, 3]
 

@@ -105,7 +105,7 @@ class Daemon:
 
     def _settled(self) -> bool:
         state = self.shop.view().state
-        working = state.pending is not None or state.snapshots or any(own.queue for own in state.signals.values())
+        working = state.pending or state.snapshots or any(own.queue for own in state.signals.values())
         return not working and self.shop.differences() == {}
 
     @property

@@ -117,9 +117,9 @@ class Work:
                 continue
             if newest is not None:
                 found[database] = newest
-        pending = self._state.pending
-        if pending is not None and pending.kind == "stream":
-            found.setdefault(pending.database, pending.until)
+        for window in self._state.pending:
+            if window.kind == "stream":
+                found.setdefault(window.database, window.until)
         for database, signals in self._state.signals.items():
             watermark = self._state.watermark(database)
             if watermark and (signals.reads or (signals.queue and not signals.paused)):

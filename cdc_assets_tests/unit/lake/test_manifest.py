@@ -1,8 +1,10 @@
 """The window manifest: folding, checkpoints, fencing."""
 
 import dataclasses
+import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,8 @@ from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger import manifest as module
+from cdc_assets.ledger.codec import encode
+from cdc_assets.ledger.fold import after, decode_state, encode_state
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import (
     HeldRow,
@@ -49,6 +53,34 @@ def window(manifest: Manifest, after: int, until: int) -> Window:
     return Window(manifest.state.next_window, "stream", "SalesDb", lsn(after), lsn(until), (lsn(until),), (read,))
 
 
+def test_windows_of_an_earlier_release_were_planned_and_completed_one_by_one(tmp_path: Path) -> None:
+    manifest = claimed(tmp_path)
+    manifest.mark(NOW, "SalesDb", [TableState(ORDERS, 1, lsn(5), "dbo_orders")])
+    own = window(manifest, 5, 9)
+    row: dict[str, Any] = {"event": "planned", "kind": "stream", "database": "SalesDb", "to_lsn": str(lsn(9))}
+    planned = after(manifest.state, row | {"detail": json.dumps({"window": encode(own)})})
+    assert planned.pending == (own,)
+    folded = encode_state(planned) | {"pending": encode(own)}
+    assert decode_state(json.loads(json.dumps(folded))).pending == (own,)
+    done = after(planned, row | {"event": "complete", "detail": json.dumps({"behind": [], "operations": {}})})
+    assert (done.pending, done.watermark("SalesDb")) == ((), lsn(9))
+
+
+def test_windows_of_several_databases_are_completed_together_or_alone(tmp_path: Path) -> None:
+    manifest, there = claimed(tmp_path), dataclasses.replace(ORDERS, database="There")
+    manifest.mark(NOW, "", [TableState(ORDERS, 1, lsn(5)), TableState(there, 1, lsn(1))])
+    here = window(manifest, 5, 9)
+    other = dataclasses.replace(here, database="There", until=lsn(3), reads=(TableRead(there, "x", lsn(1), lsn(3)),))
+    with pytest.raises(InvariantError, match="once for each database"):
+        manifest.plan(NOW, here, here)
+    manifest.plan(NOW, here, other)
+    manifest.complete(NOW, [], {there}, {}, database="There")
+    assert opened(tmp_path).read().pending == (here,)
+    manifest.complete(NOW, [], set(), {})
+    state = opened(tmp_path).read()
+    assert (state.pending, state.watermark("SalesDb"), state.watermark("There")) == ((), lsn(9), lsn(1))
+
+
 def test_state_is_what_was_recorded(tmp_path: Path) -> None:
     manifest = claimed(tmp_path)
     ranges = (KeyRange("id", None, "5"), KeyRange("id", "5", None))
@@ -65,7 +97,7 @@ def test_state_is_what_was_recorded(tmp_path: Path) -> None:
     assert state == manifest.state
     assert state.tables[ORDERS].position == lsn(9)
     assert state.tables[LINES] == gap
-    assert (state.pending, state.next_window, state.watermark("SalesDb")) == (None, 2, lsn(9))
+    assert (state.pending, state.next_window, state.watermark("SalesDb")) == ((), 2, lsn(9))
 
 
 def test_table_that_stays_behind_is_not_advanced_though_healthy(tmp_path: Path) -> None:
@@ -94,7 +126,7 @@ def test_snapshot_in_flight_survives(tmp_path: Path) -> None:
     assert (state.written, state.snapshots["SalesDb"]) == (written, run)
     manifest.complete_round(NOW)
     state = opened(tmp_path).read()
-    assert (state.pending, state.written, state.snapshots["SalesDb"].done) == (None, None, 1)
+    assert (state.pending, state.written, state.snapshots["SalesDb"].done) == ((), None, 1)
     assert state.snapshots["SalesDb"].held == held
     manifest.finish_snapshot(NOW, "SalesDb", [TableState(ORDERS, 1, lsn(5))])
     assert opened(tmp_path).read().snapshots == {}
@@ -137,7 +169,7 @@ def test_two_claims_at_once_cannot_both_write(tmp_path: Path) -> None:
     with pytest.raises(InvariantError):
         first.plan(NOW, window(first, 1, 2))
     second.plan(NOW, window(second, 1, 2))
-    assert opened(tmp_path).read().pending is not None
+    assert opened(tmp_path).read().pending
 
 
 def test_window_numbers_are_used_once(tmp_path: Path) -> None:

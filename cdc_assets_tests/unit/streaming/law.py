@@ -30,7 +30,7 @@ def check(server: SimulatedServer, config: CaptureConfig, made: list[CaptureInst
         made: all capture instances ever made, as they were then.
     """
     state = state_of(config)
-    assert state.pending is None
+    assert not state.pending
     for table, entry in state.tables.items():
         check_table(server, config, table, entry, [instance for instance in made if instance.table == table])
 

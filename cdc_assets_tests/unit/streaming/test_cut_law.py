@@ -77,7 +77,7 @@ def read(server: SimulatedServer, cuts: Sequence[Position], bounds: Sequence[Lsn
         made = make_capture(server, config)._activities.windows._tasks
         reads = tuple(TableRead(instance.table, instance.name, after, until) for instance in server.instances)
         window = Window(1, "stream", "SalesDb", after, until, tuple(bounds), reads, (), tuple(cuts))
-        tasks = made.of(window, [planned(own, config.events) for own in reads], "x")
+        tasks = made.of(window, [planned(own, config.events) for own in reads], "x", 0)
         tables: dict[str, list[dict[str, Any]]] = {str(own.table): [] for own in reads}
         transactions: list[dict[str, Any]] = []
         for task in tasks:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_assets.core.lsn import Lsn, Position
-from cdc_assets.streaming.slices import cut, cut_window, end_of_window, in_order, parts_of, rows_of_window
+from cdc_assets.streaming.slices import cut, cut_window, end_of_window, in_order, parts_of, rows_of_window, share_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import LoopRunner, make_capture
@@ -145,7 +145,7 @@ def test_a_large_transaction_is_read_by_all_tasks_and_committed_once(tmp_path: P
     assert runner.tasks["run_slice"] == 4
     assert [version(config.lake.path, table) for table in (lines, orders)] == [number + 1 for number in versions]
     assert len([event for event in events_of(config, lines) if event.op != "r"]) == 80
-    assert state_of(config).pending is None
+    assert not state_of(config).pending
 
 
 class Counting(LoopRunner):
@@ -162,3 +162,11 @@ class Counting(LoopRunner):
 
 def version(lake: str, table: object) -> int:
     return DeltaTable(f"{lake}/shop.{table}").version()
+
+
+def test_a_database_has_what_the_others_leave_of_a_window_and_at_least_an_equal_part() -> None:
+    assert share_of("a", 100, {}) == 100
+    assert share_of("a", 100, {"a": 90}) == 100
+    assert share_of("a", 100, {"a": 90, "b": 3, "c": 2}) == 95
+    assert share_of("a", 100, {"a": 100, "b": 100, "c": 100, "d": 100}) == 25
+    assert share_of("a", 1, {"b": 1, "c": 1}) == 1

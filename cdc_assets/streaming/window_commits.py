@@ -1,0 +1,85 @@
+"""Commits what the windows in flight wrote, under the number that they share.
+
+The tables of captured tables first, each with what its own window has for it; then the
+transactions of all databases in one commit. So a transaction is told once all of its tables have
+it, and a repeat that finds it told has nothing left to commit.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from cdc_assets.capture.lake import Lake
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.steps import step
+from cdc_assets.lake.files import DataFile, remove_attempt
+from cdc_assets.ledger.state import Window
+from cdc_assets.streaming.window_parts import Part, transaction_files
+from cdc_assets.transactions import transaction_topic
+
+_COMMIT_THREADS = 8
+"""Commits of different tables overlap; a commit is mostly waiting (spec spark §3)."""
+
+
+class WindowCommits:
+    """Commits files of windows."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    def commit(self, parts: Sequence[Part]) -> None:
+        """Make what windows wrote data, after it was seen that all of it is there.
+
+        Raises:
+            LakeError: a file is missing, or the lake cannot be written.
+        """
+        self._see(parts)
+        self._commit_tables(parts)
+        self._commit_transactions(parts)
+
+    def _see(self, parts: Sequence[Part]) -> None:
+        written = {directory: list(own) for part in parts for (_, directory), own in part.files.items()}
+        if transactions := transaction_files(parts):
+            written[transaction_topic(self._lake.events)] = transactions
+        self._lake.tables.see(written)
+
+    def _commit_tables(self, parts: Sequence[Part]) -> None:
+        def commit(item: tuple[Window, TableId, str, list[DataFile]]) -> None:
+            window, table, directory, written = item
+            metadata = {
+                "from_lsn": str(min(read.after for read in window.reads if read.table == table)),
+                "to_lsn": str(window.until),
+                "rows": str(sum(file.rows for file in written)),
+                "window_id": str(window.window_id),
+            }
+            self._lake.tables.commit(directory, None, written, window.window_id, metadata)
+
+        items = [(part.window, *key, written) for part in parts for key, written in part.files.items()]
+        if len(items) < 2:
+            for item in items:
+                commit(item)
+                step("table-committed")
+            return
+        with ThreadPoolExecutor(min(_COMMIT_THREADS, len(items))) as pool:
+            for _ in pool.map(commit, items):
+                step("table-committed")
+
+    def _commit_transactions(self, parts: Sequence[Part]) -> None:
+        """Those of all databases in one commit: the topic holds them all, and reaches the number once."""
+        files, windows = transaction_files(parts), [part.window for part in parts]
+        if files:
+            metadata = {"window_id": str(windows[0].window_id)}
+            if len(windows) == 1:
+                metadata |= {"from_lsn": str(windows[0].after), "to_lsn": str(windows[0].until)}
+            directory = transaction_topic(self._lake.events)
+            self._lake.tables.commit(directory, None, files, windows[0].window_id, metadata)
+            step("transactions-committed")
+
+    def make_room(self, number: int, parts: Sequence[Part], attempt: str) -> None:
+        """Remove what this attempt wrote where nothing of the windows is committed; it is written again."""
+        tables, directories = self._lake.tables, {entry.directory for part in parts for entry in part.planned}
+        if self._lake.events.transaction_metadata:
+            directories.add(transaction_topic(self._lake.events))
+        for directory in directories:
+            tables.forget(directory)
+        lacking = [directory for directory in directories if tables.reached(directory) < number]
+        remove_attempt(tables.location, lacking, number, attempt)

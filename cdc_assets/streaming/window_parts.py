@@ -1,0 +1,64 @@
+"""One window among those in flight: what an attempt to carry it out has found and written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.notification import Notification
+from cdc_assets.lake.files import DataFile
+from cdc_assets.ledger.state import TableState, Window
+from cdc_assets.streaming.structures import Structures
+from cdc_assets.streaming.tasks import PlannedRead, SliceResult, SliceTask
+
+Files = dict[tuple[TableId, str], list[DataFile]]
+
+
+@dataclass
+class Part:
+    """A window in flight, and what one attempt has found out about it, step by step.
+
+    Args:
+        attempt: part of the names of its files.
+        files: what is committed of it, by table and directory.
+        behind: tables that keep their position.
+        changed: states of tables that the window changes.
+        notifications: what is told with its completion.
+    """
+
+    window: Window
+    structures: Structures
+    attempt: str
+    planned: Sequence[PlannedRead] = ()
+    tasks: Sequence[SliceTask] = ()
+    results: Sequence[SliceResult] = ()
+    files: Files = field(default_factory=dict)
+    behind: set[TableId] = field(default_factory=set)
+    changed: Sequence[TableState] = ()
+    notifications: Sequence[Notification] = ()
+
+    @property
+    def database(self) -> str:
+        """Where it reads."""
+        return self.window.database
+
+    def written(self) -> dict[TableId, list[DataFile]]:
+        """Files by table, whatever their generation."""
+        by_table: dict[TableId, list[DataFile]] = {}
+        for (table, _), files in self.files.items():
+            by_table.setdefault(table, []).extend(files)
+        return by_table
+
+
+def files_of(results: Sequence[SliceResult], without: set[TableId]) -> Files:
+    """Files by table and directory, slice after slice."""
+    files: Files = {}
+    for result in results:
+        for written in result.written:
+            if written.table not in without and written.files:
+                files.setdefault((written.table, written.directory), []).extend(written.files)
+    return files
+
+
+def transaction_files(parts: Sequence[Part]) -> list[DataFile]:
+    """Files of the transaction topic, of all windows."""
+    return [file for part in parts for result in part.results for file in result.transactions]

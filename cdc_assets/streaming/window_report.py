@@ -1,0 +1,105 @@
+"""What is told of a window that is complete. For people only: an error of the server must not undo the window."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.progress import (
+    Progress,
+    StructureChange,
+    TableProgress,
+    TroubledTable,
+    rows_of,
+    seconds_behind,
+)
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import Source
+from cdc_assets.errors import CdcError
+from cdc_assets.history.drift import changes_between
+from cdc_assets.lake.files import DataFile
+from cdc_assets.ledger.state import TableState, Window
+from cdc_assets.streaming.window_parts import Part
+
+
+class WindowReport:
+    """Makes progress of complete windows.
+
+    Args:
+        source: asked when transactions were committed.
+    """
+
+    def __init__(self, source: Source, lake: Lake) -> None:
+        self._source, self._lake = source, lake
+
+    def of(self, parts: Sequence[Part], before: Mapping[TableId, TableState]) -> list[Progress]:
+        """Progress of windows.
+
+        Args:
+            parts: that are complete.
+            before: states of tables before they were.
+        """
+        now = self._server_time()
+        return [self._progress(part, part.written(), before, now) for part in parts]
+
+    def _progress(
+        self,
+        part: Part,
+        written: Mapping[TableId, Sequence[DataFile]],
+        before: Mapping[TableId, TableState],
+        now: datetime | None,
+    ) -> Progress:
+        window = part.window
+        times, lag = self._times(window, written, now)
+        tables = {
+            table: TableProgress(
+                rows=rows_of(files),
+                size=sum(file.size for file in files),
+                from_lsn=before[table].position,
+                to_lsn=window.until,
+                committed=times.get(table),
+            )
+            for table, files in written.items()
+        }
+        troubled = tuple(troubled_table(state) for state in part.changed if state.status != "healthy")
+        structures = tuple(
+            StructureChange(entry, changes_between(old, entry) if old else ())
+            for old, entry in self._lake.history.recorded(window.window_id)
+            if entry.table.database == window.database and entry.table not in part.behind
+        )
+        return Progress(
+            "stream",
+            window.database,
+            window.window_id,
+            window.after,
+            window.until,
+            tables,
+            troubled,
+            lag_s=lag,
+            structures=structures,
+        )
+
+    def _server_time(self) -> datetime | None:
+        try:
+            return self._source.server_time()
+        except CdcError:
+            return None
+
+    def _times(
+        self, window: Window, files: Mapping[TableId, Sequence[DataFile]], now: datetime | None
+    ) -> tuple[dict[TableId, datetime], float | None]:
+        """Newest commit time of each table, and how far the window's end is behind the server's clock."""
+        newest = {
+            table: Lsn.parse(max(file.greatest for file in written)[:22]) for table, written in files.items() if written
+        }
+        try:
+            times = self._source.commit_times(window.database, sorted({*newest.values(), window.until}))
+        except CdcError:
+            return {}, None
+        lag = seconds_behind(now, times.get(window.until))
+        return {table: times[lsn] for table, lsn in newest.items() if lsn in times}, lag
+
+
+def troubled_table(state: TableState) -> TroubledTable:
+    """A state as it is told."""
+    return TroubledTable(state.table, state.status, state.reason, state.gap_after, state.gap_until)
