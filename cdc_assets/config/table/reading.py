@@ -207,7 +207,7 @@ STREAMING = (
         "Change rows at which a window ends, after a whole transaction; 0 means 500,000 for each task that Spark runs at "
         "once, but at least 4,000,000.",
         "streaming.window_rows",
-        note="Specific to cdc-assets. It limits the work that a failure repeats.",
+        note="Specific to cdc-assets. It limits the work that a failure repeats; databases that are read together share it.",
     ),
     Property(
         "slices.per.window",
