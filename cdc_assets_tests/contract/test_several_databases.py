@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.cli.local import LocalRunner
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
