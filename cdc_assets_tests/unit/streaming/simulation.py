@@ -308,7 +308,9 @@ class SimulatedBulk:
         if name not in self.server.change_tables:
             raise QueryError(f"Invalid object name 'cdc.{name}_CT'.", 208)
         chosen = condition_of(statement.partition(" WHERE ")[2], parameters)
-        changes = [change for change in self.server.change_tables[name] if chosen(change)]
+        skipped = re.search(r"\[__\$operation\] NOT IN \(([\d, ]+)\)", statement)
+        left_out = {int(code) for code in skipped[1].split(",")} if skipped else set()
+        changes = [c for c in self.server.change_tables[name] if chosen(c) and c.operation not in left_out]
         changes.sort(key=lambda c: (c.lsn, c.command, c.seqval, c.operation))
         if "cdc-assets: preceding" in statement:
             most = int(re.findall(r"TOP \((\d+)\)", statement)[0])
