@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run dev test test-daemon test-install test-cluster conformance conformance-short laws lint bench bench-curves lock clean
+.PHONY: help setup setup-dev run dev test test-daemon test-install test-cluster conformance conformance-short test-engines laws lint bench bench-curves lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -43,6 +43,9 @@ conformance: setup-dev ## The real Debezium connector against the stand-in, and 
 
 conformance-short: setup-dev ## The same over few transactions and two configurations; a minute and a half
 	CDC_CONFORMANCE_TRANSACTIONS=200 $(PYTEST) -q -m conformance -k "test_standin or test_blocking or default or transactions-and or nanoseconds-string"
+
+test-engines: setup-dev ## Debezium's MySQL and PostgreSQL connectors against real servers (mariadb-server, postgresql), runs killed; minutes (CDC_ENGINE_ROUNDS, _SEED)
+	$(PYTEST) -q -m engines
 
 lint: setup-dev ## ruff, ruff format, mypy
 	.venv/bin/ruff check .

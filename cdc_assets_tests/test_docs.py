@@ -67,6 +67,7 @@ NO_PROPERTIES = re.compile(
     r"(sys|cdc|dbo|msdb)\.\w.*|(database\.)?schema\.table"  # of the server
     r"|source\.(sequence|snapshot|ts_ns|version)|lake\.form|connect\.parameters|(io|org)\.\w+\..*"  # of an event
     r"|resources\.\w+|server\.(agent|bulk|clock|faults)"  # of Python
+    r"|engine\.[a-z.]+|database\.(server\.id|include\.list)"  # of captures by other connectors
     r"|(spark|concurrency|storage)\..*|[\w-]+\.(json|yaml|conf)"  # of Spark and Dagster, and files
 )
 """Names with dots in the documents that are none of ours."""

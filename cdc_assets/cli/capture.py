@@ -1,7 +1,7 @@
 """`cdc-assets capture`: snapshot and streaming without Dagster."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated
@@ -23,7 +23,9 @@ from cdc_assets.cli.console import (
     read_config,
     show_logs,
 )
+from cdc_assets.cli.engine import capture_by_engine
 from cdc_assets.cli.follow import Retries, after, may_pass
+from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.config.load import load_config, refers_to_file
 from cdc_assets.config.settings import CaptureConfig
@@ -75,6 +77,10 @@ def capture(
     last committed window.
     """
     show_logs()
+    if is_engine_file(place := configuration_file(config)):
+        _refuse_for_engines({"--local": local, "--snapshot-only": snapshot_only, "--table": bool(table)})
+        capture_by_engine(place, follow, idle)
+        return
     settings = _settings(read_config(config), follow, idle)
     run = CaptureRun(table or [], snapshot_only=snapshot_only, follow=follow)
     with listening(), _runner(local) as runner:
@@ -89,6 +95,22 @@ def capture(
     if summary is None:
         raise typer.Exit(FAILED if run.failed else 0)
     _end(summary, failed=bool(run.failed))
+
+
+def _refuse_for_engines(options: Mapping[str, bool]) -> None:
+    """Options that mean nothing where a connector of its own reads.
+
+    Raises:
+        ConfigurationError: one of them is given.
+    """
+    for option, given in options.items():
+        if given:
+            raise ConfigurationError(
+                "option",
+                option,
+                "a capture of SQL Server; another connector follows its own properties (snapshot.mode)",
+                "leave it out",
+            )
 
 
 class CaptureRun:

@@ -40,7 +40,7 @@ def load_config(path: str | Path, environment: Mapping[str, str] | None = None) 
         ConfigurationError: the file cannot be read, or its content is not valid.
     """
     variables = os.environ if environment is None else environment
-    texts = {name: _substitute(name, text, variables) for name, text in read_properties(Path(path)).items()}
+    texts = {name: substitute(name, text, variables) for name, text in read_properties(Path(path)).items()}
     return build_config(texts | dict(overrides(variables)))
 
 
@@ -62,7 +62,7 @@ def load_lake_config(
     unresolved: ConfigurationError | None = None
     for name, text in read_properties(Path(path)).items():
         try:
-            texts[name] = _substitute(name, text, variables)
+            texts[name] = substitute(name, text, variables)
         except ConfigurationError as error:
             if not name.startswith(_OF_CONNECTIONS):
                 raise
@@ -98,7 +98,7 @@ def config_of(properties: Mapping[str, Any], environment: Mapping[str, str] | No
         >>> config_of({"topic.prefix": "erp", "database.hostname": "db", "database.names": ["Erp"], "lake.path": "lake"})
     """
     variables = os.environ if environment is None else environment
-    texts = {name: _substitute(name, text, variables) for name, text in flat(dict(properties)).items()}
+    texts = {name: substitute(name, text, variables) for name, text in flat(dict(properties)).items()}
     return build_config(texts | dict(overrides(variables)))
 
 
@@ -189,7 +189,13 @@ def _read(path: Path) -> bytes:
     return content
 
 
-def _substitute(name: str, text: str, environment: Mapping[str, str]) -> str:
+def substitute(name: str, text: str, environment: Mapping[str, str]) -> str:
+    """A property's text with its placeholders replaced.
+
+    Raises:
+        ConfigurationError: one of them refers to nothing.
+    """
+
     def replacement(match: re.Match[str]) -> str:
         provider, argument = match.groups()
         if provider == "env":

@@ -32,6 +32,8 @@ STEPS: Final[dict[str, str]] = {
     "reads-committed": "an incremental round's files are in the topic table; the queue is not updated",
     "tables-marked": "states of tables (gap, failed, started) are recorded",
     "positions-advanced": "idle tables' positions are recorded",
+    "batch-planned": "an engine's batch is recorded with its files and offsets; no table was committed",
+    "batch-complete": "an engine's batch is complete in its record",
     "checkpoint-written": "the manifest was folded into one row of state",
 }
 """Every step by name, with the state that holds when it is reached."""

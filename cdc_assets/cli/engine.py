@@ -1,0 +1,44 @@
+"""`cdc-assets capture` for another connector than SQL Server's."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from cdc_assets.adapters.debezium.engine import DebeziumEngine
+from cdc_assets.cli.console import out, warn
+from cdc_assets.config.engine import EngineConfig, load_engine_config
+from cdc_assets.core.interruption import listening
+from cdc_assets.engine.ledger import Batch
+from cdc_assets.engine.run import EngineRun
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
+
+ENDED = {"idle": "Nothing new for a while.", "deadline": "Time is up."}
+
+
+def capture_by_engine(place: Path, follow: bool, idle: float | None) -> None:
+    """Run a connector into the lake until nothing is new.
+
+    Args:
+        place: of the configuration file.
+        follow: never end for want of events.
+        idle: end after so many seconds without an event; as configured if None.
+    """
+    config = _with_limits(load_engine_config(place), follow, idle)
+    for name, reason in config.ignored:
+        warn(f"{name} has no effect: {reason}")
+    tables = TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
+    with listening():
+        summary = EngineRun(config, tables, partial(DebeziumEngine, config), _tell).run()
+    events = sum(summary.rows.values())
+    out.print(f"{ENDED[summary.ended]} {summary.batches:,} batches, {events:,} events.")
+
+
+def _with_limits(config: EngineConfig, follow: bool, idle: float | None) -> EngineConfig:
+    if follow:
+        return replace(config, idle_timeout_s=0.0, max_duration_s=0.0)
+    return config if idle is None else replace(config, idle_timeout_s=idle)
+
+
+def _tell(batch: Batch) -> None:
+    out.print(f"batch {batch.batch_id}: {batch.rows:,} events of {len(batch.files):,} tables")

@@ -1,0 +1,151 @@
+"""Configurations of captures that another Debezium connector than SQL Server's makes, in the embedded engine.
+
+Such a file is known by its `connector.class`. A few properties are ours; all others are the connector's own and are
+handed to it as they are: it checks them itself.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from cdc_assets.config.load import overrides, read_properties, substitute
+from cdc_assets.config.properties import PROPERTIES, property_of
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.errors import ConfigurationError
+
+SQL_SERVER: Final = "SqlServerConnector"
+_OWN: Final = ("engine.", "lake.", "stream.")
+_OFFERED: Final[Mapping[str, tuple[str, int, int]]] = {
+    "engine.heap": ("1g", 0, 0),
+    "engine.batch.rows": ("200000", 1, 100_000_000),
+    "engine.batch.ms": ("2000", 1, 3_600_000),
+    "engine.log.level": ("WARN", 0, 0),
+}
+_KEPT_BY_US: Final = ("offset.", "schema.history.internal", "tasks.max")
+"""Where Debezium would keep what is kept in the lake; but what of the history is stored may be said."""
+_HISTORY_FILTERS: Final = (
+    "schema.history.internal.skip.unparseable.ddl",
+    "schema.history.internal.store.only.captured.databases.ddl",
+    "schema.history.internal.store.only.captured.tables.ddl",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """One capture by an embedded connector.
+
+    Args:
+        name: `name`, or the topic prefix; offsets are recorded under it.
+        topic_prefix: `topic.prefix`.
+        lake: where the tables lie.
+        properties: what the connector is given; may hold secrets, so not part of `repr`.
+        heap: of its Java machine, as `-Xmx` takes it.
+        log_level: of Debezium's own log.
+        batch_rows: events at which a batch is committed.
+        batch_s: age at which it is.
+        idle_timeout_s: a run ends after so long without an event; 0 never.
+        max_duration_s: a run ends after so long; 0 never.
+        ignored: properties that were given and have no effect here, with the reason.
+    """
+
+    name: str
+    topic_prefix: str
+    lake: LakeSettings
+    properties: Mapping[str, str] = field(repr=False)
+    heap: str = "1g"
+    log_level: str = "WARN"
+    batch_rows: int = 200_000
+    batch_s: float = 2.0
+    idle_timeout_s: float = 10.0
+    max_duration_s: float = 600.0
+    ignored: tuple[tuple[str, str], ...] = ()
+
+
+def is_engine_file(path: Path) -> bool:
+    """Whether a configuration file names another connector than SQL Server's.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    name = read_properties(path).get("connector.class", "").strip()
+    return bool(name) and not name.endswith(SQL_SERVER)
+
+
+def load_engine_config(path: Path, environment: Mapping[str, str] | None = None) -> EngineConfig:
+    """Read a file, replace placeholders, take what the environment gives (`config.load`).
+
+    Raises:
+        ConfigurationError: it cannot be read, or a property of ours is wrong.
+    """
+    variables = os.environ if environment is None else environment
+    texts = {name: substitute(name, text, variables) for name, text in read_properties(path).items()}
+    shared = ("database.hostname", "database.port", "database.user", "database.password", "topic.prefix", "name")
+    given = {name: text for name, text in overrides(variables) if name in shared or name.startswith(_OWN)}
+    return engine_config(texts | given)
+
+
+def engine_config(texts: Mapping[str, str]) -> EngineConfig:
+    """Settings from property texts.
+
+    Raises:
+        ConfigurationError: a property of ours is missing or wrong.
+    """
+    prefix = texts.get("topic.prefix", "").strip()
+    if not prefix:
+        raise ConfigurationError("topic.prefix", prefix or None, "a name", "add topic.prefix to the configuration")
+    name = texts.get("name", "").strip() or prefix
+    ignored = [key for key in texts if key.startswith(_KEPT_BY_US) and key not in _HISTORY_FILTERS]
+    own = {key: text for key, text in texts.items() if key.startswith(_OWN)}
+    handed = {key: text for key, text in texts.items() if key not in own and key not in ignored}
+    engine = {key: own.get(key, default).strip() for key, (default, _, _) in _OFFERED.items()}
+    for key in own:
+        if key.startswith("engine.") and key not in _OFFERED:
+            raise ConfigurationError("property", key, "one of " + ", ".join(_OFFERED), "correct its name")
+    parsed = _parsed(own)
+    reason = "offsets and schema history are recorded in the lake, and there is one task"
+    return EngineConfig(
+        name,
+        prefix,
+        LakeSettings(**{"path": "lake"} | parsed["lake"]),
+        {**handed, "name": name},
+        engine["engine.heap"],
+        engine["engine.log.level"],
+        _number("engine.batch.rows", engine),
+        _number("engine.batch.ms", engine) / 1000,
+        **parsed["streaming"],
+        ignored=tuple((key, reason) for key in ignored),
+    )
+
+
+def _parsed(own: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Values of the properties that every capture has, by section and field."""
+    known = {row.name for row in PROPERTIES if row.name.startswith("lake.")}
+    known |= {"stream.idle.timeout.ms", "stream.max.duration.ms"}
+    found: dict[str, dict[str, Any]] = {"lake": {}, "streaming": {}}
+    options: list[tuple[str, str]] = []
+    for name, text in own.items():
+        if name.startswith("engine."):
+            continue
+        row = property_of(name)
+        if row.name not in known:
+            raise ConfigurationError("property", name, "one of " + ", ".join(sorted(known)), "remove it")
+        if row.target:
+            section, place = row.target.split(".")
+            found[section][place] = row.parse(text)
+        else:
+            options.append(((row.holes(name) or {})["option"], text))
+    found["lake"]["storage_options"] = tuple(options)
+    return found
+
+
+def _number(name: str, texts: Mapping[str, str]) -> int:
+    _, least, most = _OFFERED[name]
+    try:
+        value = int(texts[name])
+    except ValueError:
+        value = least - 1
+    if not least <= value <= most:
+        raise ConfigurationError(name, texts[name], f"a whole number from {least} to {most}", "correct it")
+    return value

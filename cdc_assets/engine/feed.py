@@ -1,0 +1,80 @@
+"""What the algorithm wants of an engine, and what an engine gives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Offsets = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
+"""Pairs of a source partition and its offset, as the connector made them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Events of one topic with one pair of schemas, a line of JSON each.
+
+    Args:
+        topic: destination.
+        structure: number of the topic with this pair of schemas, the same as long as the engine runs.
+        key: Connect's JSON schema of the keys; None if there are no keys.
+        value: that of the values; None if no value was seen yet, only tombstones.
+        rows: number of lines.
+        longest: bytes of the longest line.
+        data: the lines; each holds `n`, its place in the chunk, and `key`, `value`, `headers`.
+    """
+
+    topic: str
+    structure: int
+    key: Mapping[str, Any] | None
+    value: Mapping[str, Any] | None
+    rows: int
+    longest: int
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Events that follow each other, and where the connector is behind them.
+
+    Args:
+        number: from 1, by one.
+        lines: by topic and schemas.
+        rows: of all topics.
+        offsets: behind the last event; of partitions that moved.
+        history: records that the connector added to its schema history before these events.
+        unfinished: whether a snapshot is under way, so that no restart is possible from here.
+    """
+
+    number: int
+    lines: Sequence[Lines]
+    rows: int
+    offsets: Offsets
+    history: Sequence[str] = ()
+    unfinished: bool = False
+
+
+class EngineFeed(Protocol):
+    """A running connector."""
+
+    def next(self, timeout_s: float) -> Chunk | None:
+        """The next chunk; None if there is none within this time.
+
+        Raises:
+            EngineError: the connector has ended by itself, or its process.
+        """
+
+    @property
+    def started(self) -> bool:
+        """Whether the connector reads its source, so that it is quiet because nothing is new."""
+
+    def committed(self, number: int) -> None:
+        """All chunks to this one are in the lake: the source may forget them."""
+
+    def close(self) -> None:
+        """End the connector; no chunk comes any more."""
+
+
+class EngineStart(Protocol):
+    """Starts a connector."""
+
+    def __call__(self, offsets: Offsets, history: Sequence[str]) -> EngineFeed:
+        """Start it behind these offsets; from the beginning if there are none."""

@@ -1,0 +1,218 @@
+"""What is recorded of an engine's batches: `<prefix>.__batches`, rows with one writer at a time (`ledger.fenced_log`).
+
+| event | means |
+|---|---|
+| `claim` | a run has become the only writer |
+| `planned` | a batch: its files, which are all written, and the offsets behind it |
+| `complete` | the batch is in all its tables |
+| `state` | stands for all rows before it |
+
+*Crash between any two steps.* Before `planned`: the files are in no table and no record; the connector sends their
+events again, behind the offsets of the batch before. After it: the batch is finished from its files, whoever comes
+next; each table's application transaction says whether it has them already. After `complete`: the next one begins.
+The offsets of a batch count from `planned` on, for its events need not be asked for again.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_assets.core.steps import step
+from cdc_assets.errors import InvariantError
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.fenced_log import FencedLog, Row
+
+SCHEMA = pa.schema(
+    [
+        pa.field("sequence", pa.int64(), False),
+        pa.field("event", pa.string(), False),
+        pa.field("batch_id", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("detail", pa.string(), False),
+        pa.field("at", pa.timestamp("us", "UTC"), False),
+    ]
+)
+_CHECKPOINT_EVERY = 100
+_KEEP_ROWS = 200
+
+
+def batches_directory(prefix: str) -> str:
+    """Where the batches of a topic prefix are recorded in the lake."""
+    return f"{prefix}.__batches"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events that are committed together.
+
+    Args:
+        batch_id: from 0, by one; the window number of its rows.
+        files: by the topic table's directory, in the order in which they are committed.
+        offsets: where the connector is behind it; of partitions that moved.
+        rows: events in all its files but the schema history's.
+        place: the last event's position, if the connector has one that can be compared.
+    """
+
+    batch_id: int
+    files: Mapping[str, Sequence[DataFile]]
+    offsets: Sequence[Sequence[Any]]
+    rows: int
+    place: Sequence[int | str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchState:
+    """What the rows say.
+
+    Args:
+        next_batch: number of the next batch.
+        pending: the batch that is planned and not complete.
+        offsets: by the partition's JSON text, the offset behind the last batch.
+        place: the position behind which it goes on.
+        tables: the last batch of each topic table's directory.
+    """
+
+    next_batch: int = 0
+    pending: Batch | None = None
+    offsets: Mapping[str, Any] = field(default_factory=dict)
+    place: tuple[int | str, ...] | None = None
+    tables: Mapping[str, int] = field(default_factory=dict)
+
+    def pairs(self) -> list[tuple[Any, Any]]:
+        """Partitions and offsets, as a connector takes them."""
+        return [(json.loads(partition), offset) for partition, offset in self.offsets.items()]
+
+
+class BatchLedger:
+    """Reads and writes the rows.
+
+    Args:
+        tables: the lake's Delta tables.
+        prefix: topic prefix.
+    """
+
+    def __init__(self, tables: TopicTables, prefix: str) -> None:
+        self._log = FencedLog(tables, batches_directory(prefix), SCHEMA)
+        self._since_state = 0
+        self.state = BatchState()
+
+    def read(self) -> BatchState:
+        """The newest state, without claiming it."""
+        return _fold(self._log.read())
+
+    def claim(self, now: datetime) -> BatchState:
+        """Become the only writer.
+
+        Raises:
+            FencedError: another writer claimed it at the same moment.
+            LakeError: it cannot be read or written.
+        """
+        rows = self._log.claim()
+        self.state, self._since_state = _fold(rows), len(rows)
+        self._record(now, "claim", {})
+        return self.state
+
+    def plan(self, now: datetime, batch: Batch) -> None:
+        """Record a batch whose files are written.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        if self.state.pending is not None or batch.batch_id != self.state.next_batch:
+            raise InvariantError(
+                f"Batch {batch.batch_id} cannot be planned: {self.state.next_batch} is expected, and "
+                f"{'one is' if self.state.pending else 'none is'} in flight. Next: report this."
+            )
+        self._record(now, "planned", {"batch": _plain(batch)}, batch)
+        step("batch-planned")
+
+    def complete(self, now: datetime) -> None:
+        """The pending batch is in all its tables.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        self._record(now, "complete", {}, self.state.pending)
+        step("batch-complete")
+        if self._since_state >= _CHECKPOINT_EVERY:
+            self._log.replace(self._row(now, "state", _state_detail(self.state), None), _KEEP_ROWS)
+            self._since_state = 0
+            step("checkpoint-written")
+
+    def _record(self, now: datetime, event: str, detail: Mapping[str, Any], batch: Batch | None = None) -> None:
+        row = self._row(now, event, detail, batch)
+        state = _after(self.state, row)
+        self._log.append(row)
+        self.state = state
+        self._since_state += 1
+
+    def _row(self, now: datetime, event: str, detail: Mapping[str, Any], batch: Batch | None) -> Row:
+        return {
+            "sequence": self._log.next_sequence,
+            "event": event,
+            "batch_id": batch.batch_id if batch else None,
+            "rows": batch.rows if batch else None,
+            "detail": json.dumps(detail, separators=(",", ":")),
+            "at": now,
+        }
+
+
+def _fold(rows: Sequence[Row]) -> BatchState:
+    start = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=0)
+    state = BatchState()
+    for row in rows[start:]:
+        state = _after(state, row)
+    return state
+
+
+def _after(state: BatchState, row: Row) -> BatchState:
+    """The state after one row; the only place where it changes."""
+    detail = json.loads(row["detail"])
+    match row["event"]:
+        case "state":
+            batch, place = detail.pop("pending"), detail.pop("place")
+            return BatchState(**detail, pending=batch and _batch(batch), place=None if place is None else tuple(place))
+        case "planned":
+            batch = _batch(detail["batch"])
+            moved = {json.dumps(partition, sort_keys=True): offset for partition, offset in batch.offsets}
+            return replace(
+                state,
+                pending=batch,
+                next_batch=batch.batch_id + 1,
+                offsets={**state.offsets, **moved},
+                place=state.place if batch.place is None else tuple(batch.place),
+            )
+        case "complete" if state.pending is not None:
+            reached = dict.fromkeys(state.pending.files, state.pending.batch_id)
+            return replace(state, pending=None, tables={**state.tables, **reached})
+    return state
+
+
+def _plain(batch: Batch) -> dict[str, Any]:
+    return {
+        "batch_id": batch.batch_id,
+        "files": [[directory, [asdict(file) for file in files]] for directory, files in batch.files.items()],
+        "offsets": [list(pair) for pair in batch.offsets],
+        "rows": batch.rows,
+        "place": None if batch.place is None else list(batch.place),
+    }
+
+
+def _batch(data: Mapping[str, Any]) -> Batch:
+    files = {directory: [DataFile(**file) for file in written] for directory, written in data["files"]}
+    return Batch(data["batch_id"], files, data["offsets"], data["rows"], data["place"])
+
+
+def _state_detail(state: BatchState) -> dict[str, Any]:
+    return {
+        "next_batch": state.next_batch,
+        "pending": None if state.pending is None else _plain(state.pending),
+        "offsets": dict(state.offsets),
+        "place": None if state.place is None else list(state.place),
+        "tables": dict(state.tables),
+    }

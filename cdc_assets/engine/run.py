@@ -1,0 +1,187 @@
+"""One run of an engine into the lake: finish what was planned, start behind it, commit batch by batch.
+
+*Why exactly once.* A batch's files are written and recorded together with the offsets behind them in one commit of the
+ledger (`ledger`); then each topic table takes its files in one commit that carries the batch's number. A run that finds a
+batch planned finishes it from its files, so no event of it is needed again, and starts the connector behind its
+offsets, so none is sent again. What a connector repeats nevertheless is dropped by its position (`positions`).
+The connector's own stores of offsets and schema history are made anew at each start from what is recorded.
+
+*Crash between any two steps.* Events that were sent and not recorded are sent again; the tables were not touched. A
+snapshot that is not finished is one batch that is not recorded, so it begins again. The schema history is the first
+table of a batch, so events are never committed before the records that they need.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+import pyarrow as pa
+
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.core.interruption import check
+from cdc_assets.core.steps import step
+from cdc_assets.engine.feed import Chunk, EngineFeed, EngineStart
+from cdc_assets.engine.history import History
+from cdc_assets.engine.ledger import Batch, BatchLedger
+from cdc_assets.engine.positions import Place
+from cdc_assets.engine.staging import Staging, history_directory
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.topics import TopicTables
+
+log = logging.getLogger(__name__)
+
+_POLL_S: Final = 0.2
+
+
+Ending = Literal["idle", "deadline"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSummary:
+    """What a run did.
+
+    Args:
+        ended: why.
+        batches: committed by this run.
+        rows: events by topic table.
+    """
+
+    ended: Ending
+    batches: int
+    rows: Counter[str] = field(default_factory=Counter)
+
+
+class EngineRun:
+    """Runs a connector until nothing is new.
+
+    Args:
+        config: how much a batch holds, and when the run ends.
+        tables: the lake's Delta tables.
+        start: starts the connector.
+        tell: called with each batch that is committed.
+        warm_up_s: how long a connector may be quiet before it has sent anything, if it is to prepare its first snapshot; if
+            it only looks up its place in the log, a quarter of it.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        tables: TopicTables,
+        start: EngineStart,
+        tell: Callable[[Batch], None] = lambda _: None,
+        warm_up_s: float = 60.0,
+    ) -> None:
+        self._config, self._tables, self._start, self._tell = config, tables, start, tell
+        self._ledger = BatchLedger(tables, config.topic_prefix)
+        self._history = History(tables, config.topic_prefix)
+        self._schemas: dict[int, pa.Schema] = {}
+        self._rows: Counter[str] = Counter()
+        self._batches, self._since = 0, 0.0
+        self._staging: Staging | None = None
+        self._heard, self._warm_up_s = False, warm_up_s
+        self._recorded: Place | None = None
+
+    def run(self) -> EngineSummary:
+        """Finish what is planned, then commit what the connector sends until it is idle.
+
+        Raises:
+            EngineError: the connector or its process has ended by itself.
+            FencedError: another run has taken over.
+            LakeError, LakeFullError: the lake cannot be read or written, or a table of it is gone.
+            Interrupted: the run was asked to end; what was complete is committed.
+        """
+        check()
+        self._tables.location.check_writable()
+        state = self._ledger.claim(_now())
+        if state.pending is not None:
+            log.info("Batch %s was planned and not complete; it is finished first.", state.pending.batch_id)
+            self._commit(state.pending)
+        self._check_tables()
+        self._recorded = self._ledger.state.place
+        feed = self._start(self._ledger.state.pairs(), self._history.read())
+        try:
+            return EngineSummary(self._follow(feed), self._batches, self._rows)
+        finally:
+            feed.close()
+
+    def _check_tables(self) -> None:
+        """A table that a batch was committed to and that does not hold it any more is a gap, never a fresh table."""
+        for directory, batch_id in self._ledger.state.tables.items():
+            if (reached := self._tables.reached(directory)) < batch_id:
+                raise LakeError(
+                    f"The topic table {directory} must hold batch {batch_id}, and holds "
+                    f"{f'no later one than {reached}' if reached >= 0 else 'none'}: it was removed or replaced. "
+                    "Next: restore it from a copy, or begin anew in another lake; positions are not guessed."
+                )
+
+    def _follow(self, feed: EngineFeed) -> Ending:
+        """Commit what the connector sends until it is idle or time is up; a batch in the making is sent again then."""
+        begun = heard = time.monotonic()
+        try:
+            while True:
+                chunk = feed.next(_POLL_S)
+                if chunk is not None:
+                    self._stage(chunk)
+                now = time.monotonic()
+                if chunk is not None or not feed.started:
+                    heard = now
+                ending = self._ending(now - begun, now - heard)
+                if self._staging is not None and not self._staging.unfinished and (ending or self._is_full(now)):
+                    self._close(feed)
+                if ending is not None and (self._staging is None or ending == "deadline"):
+                    return ending
+                check()
+        finally:
+            if self._staging is not None:
+                self._staging.abandon()
+                self._staging = None
+
+    def _stage(self, chunk: Chunk) -> None:
+        self._heard = True
+        if self._staging is None:
+            number = self._ledger.state.next_batch
+            prefix = self._config.topic_prefix
+            self._staging = Staging(self._tables, prefix, number, self._recorded, self._schemas)
+            self._since = time.monotonic()
+        self._staging.add(replace(chunk, history=self._history.reached(chunk.history, chunk.offsets)))
+
+    def _is_full(self, now: float) -> bool:
+        staging, config = self._staging, self._config
+        return staging is not None and (staging.rows >= config.batch_rows or now - self._since >= config.batch_s)
+
+    def _ending(self, passed_s: float, quiet_s: float) -> Ending | None:
+        if 0 < self._config.max_duration_s <= passed_s:
+            return "deadline"
+        patience = self._config.idle_timeout_s
+        if not self._heard:
+            patience = max(patience, self._warm_up_s / (4 if self._ledger.state.offsets else 1))
+        return "idle" if self._config.idle_timeout_s > 0 and quiet_s >= patience else None
+
+    def _close(self, feed: EngineFeed) -> None:
+        """Record and commit the batch in the making."""
+        staging, self._staging = self._staging, None
+        assert staging is not None  # noqa: S101 - the caller has looked
+        batch, self._recorded = staging.close(), staging.recorded
+        self._ledger.plan(_now(), batch)
+        self._commit(batch)
+        feed.committed(staging.chunk)
+
+    def _commit(self, batch: Batch) -> None:
+        """Give each table its files, once; the schema history first."""
+        metadata = {"batch_id": str(batch.batch_id)}
+        for directory, files in batch.files.items():
+            self._tables.commit(directory, None, files, batch.batch_id, metadata)
+            step("table-committed")
+            if directory != history_directory(self._config.topic_prefix):
+                self._rows[directory] += sum(file.rows for file in files)
+        self._ledger.complete(_now())
+        self._batches += 1
+        self._tell(batch)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

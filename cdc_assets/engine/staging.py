@@ -1,0 +1,156 @@
+"""Files of one batch: what an engine sent, written below the topic tables and in none of them yet.
+
+An unfinished snapshot cannot be resumed by any connector, so its chunks stay in one batch, however many files they
+take; memory holds a row group for each topic. The batch's files are no data until the ledger names them.
+"""
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_assets.core.steps import step
+from cdc_assets.engine.feed import Chunk, Lines
+from cdc_assets.engine.ledger import Batch
+from cdc_assets.engine.positions import Place, last_place, repeated
+from cdc_assets.engine.schemas import read_lines, topic_schema
+from cdc_assets.envelope.plan import POSITION, WINDOW
+from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.topics import TopicTables
+
+KEYLESS = pa.field("key", pa.string())
+"""The key of tables that have none, as everywhere in the lake; the TRUNCATE of a table with a key has no field for it."""
+HISTORY = pa.schema([POSITION, pa.field("record", pa.string()), WINDOW])
+"""A connector's schema history, in its own form."""
+
+
+def history_directory(prefix: str) -> str:
+    """Where the schema history of a connector lies in the lake."""
+    return f"{prefix}.__engine_history"
+
+
+class Staging:
+    """Writes the chunks of one batch.
+
+    Args:
+        tables: the lake's Delta tables.
+        prefix: topic prefix.
+        batch_id: number of the batch.
+        recorded: the last recorded position, until the connector is past it; then None.
+        schemas: of the structures that this run of the engine has told; kept from batch to batch.
+    """
+
+    def __init__(
+        self,
+        tables: TopicTables,
+        prefix: str,
+        batch_id: int,
+        recorded: Place | None,
+        schemas: dict[int, pa.Schema],
+    ) -> None:
+        self._tables, self._prefix, self._batch_id, self._schemas = tables, prefix, batch_id, schemas
+        self._attempt = uuid4().hex[:8]
+        self._writers: dict[int, tuple[str, TopicWriter]] = {}
+        self._stack = ExitStack()
+        self._offsets: dict[str, tuple[object, object]] = {}
+        self._added_history: list[str] = []
+        self._place: Place | None = None
+        self.recorded = recorded
+        self.rows = self.next_number = self.chunk = 0
+        self.unfinished = False
+
+    def add(self, chunk: Chunk) -> None:
+        """Write a chunk's events.
+
+        Raises:
+            EngineError: events do not fit their schemas.
+            LakeError, LakeFullError: the lake cannot be written.
+        """
+        schemas = [self._schema(lines) for lines in chunk.lines]
+        found = [
+            read_lines(schema, lines.data, lines.longest) for schema, lines in zip(schemas, chunk.lines, strict=True)
+        ]
+        self._place = last_place(found) or self._place
+        for schema, lines, table in zip(schemas, chunk.lines, self._new(found), strict=True):
+            self._write(lines, schema, table)
+        self._added_history += chunk.history
+        self._offsets |= {json.dumps(partition, sort_keys=True): (partition, at) for partition, at in chunk.offsets}
+        self.next_number += chunk.rows
+        self.chunk, self.unfinished = chunk.number, chunk.unfinished
+
+    def _schema(self, lines: Lines) -> pa.Schema:
+        if lines.structure not in self._schemas:
+            self._schemas[lines.structure] = topic_schema(lines.key, lines.value)
+        schema = self._schemas[lines.structure]
+        if lines.key is None and not self._tables.generations(lines.topic):  # of a table without a key
+            self._schemas[lines.structure] = schema.insert(1, KEYLESS)
+        return self._schemas[lines.structure]
+
+    def _new(self, found: Sequence[pa.Table]) -> Sequence[pa.Table]:
+        """Without the events that a batch holds already."""
+        if self.recorded is None:
+            return found
+        marks, through = repeated(found, self.recorded)
+        if through:
+            self.recorded = None
+        kept = [pa.array([not repetition for repetition in mark], pa.bool_()) for mark in marks]
+        return [table.filter(mask) for table, mask in zip(found, kept, strict=True)]
+
+    def _write(self, lines: Lines, schema: pa.Schema, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        numbers = table.column("n").to_numpy() + self.next_number
+        positions = pa.array([f"{self._batch_id:016x}/{number:012x}" for number in numbers.tolist()], pa.string())
+        windows = pa.array(np.full(table.num_rows, self._batch_id, dtype=np.int64))
+        columns = {"position": positions, "window_id": windows}
+        batch = pa.Table.from_arrays(
+            [columns[field.name] if field.name in columns else table.column(field.name) for field in schema],
+            schema=schema,
+        )
+        self._writer(lines.topic, lines.structure, schema).write(batch.combine_chunks().to_batches())
+        self.rows += table.num_rows
+
+    def _writer(self, topic: str, number: int, schema: pa.Schema) -> TopicWriter:
+        """The writer of a structure, and the table made ready to hold it."""
+        if number not in self._writers:
+            directory = self._tables.directory_for(topic, schema)
+            self._tables.ensure(directory, schema)
+            writer = TopicWriter(self._tables.location, directory, schema, self._batch_id, self._attempt)
+            self._writers[number] = directory, self._stack.enter_context(writer)
+        return self._writers[number][1]
+
+    def close(self) -> Batch:
+        """Finish the files.
+
+        Raises:
+            LakeError, LakeFullError: the lake cannot be written.
+        """
+        files: dict[str, list[DataFile]] = {}
+        if self._added_history:
+            files[history_directory(self._prefix)] = self._write_history()
+        self._stack.close()
+        for directory, writer in self._writers.values():
+            files.setdefault(directory, []).extend(writer.files)
+        files = {directory: written for directory, written in files.items() if written}
+        self._tables.see(files)
+        step("files-written")
+        return Batch(self._batch_id, files, list(self._offsets.values()), self.rows, self._place)
+
+    def _write_history(self) -> list[DataFile]:
+        directory = history_directory(self._prefix)
+        self._tables.ensure(directory, HISTORY)
+        rows = [
+            {"position": f"{self._batch_id:016x}/{number:012x}", "record": record, "window_id": self._batch_id}
+            for number, record in enumerate(self._added_history)
+        ]
+        with TopicWriter(self._tables.location, directory, HISTORY, self._batch_id, self._attempt) as writer:
+            writer.write(pa.Table.from_pylist(rows, HISTORY).to_batches())
+        return writer.files
+
+    def abandon(self) -> None:
+        """Remove the files: nobody was told of them."""
+        error = InterruptedError("abandoned")
+        self._stack.__exit__(type(error), error, None)

@@ -1,0 +1,1 @@
+"""Debezium's connectors against real servers, through the embedded engine into a lake."""

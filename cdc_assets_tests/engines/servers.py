@@ -1,0 +1,188 @@
+"""Real servers from Debian's packages, each in a folder and on a port of its own."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server(ABC):
+    """A server that lasts as long as its context."""
+
+    user: str
+    name: str
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True)
+        if os.getuid() == 0:
+            shutil.chown(self.folder, self.user)
+            for place in self.folder.parents[:3]:  # the folders of pytest are its user's alone
+                place.chmod(0o755)
+        self._process = subprocess.Popen(self.prepare(), **self._as_user())
+        deadline = time.monotonic() + 90
+        while self.try_execute("select 1").returncode:
+            assert time.monotonic() < deadline, f"{self.name} does not start"
+            time.sleep(0.3)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def _as_user(self) -> dict[str, Any]:
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return quiet | ({"user": self.user, "group": self.user, "extra_groups": []} if os.getuid() == 0 else {})
+
+    def execute(self, text: str) -> str:
+        done = self.try_execute(text)
+        assert not done.returncode, f"{text}: {done.stderr}"
+        return done.stdout
+
+    def rows(self, table: str, columns: list[str]) -> list[dict[str, Any]]:
+        """Content of a table as JSON objects."""
+        pairs = ", ".join(f"'{column}', {column}" for column in columns)
+        return [json.loads(line) for line in self.execute(f"select {self.json}({pairs}) from {table}").splitlines()]
+
+    json: str
+
+    @abstractmethod
+    def prepare(self) -> list[str]:
+        """Make the server's folder; the command that starts it."""
+
+    @abstractmethod
+    def try_execute(self, text: str) -> subprocess.CompletedProcess[str]:
+        """Run statements with the server's own client."""
+
+    @abstractmethod
+    def properties(self) -> dict[str, str]:
+        """Of a capture of its tables; without a slot or a server's number."""
+
+
+class MariaDb(Server):
+    """Takes the MySQL connector, if it calls itself MySQL 5.7."""
+
+    user, name, json = "mysql", "shop", "json_object"
+
+    def prepare(self) -> list[str]:
+        if not shutil.which("mariadbd"):
+            pytest.skip("apt-get install mariadb-server")
+        data = [f"--datadir={self.folder / 'data'}"]
+        install = [
+            "mariadb-install-db",
+            "--no-defaults",
+            *data,
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ]
+        subprocess.run(install, check=True, **self._as_user())
+        options = ["version=5.7.19", "log-bin=bin", "binlog-format=ROW", "binlog-row-image=FULL", "server-id=1"]
+        place = [
+            f"--socket={self.folder / 's'}",
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+            "--innodb-buffer-pool-size=32M",
+        ]
+        return ["mariadbd", "--no-defaults", *data, *place, *(f"--{option}" for option in options)]
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.name = ""
+        for host in ("localhost", "%"):
+            self.execute(f"create user dbz@'{host}' identified by 'secret'; grant all on *.* to dbz@'{host}'")
+        self.execute("create database shop")
+        self.name = "shop"
+        return self
+
+    def try_execute(self, text: str) -> subprocess.CompletedProcess[str]:
+        database = [] if text == "select 1" or not self.name else [self.name]
+        command = ["mariadb", "--no-defaults", f"--socket={self.folder / 's'}", "-uroot", "-NBr", *database, "-e", text]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def properties(self) -> dict[str, str]:
+        return {
+            "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+            "database.include.list": "shop",
+            "skipped.operations": "none",
+            "database.hostname": "127.0.0.1",
+            "database.port": str(self.port),
+            "database.user": "dbz",
+            "database.password": "secret",
+        }
+
+
+class Postgres(Server):
+    """Takes the PostgreSQL connector by its own plug-in."""
+
+    user, name, json = "postgres", "postgres", "json_build_object"
+
+    def _binary(self, name: str) -> str:
+        found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+        if not found:
+            pytest.skip("apt-get install postgresql")
+        return str(found[-1])
+
+    def prepare(self) -> list[str]:
+        data = str(self.folder / "data")
+        subprocess.run([self._binary("initdb"), "-D", data, "-U", "dbz", "-A", "trust"], check=True, **self._as_user())
+        options = [
+            "wal_level=logical",
+            f"port={self.port}",
+            "listen_addresses=127.0.0.1",
+            f"unix_socket_directories={self.folder}",
+            "wal_sender_timeout=5s",
+        ]
+        return [self._binary("postgres"), "-D", data, *(part for option in options for part in ("-c", option))]
+
+    def try_execute(self, text: str) -> subprocess.CompletedProcess[str]:
+        command = [
+            self._binary("psql"),
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-U",
+            "dbz",
+            "-d",
+            "postgres",
+            "-qAt",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            text,
+        ]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def properties(self) -> dict[str, str]:
+        return {
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "plugin.name": "pgoutput",
+            "database.hostname": "127.0.0.1",
+            "database.port": str(self.port),
+            "database.user": "dbz",
+            "database.password": "secret",
+            "database.dbname": "postgres",
+            "schema.include.list": "public",
+            "replica.identity.autoset.values": "public.*:FULL",
+            "skipped.operations": "none",
+        }

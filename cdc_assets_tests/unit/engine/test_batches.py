@@ -1,0 +1,154 @@
+"""An engine's events arrive once, whatever happens to the run."""
+
+import os
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from cdc_assets.config.engine import EngineConfig, engine_config
+from cdc_assets.engine.feed import Chunk
+from cdc_assets.engine.run import EngineRun, EngineSummary
+from cdc_assets.errors import EngineError, LakeError
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.engine.feeds import ListFeed, event
+
+TOPICS = ("shop.t0", "shop.t1", "shop.t2")
+EVENTS = [event(number, topic=TOPICS[number % 3]) for number in range(1, 61)]
+SEEDS = int(os.environ.get("CDC_LAW_EXAMPLES", "2"))
+
+
+def config_for(lake: Path, rows: int = 10) -> EngineConfig:
+    return engine_config(
+        {
+            "connector.class": "MySqlConnector",
+            "topic.prefix": "shop",
+            "lake.path": str(lake),
+            "engine.batch.rows": str(rows),
+            "engine.batch.ms": "60000",
+            "stream.idle.timeout.ms": "1",
+        }
+    )
+
+
+def run(lake: Path, feed: ListFeed, rows: int = 10) -> EngineSummary:
+    config = config_for(lake, rows)
+    tables = TopicTables(Location.of(config.lake), "shop")
+    return EngineRun(config, tables, feed, warm_up_s=0.001).run()
+
+
+def held(lake: Path) -> list[dict[str, Any]]:
+    """Events of all topics in the order of their positions."""
+    found = []
+    for topic in TOPICS:
+        if DeltaTable.is_deltatable(str(lake / topic)):
+            rows = DeltaTable(str(lake / topic)).to_pyarrow_table().to_pylist()
+            found += [row | {"topic": topic} for row in rows]
+    return sorted(found, key=lambda row: row["position"])
+
+
+def assert_each_once(lake: Path, events: Sequence[dict[str, Any]] = EVENTS) -> None:
+    rows = held(lake)
+    assert [row["key"]["id"] for row in rows] == [entry["key"]["id"] for entry in events]
+    assert [row["value"] for row in rows] == [entry["value"] for entry in events]
+    assert [row["headers"] for row in rows] == [[("h", str(entry["key"]["id"]))] for entry in events]
+    assert len({row["position"] for row in rows}) == len(rows)
+
+
+def test_events_are_committed_in_their_order_and_acknowledged(tmp_path: Path) -> None:
+    feed = ListFeed(EVENTS, range(4, 61, 4))
+    summary = run(tmp_path, feed)
+    assert_each_once(tmp_path)
+    assert summary.batches == 5
+    assert sum(summary.rows.values()) == 60
+    assert feed.acknowledged == [3, 6, 9, 12, 15]
+    assert feed.closed
+
+
+def test_a_run_goes_on_behind_the_last_batch_with_the_history_that_it_needs(tmp_path: Path) -> None:
+    run(tmp_path, ListFeed(EVENTS[:30], range(3, 31, 3)))
+    feed = ListFeed(EVENTS, range(3, 61, 3))
+    run(tmp_path, feed)
+    assert_each_once(tmp_path)
+    [(offsets, history)] = feed.starts
+    assert list(offsets) == [({"server": "shop"}, {"at": 30})]
+    assert [record.split("create table ")[1][:-2] for record in history] == [f"t{end}" for end in range(3, 31, 3)]
+
+
+@pytest.mark.parametrize("step", ["files-written", "batch-planned", "table-committed", "batch-complete"])
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_run_may_die_at_any_step(tmp_path: Path, step: str, times: int) -> None:
+    with suppress(PowerCutError), cut_at(step, times):
+        run(tmp_path, ListFeed(EVENTS, range(4, 61, 4)))
+    run(tmp_path, ListFeed(EVENTS, range(5, 61, 5)))
+    assert_each_once(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_run_may_die_again_and_again_and_the_connector_repeat_itself(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311 - moments of kills
+    for _ in range(5):
+        ends = sorted({60, *chance.choices(range(1, 60), k=20)})
+        feed = ListFeed(EVENTS, ends, again=chance.randrange(12), snapshot=chance.choice([0, 0, 15]))
+        step = chance.choice(["files-written", "batch-planned", "table-committed", "batch-complete"])
+        with suppress(PowerCutError), cut_at(step, chance.randrange(1, 5)):
+            run(tmp_path, feed, rows=chance.randrange(1, 20))
+    run(tmp_path, ListFeed(EVENTS, range(1, 61), again=5))
+    assert_each_once(tmp_path)
+
+
+def test_a_snapshot_is_one_batch_and_begins_again_if_it_is_not_finished(tmp_path: Path) -> None:
+    class Broken(ListFeed):
+        def next(self, timeout_s: float) -> Chunk | None:
+            if len(self._pending) == 2:
+                raise EngineError("gone")
+            return super().next(timeout_s)
+
+    with pytest.raises(EngineError):
+        run(tmp_path, Broken(EVENTS, range(5, 61, 5), snapshot=55))
+    assert held(tmp_path) == []
+    assert not list(tmp_path.rglob("w0*.parquet"))
+    summary = run(tmp_path, ListFeed(EVENTS, range(5, 61, 5), snapshot=55))
+    assert summary.batches == 2
+    assert_each_once(tmp_path)
+
+
+def test_events_without_a_key_stand_with_those_that_have_one(tmp_path: Path) -> None:
+    """As the TRUNCATE of a table with a key does."""
+
+    class WithTruncate(ListFeed):
+        def _chunk(self, number: int, start: int, end: int) -> Chunk:
+            chunk = super()._chunk(number, start, end)
+            [lines] = chunk.lines
+            return replace(chunk, lines=[replace(lines, structure=9, key=None)]) if start == 1 else chunk
+
+    events = [event(number, topic="shop.t0") for number in (1, 2, 3)]
+    events[1]["key"] = None
+    run(tmp_path, WithTruncate(events, [1, 2, 3]))
+    assert [row["key"] for row in held(tmp_path)] == [{"id": 1}, None, {"id": 3}]
+    assert not (tmp_path / "shop.t0@2").exists()
+
+
+def test_many_batches_are_folded(tmp_path: Path) -> None:
+    run(tmp_path, ListFeed(EVENTS, range(1, 61)), rows=1)
+    run(tmp_path, ListFeed(EVENTS, [60]))
+    assert_each_once(tmp_path)
+    events = DeltaTable(str(tmp_path / "shop.__batches")).to_pyarrow_table().column("event").to_pylist()
+    assert events.count("state") == 1
+
+
+def test_a_topic_table_that_is_gone_is_no_fresh_table(tmp_path: Path) -> None:
+    run(tmp_path, ListFeed(EVENTS[:30], [30]))
+    (tmp_path / "shop.t1").rename(tmp_path / "elsewhere")
+    with pytest.raises(LakeError, match=r"shop\.t1 must hold batch 0, and holds none"):
+        run(tmp_path, ListFeed(EVENTS, [60]))
+    (tmp_path / "elsewhere").rename(tmp_path / "shop.t1")
+    run(tmp_path, ListFeed(EVENTS, [60]))
+    assert_each_once(tmp_path)
