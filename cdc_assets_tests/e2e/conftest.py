@@ -162,7 +162,8 @@ class Daemon:
         assert self._ask(_STOP, {"id": sensor})["stopSensor"]["__typename"] == "StopSensorMutationResult"
 
     def _ask(self, query: str, variables: Mapping[str, object]) -> dict[str, Any]:
-        """One question to the web server, as its pages ask."""
+        """One question to the web server, as its pages ask; a first run may be through before the server is up."""
+        self.wait_until(self._serves, "the web server is up")
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(  # noqa: S310 - our own page
             f"{self.url}/graphql", body, {"Content-Type": "application/json"}
@@ -170,6 +171,11 @@ class Daemon:
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own page
             data: dict[str, Any] = json.loads(answer.read())["data"]
         return data
+
+    def _serves(self) -> bool:
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", self.port), timeout=10):
+            return True
+        return False
 
     def killed_runs(self) -> int:
         """Runs whose process died under them: they failed, but no step of theirs did."""
