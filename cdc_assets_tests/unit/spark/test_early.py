@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -31,7 +32,8 @@ class FakeSpark:
         self.jobs.append(list(tasks))
         if self._error:
             raise self._error
-        return [function(task) for task in tasks]
+        with ThreadPoolExecutor(self.parallelism) as pool:
+            return list(pool.map(function, tasks))
 
 
 def no_spark() -> TaskRunner:
