@@ -44,3 +44,6 @@ RETIREMENT = ["window-planned", "history-recorded", "history-written", "window-c
 
 SINGLE = ["table-committed:3", "checkpoint-written"]
 """Killed on their own: in the middle of a commit of several tables; when the manifest is folded."""
+
+ENGINE = ["files-written", "batch-planned", "table-committed", "table-committed:2", "batch-complete", "batch-planned:2"]
+"""A capture by an embedded engine; killed in turn by `make test-engines`, which needs its databases."""

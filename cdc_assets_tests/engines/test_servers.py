@@ -18,12 +18,12 @@ import pytest
 from deltalake import DeltaTable
 
 from cdc_assets.envelope.json import to_json
+from cdc_assets_tests.e2e.chains import ENGINE
 from cdc_assets_tests.engines.servers import MariaDb, Postgres, Server
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]
 ROUNDS = int(os.environ.get("CDC_ENGINE_ROUNDS", "8"))
 SEED = int(os.environ.get("CDC_ENGINE_SEED", "1"))
-STEPS = ("files-written", "batch-planned", "table-committed", "table-committed:2", "batch-complete", "batch-planned:2")
 ROWS = 40
 
 
@@ -203,7 +203,7 @@ def test_the_lake_is_the_database(kind: type[Server], tmp_path: Path) -> None:
                     kill_engine_of(process, chance.uniform(4, 12))
                     process.wait(240)
                 else:
-                    process = ours(tmp_path, own, CDC_CRASH_AT=STEPS[number % len(STEPS)])
+                    process = ours(tmp_path, own, CDC_CRASH_AT=ENGINE[number % len(ENGINE)])
                     shop.change()
                     process.wait(240)
             assert ours(tmp_path, own, idle=8).wait(240) == 0
