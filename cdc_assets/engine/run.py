@@ -4,7 +4,7 @@
 ledger (`ledger`); then each topic table takes its files in one commit that carries the batch's number. A run that finds a
 batch planned finishes it from its files, so no event of it is needed again, and starts the connector behind its
 offsets, so none is sent again. What a connector repeats nevertheless is dropped by its position (`positions`).
-The connector's own stores of offsets and schema history are made anew at each start from what is recorded.
+The connector's own stores of offsets and schema history are written at each start from what is recorded.
 
 *Crash between any two steps.* Events that were sent and not recorded are sent again; the tables were not touched. A
 snapshot that is not finished is one batch that is not recorded, so it begins again. The schema history is the first
@@ -115,7 +115,7 @@ class EngineRun:
                 raise LakeError(
                     f"The topic table {directory} must hold batch {batch_id}, and holds "
                     f"{f'no later one than {reached}' if reached >= 0 else 'none'}: it was removed or replaced. "
-                    "Next: restore it from a copy, or begin anew in another lake; positions are not guessed."
+                    "Next: restore it from a copy, or start again in another lake; positions are not guessed."
                 )
 
     def _follow(self, feed: EngineFeed) -> Ending:

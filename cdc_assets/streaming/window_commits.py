@@ -1,8 +1,8 @@
 """Commits what the windows in flight wrote, under the number that they share.
 
-The tables of captured tables first, each with what its own window has for it; then the
-transactions of all databases in one commit. So a transaction is told once all of its tables have
-it, and a repeat that finds it told has nothing left to commit.
+The topic tables of captured tables come first, each with the files of its own window; then the
+transactions of all databases in one commit. So a transaction is published after all of its tables
+have it, and a repeat that finds it published has nothing left to commit.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class WindowCommits:
         self._lake = lake
 
     def commit(self, parts: Sequence[Part]) -> None:
-        """Make what windows wrote data, after it was seen that all of it is there.
+        """Commit the files of the windows, after all of them were seen in the lake.
 
         Raises:
             LakeError: a file is missing, or the lake cannot be written.

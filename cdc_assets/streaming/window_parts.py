@@ -1,4 +1,4 @@
-"""One window among those in flight: what an attempt to carry it out has found and written."""
+"""One window among those in flight: the findings and files of one attempt to carry it out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Part:
         files: what is committed of it, by table and directory.
         behind: tables that keep their position.
         changed: states of tables that the window changes.
-        notifications: what is told with its completion.
+        notifications: notifications that are recorded with its completion.
     """
 
     window: Window

@@ -16,8 +16,8 @@ change.
 *Trouble of one database.* If a database cannot be read any more, or was restored,
 its window is given up and the others go on; all that is asked of a server is asked
 before the first commit. It is given up before anything is recorded in the history,
-and again before anything is committed: a crash behind that leaves the others
-pending alone. So nothing that was left out of a commit for all databases can
+and again before anything is committed: after a crash behind that, only the others
+are pending. So nothing that was left out of a commit for all databases can
 be repeated under its number; the next window begins where each table stands. If no
 window can be carried out, all stay pending, and who called decides.
 
@@ -62,9 +62,6 @@ from cdc_assets.streaming.window_report import WindowReport
 from cdc_assets.streaming.window_tasks import WindowTasks
 
 log = logging.getLogger(__name__)
-
-_COMMIT_THREADS = 8
-"""Commits of different tables overlap; a commit is mostly waiting (spec spark §3)."""
 
 P = TypeVar("P", Window, Part)
 R = TypeVar("R")

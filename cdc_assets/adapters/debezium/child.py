@@ -54,7 +54,7 @@ class EngineProcess:
         self._encoder: Any = None
 
     def run(self) -> None:
-        """Run the connector until it is told to stop or stops by itself; tell why."""
+        """Run the connector until the capture asks it to stop or it stops by itself; report why."""
         engine = self._build()
         threading.Thread(target=self._listen, name="capture", daemon=True).start()
         executor = _java("java.util.concurrent.Executors").newSingleThreadExecutor()
@@ -264,7 +264,7 @@ def main(descriptor: int) -> None:
         )
         _java("java.util.logging.LogManager").getLogManager().reset()  # a driver writes there, past the log above
         EngineProcess(channel, work, start).run()
-    except Exception as error:  # noqa: BLE001 - told to the capture, which knows what to do
+    except Exception as error:  # noqa: BLE001 - reported to the capture, which decides
         send(channel, {"kind": "stopped", "message": f"{type(error).__name__}: {error}", "failed": True})
     finally:
         shutil.rmtree(work, ignore_errors=True)

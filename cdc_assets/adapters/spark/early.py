@@ -109,7 +109,7 @@ class EarlyRunner:
         return self._spark().run(function, tasks)
 
     def _start(self) -> None:
-        """A job with nothing to do: session, workers and their imports. What fails here fails again, and is told, in the next."""
+        """A job with nothing to do: session, workers and their imports. What fails here fails again in the next job, which reports it."""
         with suppress(Exception, Interrupted):
             self._spark().run(_nothing, range(self.parallelism))
         self._ready.set()
