@@ -20,8 +20,8 @@ run: setup ## The whole story once: stand-in server, live workload, capture thro
 dev: setup ## Dagster's web pages with sensors on, a stand-in server and a live workload
 	@$(PY) -m cdc_assets.cli.demo dev
 
-test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process
-	$(PYTEST) -q
+test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process; two workers (WORKERS)
+	$(PYTEST) -q -n $${WORKERS:-2} --dist loadfile
 
 laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken signals, changing structures, tables of any shape, a hundred times (CDC_LAW_EXAMPLES); minutes
 	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/signals/test_incremental_law.py \

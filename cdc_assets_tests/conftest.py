@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from cdc_assets.adapters.spark.runner import SparkTaskRunner
     from cdc_assets.defs.spark import SparkResource
+
+os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers a width of 80; tables are as wide as in a pipe
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is no fault; `timeout` ends what hangs
 settings.load_profile("no deadline")

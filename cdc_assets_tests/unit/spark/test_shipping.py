@@ -36,7 +36,8 @@ def test_shipped_code_needs_the_libraries_of_tasks_alone(tmp_path: Path) -> None
     assert code.startswith(str(archive))
     optional = {"pandas", "python-dateutil", "pytz", "six", "tzdata"}  # pyspark takes them if they are there
     allowed = {found.name for found in shipping._needed()} | {"pyspark", "py4j"} | optional
-    assert set(owners.split()) - {"cdc-assets"} <= allowed
+    environment = {"setuptools"}  # older virtual environments begin with it: its .pth imports a hook in every process
+    assert set(owners.split()) - {"cdc-assets"} - environment <= allowed
 
 
 def test_neither_the_stand_in_nor_the_command_line_is_shipped() -> None:
