@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _REASON = "Its database was restored to an earlier moment, and a new history has begun. Next: materialize its snapshot."
 
 
-def begin_anew(ledger: Ledger, source: Source, database: str) -> None:
+def begin_history(ledger: Ledger, source: Source, database: str) -> None:
     """Give up the lost history of a database that is known to be restored.
 
     Args:

@@ -24,7 +24,7 @@ from cdc_assets.cli.console import (
     show_logs,
 )
 from cdc_assets.cli.engine import capture_by_engine
-from cdc_assets.cli.follow import Retries, after, may_pass
+from cdc_assets.cli.follow import Retries, after, is_temporary
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.config.load import load_config, refers_to_file
@@ -140,7 +140,7 @@ class CaptureRun:
         with open_capture(settings, runner, self._progress) as facade:
             while True:
                 self._snapshot(facade)
-                again = self._follow and may_pass(self.failed)
+                again = self._follow and is_temporary(self.failed)
                 summary = None
                 if streams:
                     summary = facade.stream(should_yield=after(pause_s) if again else _never)

@@ -55,7 +55,7 @@ def step(text: str) -> None:
 
 
 @dataclass
-class Shop:
+class DemoServer:
     """The running stand-in with the sample database, and the environment of its clients."""
 
     server: "StandIn"
@@ -74,12 +74,12 @@ class Shop:
             "PYTHONWARNINGS": "ignore:Function `dev_command` is superseded",
         }
 
-    def open_doors(self, rate: float) -> None:
+    def start_workload(self, rate: float) -> None:
         """Start the workload with `rate` transactions per second."""
         self.thread = threading.Thread(target=self.workload.run, args=(rate, self.stop), daemon=True)
         self.thread.start()
 
-    def close_doors(self) -> int:
+    def stop_workload(self) -> int:
         """Stop the workload and wait until everything is captured; returns the number of transactions."""
         self.stop.set()
         if self.thread is not None:
@@ -104,7 +104,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 @contextmanager
-def open_shop(seed: int) -> Iterator[Shop]:
+def start_demo(seed: int) -> Iterator[DemoServer]:
     """Start the server; create the sample database if it does not exist yet."""
     from cdc_assets.standin import sample
     from cdc_assets.standin.control import StandIn
@@ -118,7 +118,7 @@ def open_shop(seed: int) -> Iterator[Shop]:
                 sample.create(connection.execute)
             server.agent.drain()
         workload = Workload(server.connect(sample.DATABASE, autocommit=False), seed)
-        yield Shop(server, workload, threading.Event())
+        yield DemoServer(server, workload, threading.Event())
 
 
 @app.command()
@@ -133,15 +133,15 @@ def run(
     """Capture the snapshot and changes of a busy shop through Dagster, then print a summary."""
     started = time.monotonic()
     step("Starting a stand-in SQL Server")
-    with ended_by_signals(), open_shop(seed=time.time_ns()) as shop:
-        os.environ.update(shop.environment())
+    with ended_by_signals(), start_demo(seed=time.time_ns()) as demo:
+        os.environ.update(demo.environment())
         config = read_config(CONFIGURATION)
         before = totals(config)
-        step(f"The server listens on {shop.server.host}:{shop.server.port}; starting {rate:g} transactions per second")
-        shop.open_doors(rate)
+        step(f"The server listens on {demo.server.host}:{demo.server.port}; starting {rate:g} transactions per second")
+        demo.start_workload(rate)
         step("Capturing through Dagster (a Spark session starts first)")
-        capture_while_busy(shop, seconds)
-        agrees = print_summary(config, compare(config, before, shop.server), shop.workload.steps)
+        capture_while_busy(demo, seconds)
+        agrees = print_summary(config, compare(config, before, demo.server), demo.workload.steps)
     out.print(
         f"[dim]{time.monotonic() - started:.0f} s. Run it again to capture only what is new. Web pages: make dev. Start over: make clean.[/]"
     )
@@ -150,14 +150,14 @@ def run(
         raise typer.Exit(1)
 
 
-def capture_while_busy(shop: Shop, seconds: float) -> None:
+def capture_while_busy(demo: DemoServer, seconds: float) -> None:
     """Run the capture process; stop the workload some time after the snapshot; wait until the capture is idle."""
     command = [sys.executable, "-m", "cdc_assets.cli.demo_capture"]
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with (
         LOG.open("w") as log,
         subprocess.Popen(  # noqa: S603 - this interpreter, our module
-            command, env=shop.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            command, env=demo.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         ) as process,
     ):
         try:
@@ -166,11 +166,11 @@ def capture_while_busy(shop: Shop, seconds: float) -> None:
                 if (message := _MESSAGE.match(line)) and not _NOTIFICATION.match(message["text"]):
                     out.print(f"    {message['text']}", soft_wrap=True, markup=False)
                 elif line.strip() == SNAPSHOT_DONE:
-                    threading.Timer(seconds, shop.close_doors).start()
+                    threading.Timer(seconds, demo.stop_workload).start()
         except BaseException:
             process.kill()
             raise
-    shop.close_doors()
+    demo.stop_workload()
     if process.returncode:
         err.print(f"The capture failed with exit code {process.returncode}. Its complete output is in {LOG}.")
         raise typer.Exit(1)
@@ -185,18 +185,18 @@ def dev(
 ) -> None:
     """Open Dagster's web pages with sensors on and a busy shop, until Ctrl+C."""
     step("Starting a stand-in SQL Server")
-    with ended_by_signals(), open_shop(seed=time.time_ns()) as shop:
-        shop.open_doors(rate)
+    with ended_by_signals(), start_demo(seed=time.time_ns()) as demo:
+        demo.start_workload(rate)
         step(
             f"{rate:g} transactions per second; Dagster's web pages open on http://127.0.0.1:{port} (Ctrl+C ends everything)"
         )
         command = [sys.executable, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]
-        with dagster_process(command, shop.environment()) as process:
+        with dagster_process(command, demo.environment()) as process:
             try:
                 process.wait()
             except KeyboardInterrupt:
                 step("Ending")
-        shop.close_doors()
+        demo.stop_workload()
 
 
 @contextmanager

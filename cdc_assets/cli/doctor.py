@@ -6,7 +6,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cdc_assets.adapters.sqlserver.finding import Finding
+from cdc_assets.adapters.sqlserver.check_result import CheckResult
 from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.rights import grant_on_server
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
@@ -30,28 +30,28 @@ def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """
     settings = read_config(config)
     with SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False) as source:
-        findings = [*inspect(source, settings), _lake(settings)]
-        ready = all(finding.ok or not finding.blocking for finding in findings)
-        findings += _topics(settings, source if ready else None)
-        if all(finding.ok or not finding.blocking for finding in findings):
-            findings += [
-                finding for drift in CaptureOverview(settings, source).drifts() for finding in _structure(drift)
-            ]
-    _show(findings)
-    if any(finding.blocking and not finding.ok for finding in findings):
+        results = [*inspect(source, settings), _lake(settings)]
+        ready = all(result.ok or not result.blocking for result in results)
+        results += _topics(settings, source if ready else None)
+        if all(result.ok or not result.blocking for result in results):
+            results += [result for drift in CaptureOverview(settings, source).drifts() for result in _structure(drift)]
+    _show(results)
+    if any(result.blocking and not result.ok for result in results):
         raise typer.Exit(FAILED)
 
 
-def _lake(settings: CaptureConfig) -> Finding:
+def _lake(settings: CaptureConfig) -> CheckResult:
     location = Location.of(settings.lake)
     try:
         location.check_writable()
     except (LakeError, LakeFullError) as error:
-        return Finding("lake", location.root, False, str(error), "writable", "check lake.path and its access rights")
-    return Finding("lake", location.root, True, "writable", "writable")
+        return CheckResult(
+            "lake", location.root, False, str(error), "writable", "check lake.path and its access rights"
+        )
+    return CheckResult("lake", location.root, True, "writable", "writable")
 
 
-def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator[Finding]:
+def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator[CheckResult]:
     """Tables that have stopped, and topics that have lost events; all topics are compared with the manifest.
 
     Args:
@@ -62,65 +62,65 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
         tables, losses = overview.tables, overview.losses_of_no_table
     except LakeError as error:
         fact, _, remedy = str(error).partition(" Next: ")
-        yield Finding("manifest", settings.events.topic_prefix, False, fact, "readable", remedy)
+        yield CheckResult("manifest", settings.events.topic_prefix, False, fact, "readable", remedy)
         return
     for loss in losses:
-        yield Finding("topic", loss.directory, False, loss.what, COMPLETE, RECORD_IT)
+        yield CheckResult("topic", loss.directory, False, loss.what, COMPLETE, RECORD_IT)
     for table in tables:
         if table.status in ("gap", "failed"):
             fact, _, remedy = table.reason.partition(" Next: ")
-            yield Finding("topic", table.name, False, fact, COMPLETE, remedy)
+            yield CheckResult("topic", table.name, False, fact, COMPLETE, remedy)
         elif table.status != "waiting":
-            yield Finding("topic", table.topic, True, COMPLETE, COMPLETE)
+            yield CheckResult("topic", table.topic, True, COMPLETE, COMPLETE)
     if source is not None:
         yield from _forks(source, overview)
 
 
-def _forks(source: SqlServerSource, overview: CaptureOverview) -> Iterator[Finding]:
+def _forks(source: SqlServerSource, overview: CaptureOverview) -> Iterator[CheckResult]:
     """Whether each database is still in the history that was read from it, and whether that can be checked."""
     expected = "the one that was read"
     for database in source.databases():
         facts = overview.facts(database)
         if facts.restored:
             fact, _, remedy = facts.restored.partition(" Next: ")
-            yield Finding("history", database, False, fact, expected, remedy)
+            yield CheckResult("history", database, False, fact, expected, remedy)
         elif facts.fork is None:
             text = "its recovery fork is not visible to this login, so some restores would not be detected"
             grant = grant_on_server(source, "VIEW ANY DATABASE")
-            yield Finding("history", database, False, text, "visible", grant, blocking=False)
+            yield CheckResult("history", database, False, text, "visible", grant, blocking=False)
         else:
-            yield Finding("history", database, True, f"recovery fork {facts.fork.identity}", expected)
+            yield CheckResult("history", database, True, f"recovery fork {facts.fork.identity}", expected)
 
 
-def _structure(drift: Drift) -> Iterator[Finding]:
+def _structure(drift: Drift) -> Iterator[CheckResult]:
     actual = "; ".join(map(str, drift.differences)) or "as recorded"
     agrees = not drift.differences
     expected = "as recorded, or brought into the events by a second capture instance"
-    yield Finding("structure", str(drift.table), agrees, actual, expected, drift.remedy, blocking=False)
+    yield CheckResult("structure", str(drift.table), agrees, actual, expected, drift.remedy, blocking=False)
     if drift.removable:
         text = f"{drift.removable} is completely read"
-        yield Finding("old instance", str(drift.table), False, text, "dropped", drift.removal, blocking=False)
+        yield CheckResult("old instance", str(drift.table), False, text, "dropped", drift.removal, blocking=False)
 
 
-def _show(findings: list[Finding]) -> None:
+def _show(results: list[CheckResult]) -> None:
     subject, fact = Column("object", overflow="fold"), Column("state", overflow="fold")
     table = Table("", "check", subject, fact, box=None, header_style="bold")
-    for finding in findings:
-        if not (finding.ok and finding.check in PER_TABLE):
-            table.add_row(_mark(finding), finding.check, Text(finding.subject), Text(finding.actual))
+    for result in results:
+        if not (result.ok and result.check in PER_TABLE):
+            table.add_row(_mark(result), result.check, Text(result.subject), Text(result.actual))
     for check, what in PER_TABLE.items():
-        if good := sum(finding.ok for finding in findings if finding.check == check):
+        if good := sum(result.ok for result in results if result.check == check):
             table.add_row(Text("ok", style="green"), check, f"{good} {what}{'' if good == 1 else 's'}", "as expected")
     out.print(table)
-    wrong = [finding for finding in findings if not finding.ok]
+    wrong = [result for result in results if not result.ok]
     out.print("\n[bold green]Everything is ready." if not wrong else f"\n[bold]{len(wrong)} to check:")
-    for finding in wrong:
-        kind = "must be" if finding.blocking else "should be"
-        out.print(Text(f"\n{finding.subject}: {finding.check} {kind} {finding.expected}"), soft_wrap=True)
-        out.print(Text(f"    {finding.remedy}", style="cyan"), soft_wrap=True)
+    for result in wrong:
+        kind = "must be" if result.blocking else "should be"
+        out.print(Text(f"\n{result.subject}: {result.check} {kind} {result.expected}"), soft_wrap=True)
+        out.print(Text(f"    {result.remedy}", style="cyan"), soft_wrap=True)
 
 
-def _mark(finding: Finding) -> Text:
-    if finding.ok:
+def _mark(result: CheckResult) -> Text:
+    if result.ok:
         return Text("ok", style="green")
-    return Text("no", style="bold red") if finding.blocking else Text("!!", style="bold yellow")
+    return Text("no", style="bold red") if result.blocking else Text("!!", style="bold yellow")

@@ -90,7 +90,7 @@ class Retries:
         sleep(streaming.retry_wait_s)
 
 
-def may_pass(failed: Sequence[TroubledTable]) -> bool:
+def is_temporary(failed: Sequence[TroubledTable]) -> bool:
     """Whether one of the tables failed for a temporary reason; the reason begins with the error's name."""
     kinds = (getattr(errors, trouble.reason.partition(":")[0], None) for trouble in failed)
     return any(isinstance(kind, type) and issubclass(kind, RetryableError) for kind in kinds)

@@ -79,7 +79,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             with session.reporting_in_any_case():
                 summary = capture.stream(
                     should_yield=_snapshot_waits(catalog, context),
-                    takes_in=lambda table: table not in listed,
+                    is_added=lambda table: table not in listed,
                 )
             context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
             for trouble in summary.unread:

@@ -5,7 +5,7 @@ commit, so a table holds at least what its mark says, also after a crash in betw
 removed: a folder was removed or replaced by an older copy, a commit of Delta's log was lost or emptied, a data file is
 missing or truncated.
 
-*What is compared.* `is_as_marked` reads one small file, Delta's newest commit, and queries the size of the files it
+*What is compared.* `matches_mark` reads one small file, Delta's newest commit, and queries the size of the files it
 names, which a power cut damages first. This can show that a table looks right, never that it is wrong: after a log
 clean-up, a compaction or a commit later than the mark a sound table differs too. `examine` compares everything:
 application transaction, number of rows, and each data file's size. It runs for the tables that differ, and for others
@@ -93,7 +93,7 @@ def audit(
     with ThreadPoolExecutor(_THREADS) as pool:
 
         def suspected(name: str) -> bool:
-            return name in whole or name not in marks or not is_as_marked(tables, name, marks[name])
+            return name in whole or name not in marks or not matches_mark(tables, name, marks[name])
 
         suspects = names if seconds is None else [
             name for name, found in zip(names, pool.map(suspected, names), strict=True) if found
@@ -111,7 +111,7 @@ def audit(
         return examined | {name: result for name, result in found if result is not None}
 
 
-def is_as_marked(tables: TopicTables, directory: str, mark: Mark) -> bool:
+def matches_mark(tables: TopicTables, directory: str, mark: Mark) -> bool:
     """Whether a table's newest commit is the marked one, complete, with all its files."""
     files = tables.location.existing(directory)
     try:

@@ -26,9 +26,9 @@ class Account:
         """Events by table and operation, including those of snapshot rounds."""
         self.unread: list[TroubledTable] = []
         """Tables whose snapshot was requested by a signal and given up."""
-        self.begin_tidied()
+        self.reset_written()
 
-    def begin_tidied(self) -> None:
+    def reset_written(self) -> None:
         """Reset what was written since the last housekeeping."""
         self.commits = 0
         """Windows and rounds since the last housekeeping."""

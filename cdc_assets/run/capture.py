@@ -156,7 +156,7 @@ class Capture:
         done = self._opening.finish([*_flat(selected), *(tables or ())], unavailable)
         self._snapshotted.update(done.tables)
         for database in asked:
-            self._opening.begin_anew(database, selected, unavailable)
+            self._opening.begin_history(database, selected, unavailable)
         ranges = None if partitions is None else tuple(partitions)
         for database, captured in selected.items():
             if tables is None:
@@ -176,7 +176,7 @@ class Capture:
         self,
         *,
         should_yield: ShouldYield = _never,
-        takes_in: Callable[[TableId], bool] = _none,
+        is_added: Callable[[TableId], bool] = _none,
     ) -> StreamSummary:
         """Read windows until there were no changes for `streaming.idle_timeout_s`, `max_duration_s` is over, or another run waits.
 
@@ -186,7 +186,7 @@ class Capture:
 
         Args:
             should_yield: called at each window border; the loop ends when it returns True.
-            takes_in: whether a table that waits for its first snapshot is added at once, as if it had been enabled
+            is_added: whether a table that waits for its first snapshot is added at once, as if it had been enabled
                 while the loop runs.
 
         Raises:
@@ -206,7 +206,7 @@ class Capture:
             log.info("Streaming starts in %s s (streaming.delay.ms).", delay)
             self._ledger.clock.sleep(delay)
         known = self._ledger.state.tables
-        waiting_now = [table for table in _flat(selected) if table not in known and not takes_in(table)]
+        waiting_now = [table for table in _flat(selected) if table not in known and not is_added(table)]
         for entry in self._ledger.state.tables.values():
             log_stopped(entry)
         activities, account = self._activities, self._activities.account

@@ -40,7 +40,7 @@ class Housekeeper:
     def tidy(self) -> None:
         """Compact and vacuum the tables that changed since the last time; postponed while files wait for their commit."""
         if tidy(self._tables, self._manifest, self._config, self._account.written):
-            self._account.begin_tidied()
+            self._account.reset_written()
 
 
 def tidy(tables: TopicTables, manifest: Manifest, config: CaptureConfig, written: Iterable[TableId]) -> bool:

@@ -20,7 +20,7 @@ from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import refuse_without_manifest
-from cdc_assets.capture.new_history import begin_anew, end_former_tables
+from cdc_assets.capture.new_history import begin_history, end_former_tables
 from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import CaptureConfig
@@ -28,7 +28,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.run.activities import Activities
-from cdc_assets.run.selection import abandon_removed_databases, follow_filters, select, troubled_by_database
+from cdc_assets.run.selection import abandon_removed_databases, apply_filters, select, troubled_by_database
 from cdc_assets.snapshot.plan import Request
 
 
@@ -100,7 +100,9 @@ class Opening:
             raise next(iter(unavailable.values()))
         return selected, unavailable
 
-    def begin_anew(self, database: str, selected: dict[str, list[TableId]], unavailable: dict[str, CdcError]) -> None:
+    def begin_history(
+        self, database: str, selected: dict[str, list[TableId]], unavailable: dict[str, CdcError]
+    ) -> None:
         """Capture a restored database again, if a new history of it can begin. Nothing may be in flight.
 
         Args:
@@ -112,7 +114,7 @@ class Opening:
             DatabaseRestoredError: no new history can begin, and there is no other database.
         """
         try:
-            begin_anew(self._ledger, self._server.source, database)
+            begin_history(self._ledger, self._server.source, database)
             end_former_tables(self._ledger, self._lake, database)
             check_recovery_fork(self._ledger, self._server.source, database)
         except DatabaseRestoredError as error:
@@ -154,7 +156,7 @@ class Opening:
         for database, problem in unavailable.items():
             if isinstance(problem, CdcDisabledError):
                 end_tables(self._ledger, self._lake, database, problem)
-        follow_filters(self._ledger, self._config)
+        apply_filters(self._ledger, self._config)
         return done
 
     def snapshot(self, database: str, requests: Sequence[Request]) -> SnapshotSummary:

@@ -56,7 +56,7 @@ def abandon_removed_databases(ledger: Ledger, lake: Lake, config: CaptureConfig)
             abandon_in_flight(ledger, lake, database)
 
 
-def follow_filters(ledger: Ledger, config: CaptureConfig) -> None:
+def apply_filters(ledger: Ledger, config: CaptureConfig) -> None:
     """Exclude tables that the settings exclude now, and continue tables that they include again.
 
     Raises:

@@ -27,7 +27,7 @@ from cdc_assets.signals.model import (
     Watermark,
 )
 from cdc_assets.signals.notices import SnapshotNotice, aborted_without_tables, ends, of_tables, scanned
-from cdc_assets.signals.tables import EXPECTED, Meaning
+from cdc_assets.signals.tables import EXPECTED, TableMatcher
 
 _SHOWN, _MOST_UNKNOWN = 200, 20
 """Characters of an expression or list shown in messages, and number of unmatched expressions reported per signal."""
@@ -107,9 +107,9 @@ def _carry_out(
 
 
 def _execute(outcome: Outcome, signal: Signal, request: ExecuteSnapshot, captured: Sequence[TableId]) -> None:
-    meaning = Meaning(captured)
-    tables, unknown = meaning.of_all(request.collections)
-    conditions = meaning.texts(request.conditions)
+    matcher = TableMatcher(captured)
+    tables, unknown = matcher.of_all(request.collections)
+    conditions = matcher.texts(request.conditions)
     if sum(len(conditions.get(table, "")) for table in tables) > _MOST_CONDITIONS:
         outcome.warnings.append(
             f"Signal {signal.id!r} is skipped: the conditions of its {len(tables)} tables have more than "
@@ -162,7 +162,7 @@ def _stop(outcome: Outcome, signal: Signal, request: StopSnapshot) -> None:
         outcome.warnings.append(f"Signal {signal.id!r}: no active incremental snapshot, stop ignored.")
         return
     queued = [entry.table for entry in state.queue]
-    gone, unknown = Meaning(queued).of_all(request.collections) if request.collections else (queued, [])
+    gone, unknown = TableMatcher(queued).of_all(request.collections) if request.collections else (queued, [])
     outcome.warnings += [
         f"Signal {signal.id!r}: {pattern[:_SHOWN]!r} matches no table of the incremental snapshot: expected {EXPECTED}."
         for pattern in unknown[:_MOST_UNKNOWN]

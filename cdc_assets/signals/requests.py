@@ -13,8 +13,8 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal, Problem, SnapshotKind, StopSnapshot, parse
-from cdc_assets.signals.tables import EXPECTED, Meaning
-from cdc_assets.signals.watch import meant_by_signals
+from cdc_assets.signals.tables import EXPECTED, TableMatcher
+from cdc_assets.signals.watch import tables_named_by_signals
 
 
 def compose(
@@ -108,9 +108,9 @@ def _unknown(config: CaptureConfig, state: CaptureState, patterns: Sequence[str]
         ConfigurationError: no expression matches, or matching takes too long.
     """
     databases = sorted({table.database for table in state.tables})
-    captured = [table for database in databases for table in meant_by_signals(config.signals, state, database)]
+    captured = [table for database in databases for table in tables_named_by_signals(config.signals, state, database)]
     try:
-        found, unknown = Meaning(captured).of_all(patterns)
+        found, unknown = TableMatcher(captured).of_all(patterns)
     except PatternError as error:
         raise ConfigurationError("tables", ", ".join(patterns), str(error), "simplify it") from None
     if patterns and not found:

@@ -16,7 +16,7 @@ _LOOKING_S = 2.0
 EXPECTED = "database.schema.table, or schema.table, case-sensitive"
 
 
-class Meaning:
+class TableMatcher:
     """Matches the expressions of one signal with tables.
 
     Args:

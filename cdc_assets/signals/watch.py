@@ -31,7 +31,7 @@ from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal, parse
 from cdc_assets.signals.notices import SnapshotNotice
 from cdc_assets.signals.table import INSERT, Row, signal_rows
-from cdc_assets.signals.tables import Meaning
+from cdc_assets.signals.tables import TableMatcher
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def reached(state: CaptureState) -> dict[str, int]:
     return numbers
 
 
-def meant_by_signals(settings: SignalSettings, state: CaptureState, database: str) -> list[TableId]:
+def tables_named_by_signals(settings: SignalSettings, state: CaptureState, database: str) -> list[TableId]:
     """Captured tables of a database that signals may name, sorted; without the signal table."""
     signals = signal_table(settings.collections, database)
     return sorted(
@@ -200,12 +200,14 @@ class SignalWatch:
         request = signal.request
         if len(databases) > 1 and isinstance(request, ExecuteSnapshot):
             with contextlib.suppress(PatternError):  # each database reports it
-                meant = [name for name in databases if Meaning(self._captured(name)).of_all(request.collections)[0]]
+                meant = [
+                    name for name in databases if TableMatcher(self._captured(name)).of_all(request.collections)[0]
+                ]
                 return meant or databases
         return databases
 
     def _captured(self, database: str) -> list[TableId]:
-        return meant_by_signals(self._settings, self._ledger.state, database)
+        return tables_named_by_signals(self._settings, self._ledger.state, database)
 
     def _applied(self, database: str, signals: Sequence[ParsedSignal]) -> Outcome:
         position = self._ledger.state.watermark(database)

@@ -4,7 +4,7 @@
 |---|---|
 | `repeatable_read` | until low watermarks and structures are recorded: no structure changes in between |
 | `exclusive` | until the last row is read: all rows of all tables are from the same moment |
-| `snapshot` | until all readers have opened their transactions (`meeting`): the same |
+| `snapshot` | until all readers have opened their transactions (`barrier`): the same |
 | others | none |
 
 *Who holds them.* Many sessions read at once, and none of them could hold a lock that only the
@@ -84,6 +84,6 @@ def of_one_moment(settings: SnapshotSettings) -> bool:
     return settings.isolation in ("exclusive", "snapshot") and settings.locking != "none"
 
 
-def by_meeting(settings: SnapshotSettings) -> bool:
+def by_barrier(settings: SnapshotSettings) -> bool:
     """Whether the readers' own transactions fix that moment."""
     return settings.isolation == "snapshot" and settings.locking != "none"

@@ -31,7 +31,7 @@ from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.history.structure import without_namesakes
 from cdc_assets.ledger.state import CaptureState, SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.snapshot.slices import MAX_SLICE, MIN_SLICE, ranges_of, ranges_wanted, slices_of
-from cdc_assets.snapshot.tasks import OF_ONE_TABLE
+from cdc_assets.snapshot.tasks import TABLE_ERRORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class SnapshotPlanner:
                     )
                 self._check_events(schema, newest(instances.get(request.table, [])))
                 yield self._draft(request, schema, rows.get(request.table, 0), extents.get(request.table))
-            except OF_ONE_TABLE as error:
+            except TABLE_ERRORS as error:
                 failed[request.table] = error
 
     def _check_events(self, schema: TableSchema, last: CaptureInstance | None) -> None:

@@ -37,9 +37,9 @@ from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.files import DataFile, TopicWriter, remove_attempt
 from cdc_assets.lake.presence import unseen
 from cdc_assets.ledger.state import CaptureState, RoundFiles, SnapshotRun, SnapshotSlice, Window
-from cdc_assets.snapshot.locks import by_meeting
+from cdc_assets.snapshot.barrier import Barrier
+from cdc_assets.snapshot.locks import by_barrier
 from cdc_assets.snapshot.markers import MarkedRow, Markers
-from cdc_assets.snapshot.meeting import Meeting
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import readers_of
 from cdc_assets.snapshot.slices import MIN_SLICE, bundles
@@ -104,7 +104,7 @@ class Rounds:
 
     def _next_slices(self, run: SnapshotRun, size: int) -> Sequence[SnapshotSlice]:
         """Slices of the next round: `size` full ones, or more small ones with about as many rows, or all if readers must meet."""
-        if by_meeting(self._settings):
+        if by_barrier(self._settings):
             size = len(run.slices)
         budget, rows = size * MIN_SLICE, 0
         failed = dict(run.failed)
@@ -196,19 +196,19 @@ class Rounds:
     ) -> list[RoundResult]:
         """Results of the tasks of a round; if readers must meet, there are only as many tasks as run at once."""
         location, bulk, settings = self._lake.tables.location, self._server.bulk, self._settings
-        if not by_meeting(settings):
+        if not by_barrier(settings):
             tasks = [
                 RoundTask(window.window_id, bundle, readings, location, bulk, attempt=attempt)
                 for bundle in bundles(slices, readers_of(self._settings, self._runner) * 2)
             ]
             return self._runner.run(run_bundle, tasks)
         parts = bundles(slices, min(readers_of(self._settings, self._runner), self._runner.parallelism))
-        meeting = Meeting.new(location, self._lake.events.topic_prefix, len(parts), settings.lock_timeout_ms)
+        barrier = Barrier.new(location, self._lake.events.topic_prefix, len(parts), settings.lock_timeout_ms)
         tasks = [
-            RoundTask(window.window_id, bundle, readings, location, bulk, number, meeting, attempt)
+            RoundTask(window.window_id, bundle, readings, location, bulk, number, barrier, attempt)
             for number, bundle in enumerate(parts)
         ]
-        return meeting.hold(self._server.source, list(readings), lambda: self._runner.run(run_bundle, tasks))
+        return barrier.hold(self._server.source, list(readings), lambda: self._runner.run(run_bundle, tasks))
 
     def _readings(
         self, run: SnapshotRun, entries: Entries, slices: Sequence[SnapshotSlice]

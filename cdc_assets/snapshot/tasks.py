@@ -38,12 +38,12 @@ from cdc_assets.errors import (
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.state import SnapshotSlice
-from cdc_assets.snapshot.meeting import Meeting
+from cdc_assets.snapshot.barrier import Barrier
 
 Read = Callable[[str, Sequence[object]], Iterator[pa.RecordBatch]]
 """Reads rows by a statement and its parameters."""
 
-OF_ONE_TABLE: Final[tuple[type[CdcError], ...]] = (
+TABLE_ERRORS: Final[tuple[type[CdcError], ...]] = (
     QueryError,
     PreflightError,
     ServerBusyError,
@@ -87,7 +87,7 @@ class RoundTask:
         tables: readings of the slices' tables.
         bulk: data plane to read from.
         number: number of the task, from 0.
-        meeting: where all tasks fix the same moment; None if each statement sees its own moment.
+        barrier: where all tasks fix the same moment; None if each statement sees its own moment.
         attempt: part of the names of its files.
     """
 
@@ -97,7 +97,7 @@ class RoundTask:
     location: Location
     bulk: BulkSource
     number: int = 0
-    meeting: Meeting | None = None
+    barrier: Barrier | None = None
     attempt: str = ""
 
 
@@ -135,14 +135,14 @@ def run_bundle(task: RoundTask) -> RoundResult:
     Raises:
         CdcError: the server or the lake failed as a whole; if the error is retryable, the task may be repeated.
     """
-    if task.meeting is None:
+    if task.barrier is None:
         return _read_all(task, task.bulk.read, _ATTEMPTS)
     try:
         with task.bulk.transaction() as transaction:
-            task.meeting.attend(task.number, lambda: transaction.pin(task.slices[0].table))
+            task.barrier.fix_moment(task.number, lambda: transaction.pin(task.slices[0].table))
             return _read_all(task, transaction.read, attempts=1)
     except CdcError as error:
-        task.meeting.leave(error)
+        task.barrier.leave(error)
         raise
 
 
@@ -156,7 +156,7 @@ def _read_all(task: RoundTask, read: Read, attempts: int) -> RoundResult:
             continue
         try:
             written, found = _read_table(task, read, reading, slices, attempts)
-        except OF_ONE_TABLE as error:
+        except TABLE_ERRORS as error:
             failures.append(TableFailure(table, describe_error(error)))
             continue
         files[reading.directory] = (*files.get(reading.directory, ()), *written)

@@ -74,7 +74,7 @@ class WindowCommits:
             self._lake.tables.commit(directory, None, files, windows[0].window_id, metadata)
             step("transactions-committed")
 
-    def make_room(self, number: int, parts: Sequence[Part], attempt: str) -> None:
+    def remove_uncommitted(self, number: int, parts: Sequence[Part], attempt: str) -> None:
         """Remove what this attempt wrote where nothing of the windows is committed; it is written again."""
         tables, directories = self._lake.tables, {entry.directory for part in parts for entry in part.planned}
         if self._lake.events.transaction_metadata:

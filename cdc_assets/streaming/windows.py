@@ -118,7 +118,7 @@ class WindowExecutor:
         try:
             done = self._carry_out(begun, repeated, troubles)
         except LakeFullError:
-            self._commits.make_room(number, begun, attempt)
+            self._commits.remove_uncommitted(number, begun, attempt)
             raise
         for progress in done:
             self._listener.note_commit(progress)

@@ -119,14 +119,14 @@ def iso_date(array: pa.Array) -> pa.Array:
 def iso_time(array: pa.Array) -> pa.Array:
     """`10:23:45.68Z`."""
     nulls = null_mask(array)
-    parts, keep = _clock_parts(calm(numbers(array, np.int64), nulls))
+    parts, keep = _clock_parts(zero_nulls(numbers(array, np.int64), nulls))
     return texts([*parts, literal("Z", len(array))], nulls, _framed(keep, 0, 1))
 
 
 def iso_timestamp(array: pa.Array) -> pa.Array:
     """`2018-07-13T11:23:45.34Z`."""
     nulls = null_mask(array)
-    whole, nanos = split_days(calm(numbers(array, np.int64), nulls))
+    whole, nanos = split_days(zero_nulls(numbers(array, np.int64), nulls))
     parts, keep = _clock_parts(nanos)
     rows = len(array)
     return texts([*_date_parts(whole), literal("T", rows), *parts, literal("Z", rows)], nulls, _framed(keep, 11, 1))
@@ -148,12 +148,12 @@ def zoned_timestamp(array: pa.Array) -> pa.Array:
 
 def local(array: pa.Array, nulls: Numbers | None) -> tuple[Numbers, Numbers]:
     """Local ticks and offset minutes of a datetimeoffset."""
-    ticks = calm(numbers(array.field("ticks"), np.int64), nulls)
-    minutes = calm(numbers(array.field("minutes"), np.int32).astype(np.int64), nulls)
+    ticks = zero_nulls(numbers(array.field("ticks"), np.int64), nulls)
+    minutes = zero_nulls(numbers(array.field("minutes"), np.int32).astype(np.int64), nulls)
     return ticks + minutes * 600_000_000, minutes
 
 
-def calm(values: Numbers, nulls: Numbers | None) -> Numbers:
+def zero_nulls(values: Numbers, nulls: Numbers | None) -> Numbers:
     """The values with zero in null slots, so that arithmetic on them stays in range."""
     return values if nulls is None else np.where(nulls, 0, values)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from cdc_assets.typemap.connect import ConnectType, struct
 from cdc_assets.typemap.kernels import Numbers, null_mask, numbers
-from cdc_assets.typemap.moments import calm, civil, clock, local, split_days
+from cdc_assets.typemap.moments import civil, clock, local, split_days, zero_nulls
 
 _DATE_FIELDS = (("year", "int32"), ("month", "int8"), ("day", "int8"))
 _CLOCK_FIELDS = (("hour", "int8"), ("minute", "int8"), ("second", "int8"), ("nanos", "int32"))
@@ -52,17 +52,17 @@ Parts = dict[str, Numbers]
 
 
 def _date_fields(array: pa.Array, nulls: Numbers | None) -> Parts:
-    whole = calm(numbers(array, np.int32).astype(np.int64), nulls)
+    whole = zero_nulls(numbers(array, np.int32).astype(np.int64), nulls)
     return dict(zip(("year", "month", "day"), civil(whole), strict=True))
 
 
 def _time_fields(array: pa.Array, nulls: Numbers | None) -> Parts:
-    nanos = calm(numbers(array, np.int64), nulls)
+    nanos = zero_nulls(numbers(array, np.int64), nulls)
     return dict(zip(("hour", "minute", "second", "nanos"), clock(nanos), strict=True))
 
 
 def _timestamp_fields(array: pa.Array, nulls: Numbers | None) -> Parts:
-    return _moment_fields(calm(numbers(array, np.int64), nulls))
+    return _moment_fields(zero_nulls(numbers(array, np.int64), nulls))
 
 
 def _zoned_fields(array: pa.Array, nulls: Numbers | None) -> Parts:

@@ -194,7 +194,7 @@ def test_database_that_is_gone_leaves_the_other_alone(two: Two) -> None:
 def test_doctor_tells_which_database_is_missing(two: Two) -> None:
     two.server.execute("DROP DATABASE [There]")
     with SqlServerSource(two.config.connection, require_cdc=False) as source:
-        [found] = [finding for finding in inspect(source, two.config) if finding.subject == "There"]
+        [found] = [result for result in inspect(source, two.config) if result.subject == "There"]
     assert found.blocking
     assert not found.ok
     assert "check database.names" in found.remedy

@@ -7,7 +7,7 @@ Nothing here changes the server. `inspect` never raises for a failed check, so t
 from collections.abc import Iterable, Iterator, Sequence
 
 from cdc_assets.adapters.sqlserver import queries
-from cdc_assets.adapters.sqlserver.finding import Finding
+from cdc_assets.adapters.sqlserver.check_result import CheckResult
 from cdc_assets.adapters.sqlserver.rights import Rights, closed_database
 from cdc_assets.adapters.sqlserver.rows import integer
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
@@ -22,25 +22,25 @@ MIN_RETENTION_MINUTES = 1440
 _AZURE_SQL_DATABASE = 5
 
 
-def inspect(source: SqlServerSource, config: CaptureConfig) -> list[Finding]:
+def inspect(source: SqlServerSource, config: CaptureConfig) -> list[CheckResult]:
     """Check everything a capture needs.
 
     Raises:
         ConnectionLostError, LoginError: the server cannot be queried.
     """
-    findings = [Finding("server", config.connection.host, True, _version(source), "a server that answers")]
+    results = [CheckResult("server", config.connection.host, True, _version(source), "a server that answers")]
     for database in source.databases():
-        findings += _database(source, config, database)
-    return findings
+        results += _database(source, config, database)
+    return results
 
 
-def ensure(findings: Iterable[Finding]) -> None:
+def ensure(results: Iterable[CheckResult]) -> None:
     """Raise an error if a capture cannot work.
 
     Raises:
         PreflightError: names every blocking failed check with its remedy.
     """
-    wrong = [str(finding) for finding in findings if finding.blocking and not finding.ok]
+    wrong = [str(result) for result in results if result.blocking and not result.ok]
     if wrong:
         raise PreflightError("The server is not ready:\n" + "\n".join(wrong))
 
@@ -49,18 +49,18 @@ def _version(source: SqlServerSource) -> str:
     return str(source.session.value(queries.VERSION)).splitlines()[0].strip()
 
 
-def _database(source: SqlServerSource, config: CaptureConfig, database: str) -> Iterator[Finding]:
+def _database(source: SqlServerSource, config: CaptureConfig, database: str) -> Iterator[CheckResult]:
     problem = source.trouble(database)
     if problem is not None and not isinstance(problem, CdcDisabledError):
         remedy = str(problem).rpartition("Next: ")[2]
-        yield Finding("database", database, False, str(problem), "online, and visible to the login", remedy)
+        yield CheckResult("database", database, False, str(problem), "online, and visible to the login", remedy)
         return
     closed = closed_database(source, database)
     if closed is not None:
         yield closed
         return
     [(_, cdc, snapshot_isolation, _)] = source.session.rows(queries.DATABASE, database)
-    yield Finding(
+    yield CheckResult(
         "change data capture",
         database,
         bool(cdc),
@@ -72,7 +72,7 @@ def _database(source: SqlServerSource, config: CaptureConfig, database: str) -> 
     if config.snapshot.isolation == "snapshot":
         allowed = integer(snapshot_isolation) == 1
         remedy = "" if allowed else f"ALTER DATABASE {quote(database)} SET ALLOW_SNAPSHOT_ISOLATION ON;"
-        yield Finding("snapshot isolation", database, allowed, _on(allowed), "on", remedy)
+        yield CheckResult("snapshot isolation", database, allowed, _on(allowed), "on", remedy)
     rights = Rights(source, database)
     instances: Sequence[CaptureInstance] = ()
     if cdc:
@@ -91,7 +91,7 @@ def _on(value: object) -> str:
     return "on" if value else "off"
 
 
-def _agent(source: SqlServerSource, rights: Rights) -> Iterator[Finding]:
+def _agent(source: SqlServerSource, rights: Rights) -> Iterator[CheckResult]:
     database = rights.database
     if integer(source.session.value(queries.EDITION) or 0) != _AZURE_SQL_DATABASE:
         running = source.agent_running(database)
@@ -101,12 +101,12 @@ def _agent(source: SqlServerSource, rights: Rights) -> Iterator[Finding]:
             False: "start the service SQL Server Agent; without it nothing is captured",
             None: f"{rights.grant_on_server('VIEW SERVER STATE')} or set database.sqlserver.agent.status.query",
         }[running]
-        yield Finding("SQL Server Agent", database, running is True, actual, "running", remedy, blocking=False)
+        yield CheckResult("SQL Server Agent", database, running is True, actual, "running", remedy, blocking=False)
 
 
-def _progress(source: SqlServerSource, database: str) -> Iterator[Finding]:
+def _progress(source: SqlServerSource, database: str) -> Iterator[CheckResult]:
     scanned = source.max_captured_lsn(database)
-    yield Finding(
+    yield CheckResult(
         "capture progress",
         database,
         scanned is not None,
@@ -117,14 +117,14 @@ def _progress(source: SqlServerSource, database: str) -> Iterator[Finding]:
     )
     trouble = source.capture_job(database).trouble if scanned else ""
     said, _, remedy = trouble.partition(" Next: ")
-    yield Finding("capture job", database, not trouble, said or "at work", "at work", remedy, blocking=False)
+    yield CheckResult("capture job", database, not trouble, said or "at work", "at work", remedy, blocking=False)
 
 
-def _jobs(source: SqlServerSource, database: str) -> Iterator[Finding]:
+def _jobs(source: SqlServerSource, database: str) -> Iterator[CheckResult]:
     try:
         jobs = source.session.named_rows(queries.of_database(queries.JOBS, database))
     except (PreflightError, QueryError):
-        yield Finding(
+        yield CheckResult(
             "jobs",
             database,
             False,
@@ -137,11 +137,11 @@ def _jobs(source: SqlServerSource, database: str) -> Iterator[Finding]:
     retention = next((integer(job["retention"]) for job in jobs if job["job_type"] == "cleanup"), None)
     if retention is None:
         remedy = f"USE {quote(database)}; EXEC sys.sp_cdc_add_job @job_type = N'cleanup';"
-        yield Finding("clean-up job", database, False, "missing", "a job", remedy, blocking=False)
+        yield CheckResult("clean-up job", database, False, "missing", "a job", remedy, blocking=False)
         return
     enough = retention >= MIN_RETENTION_MINUTES
     remedy = f"USE {quote(database)}; EXEC sys.sp_cdc_change_job @job_type = N'cleanup', @retention = 4320;"
-    yield Finding(
+    yield CheckResult(
         "retention",
         database,
         enough,
@@ -154,7 +154,7 @@ def _jobs(source: SqlServerSource, database: str) -> Iterator[Finding]:
 
 def _tables(
     source: SqlServerSource, config: CaptureConfig, rights: Rights, instances: Sequence[CaptureInstance]
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     database = rights.database
     found, filters = source.user_tables(database), TableFilter(config.filters)
     try:
@@ -164,12 +164,12 @@ def _tables(
         may_come = none and not (instances and len(source.databases()) == 1)
         enable = f"create a table, if there is none, and enable it: {_enable(TableId(database, 'dbo', '<table>'))}"
         remedy = f"{error.hint.partition(';')[0]}; or {enable}" if none else error.hint
-        yield Finding("table filters", database, False, error.expected, "matching", remedy, blocking=not may_come)
+        yield CheckResult("table filters", database, False, error.expected, "matching", remedy, blocking=not may_come)
         return
     names = {instance.table: instance.name for instance in instances}
     for table in tables:
         captured = names.get(table)
-        yield Finding(
+        yield CheckResult(
             "capture instance",
             str(table),
             captured is not None,
@@ -185,7 +185,7 @@ def _tables(
         yield from _hazards(source, database, frozenset(tables))
 
 
-def _hazards(source: SqlServerSource, database: str, tables: frozenset[TableId]) -> Iterator[Finding]:
+def _hazards(source: SqlServerSource, database: str, tables: frozenset[TableId]) -> Iterator[CheckResult]:
     """Changes that change tables do not record, or record wrongly (spec sqlserver-cdc §1.4 no. 19 and 21); nothing if
     there are none."""
     session = source.session
@@ -199,11 +199,11 @@ def _hazards(source: SqlServerSource, database: str, tables: frozenset[TableId])
         if table in tables:
             remedy = "materialize its snapshot after each SWITCH, or enable the table with @allow_partition_switch = 0"
             expected = "refused, because switched partitions have no change rows"
-            yield Finding("partition switch", str(table), False, "allowed", expected, remedy, blocking=False)
+            yield CheckResult("partition switch", str(table), False, "allowed", expected, remedy, blocking=False)
     for schema, name, column, collation, common in collated:
         table = TableId(database, str(schema), str(name))
         if table in tables:
-            yield Finding(
+            yield CheckResult(
                 "collation",
                 f"{table}.{column}",
                 False,

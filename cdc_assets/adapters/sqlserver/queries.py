@@ -428,6 +428,6 @@ def one_of(table: str) -> str:
     return f"{_TAG.format(name='one_of')}SELECT TOP (1) 1 AS one FROM {table}"  # noqa: S608
 
 
-def nothing_of(table: str) -> str:
+def access_check_query(table: str) -> str:
     """Checks that a quoted table may be read, without reading a row."""
-    return f"{_TAG.format(name='nothing_of')}SELECT TOP (0) 1 AS one FROM {table}"  # noqa: S608
+    return f"{_TAG.format(name='access_check_query')}SELECT TOP (0) 1 AS one FROM {table}"  # noqa: S608

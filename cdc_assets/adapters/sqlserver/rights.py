@@ -7,7 +7,7 @@ not know the names of newer permissions.
 from collections.abc import Iterator
 
 from cdc_assets.adapters.sqlserver import queries
-from cdc_assets.adapters.sqlserver.finding import Finding
+from cdc_assets.adapters.sqlserver.check_result import CheckResult
 from cdc_assets.adapters.sqlserver.rows import lsn_of
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import CaptureConfig
@@ -19,13 +19,13 @@ from cdc_assets.errors import CdcError, PreflightError
 _METADATA = ("change_tables", "captured_columns", "lsn_time_mapping", "ddl_history")
 
 
-def closed_database(source: SqlServerSource, database: str) -> Finding | None:
+def closed_database(source: SqlServerSource, database: str) -> CheckResult | None:
     """The check that fails if the login sees a database but has no user in it; None if it has one."""
     if source.session.value(queries.DATABASE_ACCESS, database):
         return None
     login = _login(source)
     remedy = f"USE {quote(database)}; CREATE USER {login} FOR LOGIN {login};"
-    return Finding("database", database, False, "closed to the login", "open to it", remedy)
+    return CheckResult("database", database, False, "closed to the login", "open to it", remedy)
 
 
 def grant_on_server(source: SqlServerSource, permission: str) -> str:
@@ -61,26 +61,26 @@ class Rights:
     def _grant(self, permission: str) -> str:
         return f"USE {quote(self.database)}; GRANT {permission} TO {self._user};"
 
-    def reading(self, name: str) -> Finding:
+    def reading(self, name: str) -> CheckResult:
         """Check whether a table, given by its quoted name, may be read; reads no rows."""
         try:
-            self._session.rows(queries.nothing_of(name))
+            self._session.rows(queries.access_check_query(name))
         except CdcError as error:
             if error.retryable:
                 raise
-            return Finding("reading", name, False, _fact(error), "allowed", self._select(name))
-        return Finding("reading", name, True, "allowed", "allowed")
+            return CheckResult("reading", name, False, _fact(error), "allowed", self._select(name))
+        return CheckResult("reading", name, True, "allowed", "allowed")
 
     def _select(self, name: str) -> str:
         place = name.removeprefix(f"{quote(self.database)}.")
         return self._grant("SELECT ON SCHEMA::[cdc]" if place.startswith("cdc.") else f"SELECT ON {place}")
 
-    def unreadable_metadata(self) -> Finding | None:
+    def unreadable_metadata(self) -> CheckResult | None:
         """The first table of CDC metadata that may not be read; None if all may."""
-        findings = (self.reading(f"{quote(self.database)}.cdc.{quote(table)}") for table in _METADATA)
-        return next((finding for finding in findings if not finding.ok), None)
+        results = (self.reading(f"{quote(self.database)}.cdc.{quote(table)}") for table in _METADATA)
+        return next((result for result in results if not result.ok), None)
 
-    def found(self, config: CaptureConfig) -> Iterator[Finding]:
+    def found(self, config: CaptureConfig) -> Iterator[CheckResult]:
         """Missing permissions, if CDC metadata may be read."""
         yield from self._unseen_sources()
         yield from self._unseen_defaults()
@@ -89,32 +89,32 @@ class Rights:
         if config.streaming.query_mode == "function":
             yield from self._gates()
 
-    def _unseen_sources(self) -> Iterator[Finding]:
+    def _unseen_sources(self) -> Iterator[CheckResult]:
         """Captured tables that are invisible to the login, so that their absence would not be noticed."""
         for (instance,) in self._session.rows(
             queries.of_database(queries.UNSEEN_SOURCES, self.database), self.database
         ):
             subject = f"the table that instance {instance} of {self.database} captures"
             remedy = f"{self._grant('SELECT ON <that table>')} or do nothing if it is not to be read"
-            yield Finding("reading", subject, False, "not visible to the login", "allowed", remedy, blocking=False)
+            yield CheckResult("reading", subject, False, "not visible to the login", "allowed", remedy, blocking=False)
 
-    def _unseen_defaults(self) -> Iterator[Finding]:
+    def _unseen_defaults(self) -> Iterator[CheckResult]:
         for schema, table in self._session.rows(queries.of_database(queries.UNSEEN_DEFAULTS, self.database)):
             place = f"{quote(str(schema))}.{quote(str(table))}"
             remedy = self._grant(f"VIEW DEFINITION ON {place}")
             actual = "not visible to the login, so that the events' schema lacks them"
-            yield Finding(
+            yield CheckResult(
                 "defaults", f"{self.database}.{schema}.{table}", False, actual, "visible", remedy, blocking=False
             )
 
-    def _unseen_errors(self) -> Iterator[Finding]:
+    def _unseen_errors(self) -> Iterator[CheckResult]:
         try:
             self._session.rows(queries.of_database(queries.CAPTURE_ERROR, self.database))
         except PreflightError as error:
             remedy = self._grant("VIEW DATABASE STATE")
-            yield Finding("errors of scans", self.database, False, _fact(error), "visible", remedy, blocking=False)
+            yield CheckResult("errors of scans", self.database, False, _fact(error), "visible", remedy, blocking=False)
 
-    def _signals(self, config: CaptureConfig) -> Iterator[Finding]:
+    def _signals(self, config: CaptureConfig) -> Iterator[CheckResult]:
         actions = ("INSERT", "DELETE") if config.signals.watermarking == "insert_delete" else ("INSERT",)
         table = signal_table(config.signals.collections, self.database)
         if table is None:
@@ -124,9 +124,9 @@ class Rights:
             if allowed == 0:  # NULL where there is no such table
                 remedy = self._grant(f"{action} ON {quote(table.schema)}.{quote(table.table)}")
                 actual = f"closed to {action}, so that no incremental snapshot can be taken"
-                yield Finding("signal table", str(table), False, actual, "open to it", remedy, blocking=False)
+                yield CheckResult("signal table", str(table), False, actual, "open to it", remedy, blocking=False)
 
-    def _gates(self) -> Iterator[Finding]:
+    def _gates(self) -> Iterator[CheckResult]:
         """Gating roles of the change functions, which `data.query.mode=function` calls; without the role the minimum
         LSN is zero."""
         for name, options in self._source.instance_options(self.database).items():
@@ -134,4 +134,6 @@ class Rights:
             if options.role and lsn_of(lowest) == ZERO_LSN:
                 remedy = f"USE {quote(self.database)}; ALTER ROLE {quote(options.role)} ADD MEMBER {self._user};"
                 actual = f"gated by the role {options.role}"
-                yield Finding("change function", f"{self.database}: {name}", False, actual, "open to the login", remedy)
+                yield CheckResult(
+                    "change function", f"{self.database}: {name}", False, actual, "open to the login", remedy
+                )

@@ -119,11 +119,11 @@ class _Watchdog:
 _watchdog = _Watchdog()
 
 
-def _begin_anew() -> None:
+def _reset() -> None:
     """Reset after a fork: threads do not survive it, and the child has none of the parent's waits."""
     global _watchdog
     _watchdog = _Watchdog()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_reset)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cdc_assets.adapters.sqlserver.finding import Finding
+from cdc_assets.adapters.sqlserver.check_result import CheckResult
 from cdc_assets.adapters.sqlserver.preflight import ensure, inspect
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.cli.main import app
@@ -31,16 +31,16 @@ def texts(server: Server, database: str, **changes: str) -> dict[str, str]:
     } | {name.replace("__", "."): text for name, text in changes.items()}
 
 
-def look(server: Server, database: str, **changes: str) -> dict[str, Finding]:
+def look(server: Server, database: str, **changes: str) -> dict[str, CheckResult]:
     config = build_config(texts(server, database, **changes))
     with SqlServerSource(config.connection, require_cdc=False) as source:
         found = inspect(source, config)
-    return {f"{finding.check} {finding.subject.removeprefix(database)}".strip(): finding for finding in found}
+    return {f"{result.check} {result.subject.removeprefix(database)}".strip(): result for result in found}
 
 
-def run_remedy(server: Server, finding: Finding) -> None:
+def run_remedy(server: Server, result: CheckResult) -> None:
     """What a DBA would do: run the text as it is."""
-    database, _, statement = finding.remedy.partition("; ")
+    database, _, statement = result.remedy.partition("; ")
     server.execute(statement.rstrip(";"), database=database.removeprefix("USE [").rstrip("]"))
 
 
@@ -53,7 +53,7 @@ def test_a_ready_database(server: Server) -> None:
     server.execute("INSERT INTO dbo.t VALUES (1)", database=DATABASE)
     drain(server)
     found = look(server, DATABASE)
-    assert [finding for finding in found.values() if not finding.ok] == []
+    assert [result for result in found.values() if not result.ok] == []
     ensure(found.values())
 
 
@@ -75,9 +75,9 @@ def test_remedies_make_a_database_ready(server: Server) -> None:
 def test_stopped_agent(standin: StandIn) -> None:
     standin.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
     standin.agent.stop()
-    finding = look(standin, DATABASE)["SQL Server Agent"]
+    result = look(standin, DATABASE)["SQL Server Agent"]
     standin.agent.start()
-    assert (finding.ok, finding.actual, finding.blocking) == (False, "stopped", False)
+    assert (result.ok, result.actual, result.blocking) == (False, "stopped", False)
 
 
 def test_filters_that_match_nothing(server: Server) -> None:
@@ -87,15 +87,15 @@ def test_filters_that_match_nothing(server: Server) -> None:
     assert "sp_cdc_enable_table @source_schema = N'dbo'" in early.remedy
     enable = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL"
     server.execute(enable, database=DATABASE)
-    finding = look(server, DATABASE, table__include__list="dbo.x")["table filters"]
-    assert (finding.ok, finding.blocking) == (False, True)
+    result = look(server, DATABASE, table__include__list="dbo.x")["table filters"]
+    assert (result.ok, result.blocking) == (False, True)
 
 
 def test_snapshot_isolation(server: Server) -> None:
     server.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
-    finding = look(server, DATABASE, snapshot__isolation__mode="snapshot")["snapshot isolation"]
-    assert finding.ok is False
-    server.execute(finding.remedy)
+    result = look(server, DATABASE, snapshot__isolation__mode="snapshot")["snapshot isolation"]
+    assert result.ok is False
+    server.execute(result.remedy)
     assert look(server, DATABASE, snapshot__isolation__mode="snapshot")["snapshot isolation"].ok
 
 
@@ -106,7 +106,7 @@ def test_texts_in_another_code_page_than_the_database(server: Server) -> None:
         "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL",
         database=DATABASE,
     )
-    found = {name: finding for name, finding in look(server, DATABASE).items() if name.startswith("collation")}
+    found = {name: result for name, result in look(server, DATABASE).items() if name.startswith("collation")}
     assert [*found] == ["collation .dbo.t.other"]
     assert (found["collation .dbo.t.other"].actual, found["collation .dbo.t.other"].blocking) == ("Polish_CI_AS", False)
 

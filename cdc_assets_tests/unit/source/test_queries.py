@@ -29,7 +29,7 @@ BUILT = {
     "extremes": queries.extremes([("[t]", "[c]"), ("[u]", "[d]")]),
     "key_at": queries.key_at("[t]", "[c]", "k", "?"),
     "key_after": queries.key_after("[t]", "[c]", "k", "?"),
-    "nothing_of": queries.nothing_of("[t]"),
+    "access_check_query": queries.access_check_query("[t]"),
 }
 
 
@@ -77,7 +77,7 @@ COMBINED = {
     "rows_behind",
     "extremes",
     "key_after",
-    "nothing_of",
+    "access_check_query",
 }
 """What asks nothing that has a page of its own: plain SELECTs, and statements built of others."""
 

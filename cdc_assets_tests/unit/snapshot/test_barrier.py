@@ -83,7 +83,7 @@ def test_all_readers_see_one_moment_though_transfers_go_on(
 
     assert (moments["planned"], set(moments["pinning"])) == ([True], {False})
     assert bank.sums() == [99, 100, 100, 101], "the transfer before the lock is seen by all, later ones by none"
-    assert not list((tmp_path / "shop.__readers").glob("*")), "the folder of the meeting is gone"
+    assert not list((tmp_path / "shop.__readers").glob("*")), "the folder of the barrier is gone"
     while not bank.transfer():
         pass
     server.agent.drain()
@@ -175,7 +175,7 @@ def test_table_that_fails_leaves_the_others_their_moment(server: StandIn, tmp_pa
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cdc_assets.snapshot.meeting._GATHER_S", 0.5)
+    monkeypatch.setattr("cdc_assets.snapshot.barrier._GATHER_S", 0.5)
 
 
 @pytest.mark.spark

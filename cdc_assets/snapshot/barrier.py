@@ -53,7 +53,7 @@ _GATHER_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class Barrier:
     """The exchange of files among the readers of one attempt; serialized and sent to their tasks.
 
     Args:
@@ -68,8 +68,8 @@ class Meeting:
     lock_timeout_ms: int
 
     @classmethod
-    def new(cls, location: Location, prefix: str, readers: int, lock_timeout_ms: int) -> "Meeting":
-        """A meeting in a new folder."""
+    def new(cls, location: Location, prefix: str, readers: int, lock_timeout_ms: int) -> "Barrier":
+        """A barrier in a new folder."""
         return cls(location, f"{prefix}.__readers/{uuid4().hex}", readers, lock_timeout_ms)
 
     @property
@@ -78,7 +78,7 @@ class Meeting:
 
     # ---- reader --------------------------------------------------------------------------------------------------
 
-    def attend(self, number: int, pin: Callable[[], None]) -> None:
+    def fix_moment(self, number: int, pin: Callable[[], None]) -> None:
         """Fix what a reader's transaction sees while all other readers fix theirs.
 
         Args:
@@ -86,7 +86,7 @@ class Meeting:
             pin: reads one row in the transaction.
 
         Raises:
-            ServerBusyError: the meeting failed, or this reader was started before.
+            ServerBusyError: the barrier failed, or this reader was started before.
             CdcError: raised by `pin`.
         """
         folder = self._folder
@@ -112,7 +112,7 @@ class Meeting:
     # ---- driver --------------------------------------------------------------------------------------------------
 
     def hold(self, source: Source, tables: Sequence[TableId], read: Callable[[], T]) -> T:
-        """Read by tasks that call `attend`, and check that they all saw the same moment.
+        """Read by tasks that call `fix_moment`, and check that they all saw the same moment.
 
         Args:
             source: control plane that locks the tables.
