@@ -62,6 +62,11 @@ class EngineConfig:
     max_duration_s: float = 600.0
     ignored: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def heartbeat_topic(self) -> str:
+        """Where the connector's heartbeats go."""
+        return f"{self.properties.get('topic.heartbeat.prefix') or '__debezium-heartbeat'}.{self.topic_prefix}"
+
 
 def is_engine_file(path: Path) -> bool:
     """Whether a configuration file names another connector than SQL Server's.

@@ -97,8 +97,11 @@ class BatchLedger:
     """
 
     def __init__(self, tables: TopicTables, prefix: str) -> None:
-        self._log = FencedLog(tables, batches_directory(prefix), SCHEMA)
+        self.directory = batches_directory(prefix)
+        self._log = FencedLog(tables, self.directory, SCHEMA)
         self._since_state = 0
+        self.folded = False
+        """Whether this writer has replaced rows, so that there are files of no use."""
         self.state = BatchState()
 
     def read(self) -> BatchState:
@@ -141,7 +144,7 @@ class BatchLedger:
         step("batch-complete")
         if self._since_state >= _CHECKPOINT_EVERY:
             self._log.replace(self._row(now, "state", _state_detail(self.state), None), _KEEP_ROWS)
-            self._since_state = 0
+            self._since_state, self.folded = 0, True
             step("checkpoint-written")
 
     def _record(self, now: datetime, event: str, detail: Mapping[str, Any], batch: Batch | None = None) -> None:

@@ -29,6 +29,7 @@ from cdc_assets.engine.history import History
 from cdc_assets.engine.ledger import Batch, BatchLedger
 from cdc_assets.engine.positions import Place
 from cdc_assets.engine.staging import Staging, history_directory
+from cdc_assets.engine.upkeep import BatchUpkeep
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.topics import TopicTables
 
@@ -78,6 +79,7 @@ class EngineRun:
         self._config, self._tables, self._start, self._tell = config, tables, start, tell
         self._ledger = BatchLedger(tables, config.topic_prefix)
         self._history = History(tables, config.topic_prefix)
+        self._upkeep = BatchUpkeep(tables, config.lake)
         self._schemas: dict[int, pa.Schema] = {}
         self._rows: Counter[str] = Counter()
         self._batches, self._since = 0, 0.0
@@ -104,9 +106,11 @@ class EngineRun:
         self._recorded = self._ledger.state.place
         feed = self._start(self._ledger.state.pairs(), self._history.read())
         try:
-            return EngineSummary(self._follow(feed), self._batches, self._rows)
+            ended = self._follow(feed)
         finally:
             feed.close()
+        self._upkeep.tidy(self._ledger)
+        return EngineSummary(ended, self._batches, self._rows)
 
     def _check_tables(self) -> None:
         """A table that a batch was committed to and that does not hold it any more is a gap, never a fresh table."""
@@ -127,7 +131,7 @@ class EngineRun:
                 if chunk is not None:
                     self._stage(chunk)
                 now = time.monotonic()
-                if chunk is not None or not feed.started:
+                if (chunk is not None and self._is_news(chunk)) or not feed.started:
                     heard = now
                 ending = self._ending(now - begun, now - heard)
                 if self._staging is not None and not self._staging.unfinished and (ending or self._is_full(now)):
@@ -139,6 +143,10 @@ class EngineRun:
             if self._staging is not None:
                 self._staging.abandon()
                 self._staging = None
+
+    def _is_news(self, chunk: Chunk) -> bool:
+        """Whether a chunk holds more than heartbeats, which come although nothing is new."""
+        return any(lines.topic != self._config.heartbeat_topic for lines in chunk.lines)
 
     def _stage(self, chunk: Chunk) -> None:
         self._heard = True
@@ -169,6 +177,8 @@ class EngineRun:
         self._ledger.plan(_now(), batch)
         self._commit(batch)
         feed.committed(staging.chunk)
+        if self._upkeep.due:
+            self._upkeep.tidy(self._ledger)
 
     def _commit(self, batch: Batch) -> None:
         """Give each table its files, once; the schema history first."""
@@ -179,6 +189,7 @@ class EngineRun:
             if directory != history_directory(self._config.topic_prefix):
                 self._rows[directory] += sum(file.rows for file in files)
         self._ledger.complete(_now())
+        self._upkeep.count(batch.files)
         self._batches += 1
         self._tell(batch)
 

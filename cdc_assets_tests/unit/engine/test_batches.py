@@ -2,6 +2,7 @@
 
 import os
 import random
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -151,4 +152,34 @@ def test_a_topic_table_that_is_gone_is_no_fresh_table(tmp_path: Path) -> None:
         run(tmp_path, ListFeed(EVENTS, [60]))
     (tmp_path / "elsewhere").rename(tmp_path / "shop.t1")
     run(tmp_path, ListFeed(EVENTS, [60]))
+    assert_each_once(tmp_path)
+
+
+class WithHeartbeats(ListFeed):
+    """Sends a heartbeat whenever nothing is new."""
+
+    sent = 0
+
+    def next(self, timeout_s: float) -> Chunk | None:
+        self.sent += 1
+        time.sleep(0.001)
+        lines = replace(self._chunk(1, 0, 1).lines[0], topic="__debezium-heartbeat.shop", structure=99)
+        return Chunk(self.sent, [lines], 1, [({"server": "shop"}, {"at": 1})])
+
+
+def test_heartbeats_do_not_keep_a_run_alive(tmp_path: Path) -> None:
+    summary = run(tmp_path, WithHeartbeats(EVENTS, []))
+    assert summary.ended == "idle"
+    assert set(summary.rows) == {"__debezium-heartbeat.shop"}
+
+
+def test_small_files_are_joined_between_batches(tmp_path: Path) -> None:
+    given = config_for(tmp_path, rows=1)
+    config = replace(given, lake=replace(given.lake, compact_after_files=5))
+    tables = TopicTables(Location.of(config.lake), "shop")
+    EngineRun(config, tables, ListFeed(EVENTS, range(1, 61)), warm_up_s=0.001).run()
+    assert_each_once(tmp_path)
+    for topic in TOPICS:
+        assert len(DeltaTable(str(tmp_path / topic)).file_uris()) < 6
+    run(tmp_path, ListFeed(EVENTS, [60], again=5))
     assert_each_once(tmp_path)

@@ -1,0 +1,51 @@
+"""Compaction and vacuum of the tables that batches write to, between two batches: then no written file waits for its commit.
+
+*Crash between any two steps.* Compaction is a Delta commit that changes no row and keeps the application transactions, by
+which a batch is recognised; vacuum removes only files that no version names and that are older than the retention. What
+was not done is done after a later batch.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.engine.ledger import BatchLedger
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import Upkeep
+
+_REPLACED_HOURS = 1
+"""Age in hours at which files of the ledger are removed after a fold has replaced them."""
+
+
+class BatchUpkeep:
+    """Counts batches, and tidies the tables that they wrote to.
+
+    Args:
+        tables: the lake's Delta tables.
+        settings: thresholds; a table is compacted when it has `compact_after_files` small files.
+    """
+
+    def __init__(self, tables: TopicTables, settings: LakeSettings) -> None:
+        self._tables, self._settings = tables, settings
+        self._written: set[str] = set()
+        self._batches = 0
+
+    def count(self, directories: Iterable[str]) -> None:
+        """Count a batch that was committed to these tables."""
+        self._written.update(directories)
+        self._batches += 1
+
+    @property
+    def due(self) -> bool:
+        """Whether there were enough batches since the last time, in a run that goes on."""
+        return 0 < self._settings.compact_after_files <= self._batches
+
+    def tidy(self, ledger: BatchLedger) -> None:
+        """Compact and vacuum what was written since the last time; what fails is done after a later batch."""
+        Upkeep(self._tables, self._settings).tidy(sorted(self._written))
+        if ledger.folded:
+            short = replace(self._settings, retention_hours=min(self._settings.retention_hours, _REPLACED_HOURS))
+            Upkeep(self._tables, short).try_vacuum(ledger.directory)
+            ledger.folded = False
+        self._written.clear()
+        self._batches = 0
