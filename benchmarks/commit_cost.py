@@ -89,7 +89,7 @@ class Stream:
         }
         with TopicWriter(self.tables.location, self.topic, _SCHEMA, window.window_id) as writer:
             writer.write([pa.RecordBatch.from_pylist([event], _SCHEMA)])
-        self.tables.see({self.topic: writer.files})
+        self.tables.require_files({self.topic: writer.files})
         metadata = {"from_lsn": str(after), "to_lsn": str(until), "rows": "1", "window_id": str(window.window_id)}
         self.tables.commit(self.topic, None, writer.files, window.window_id, metadata)
         self.manifest.complete(datetime.now(UTC), [], [], {str(TABLE): {"c": 1}})

@@ -90,14 +90,14 @@ class Stream:
     sink: Callable[[Sequence[pa.RecordBatch]], None]
     failed: Callable[[CdcError], None]
     waiting: pa.RecordBatch | None = None
-    places: Numbers = field(default_factory=lambda: np.empty(0, f"S{_POSITION_WIDTH}"))
+    positions: Numbers = field(default_factory=lambda: np.empty(0, f"S{_POSITION_WIDTH}"))
 
     def fill(self) -> bool:
         """Make the next batch available; False at the end or after a failure of this table alone."""
         try:
             while self.waiting is None or self.waiting.num_rows == 0:
                 self.waiting = next(self.batches)
-                self.places = _places(self.waiting)
+                self.positions = _positions(self.waiting)
         except StopIteration:
             return False
         except CdcError as error:
@@ -110,9 +110,9 @@ class Stream:
     def take(self, frontier: bytes) -> tuple[pa.RecordBatch, Numbers]:
         """Remove and return the events up to the frontier, with their positions."""
         assert self.waiting is not None  # noqa: S101 - `fill` came first
-        count = int(np.searchsorted(self.places, frontier, side="right"))
-        taken = self.waiting.slice(0, count), self.places[:count]
-        self.waiting, self.places = self.waiting.slice(count), self.places[count:]
+        count = int(np.searchsorted(self.positions, frontier, side="right"))
+        taken = self.waiting.slice(0, count), self.positions[:count]
+        self.waiting, self.positions = self.waiting.slice(count), self.positions[count:]
         return taken
 
 
@@ -131,7 +131,7 @@ class Carried:
     ts_ms: int
 
 
-def _places(batch: pa.RecordBatch) -> Numbers:
+def _positions(batch: pa.RecordBatch) -> Numbers:
     """Positions as fixed-width bytes; a tombstone has the position of its delete."""
     texts = pc.utf8_slice_codeunits(batch.column("position"), 0, _POSITION_WIDTH)
     first, end = texts.offset * _POSITION_WIDTH, (texts.offset + len(texts)) * _POSITION_WIDTH
@@ -160,7 +160,7 @@ def number(
     counter = _Counter(collections, str(known).encode(), window_id, carried)
     live = list(streams)
     while live := [stream for stream in live if stream.fill()]:
-        frontier = min(stream.places[-1] for stream in live)
+        frontier = min(stream.positions[-1] for stream in live)
         taken = [stream.take(frontier) for stream in live]
         yield from counter.count(live, taken)
     if goes_on is None or not counter.is_open(goes_on):
@@ -192,9 +192,9 @@ class _Counter:
         batches = [batch for batch, _ in taken]
         counted = [data_events(batch).to_numpy(zero_copy_only=False) for batch in batches]
         owner = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
-        places = np.concatenate([places for _, places in taken])
-        order = np.argsort(places, kind="stable")
-        ids = places.astype(f"S{_LSN_WIDTH}")[order]
+        positions = np.concatenate([positions for _, positions in taken])
+        order = np.argsort(positions, kind="stable")
+        ids = positions.astype(f"S{_LSN_WIDTH}")[order]
         data = np.concatenate(counted)[order].astype(np.int64)
         tables = np.array([self._collections.index(stream.collection) for stream in streams])[owner[order]]
         starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
@@ -255,17 +255,17 @@ class _Counter:
         ends = np.ones(len(ids), dtype=bool)
         ends[-1] = False
         self._id, self._time, self._counts = ids[-1], int(times[-1]), matrix[-1].copy()
-        yield from self._told(ids, times, matrix, begins, ends)
+        yield from self._block_events(ids, times, matrix, begins, ends)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """END of the transaction that is still open."""
         if self._id:
             none, one = np.zeros(1, dtype=bool), np.ones(1, dtype=bool)
             ids, times = np.array([self._id], f"S{_LSN_WIDTH}"), np.array([self._time])
-            yield from self._told(ids, times, self._counts[None, :], none, one)
+            yield from self._block_events(ids, times, self._counts[None, :], none, one)
         self._id = b""
 
-    def _told(
+    def _block_events(
         self, ids: Numbers, times: Numbers, matrix: Numbers, begins: Numbers, ends: Numbers
     ) -> Iterator[pa.RecordBatch]:
         """One batch: BEGIN, END or both of each transaction, without those written earlier and empty ones."""

@@ -129,26 +129,26 @@ class KafkaSignals:
 
     def _spans(self, known: Mapping[int, int | None]) -> dict[int, tuple[int, int]]:
         """By partition: the offset of the first message that was not handled, and the end."""
-        return {partition: self._span(partition, place) for partition, place in known.items()}
+        return {partition: self._span(partition, offset) for partition, offset in known.items()}
 
-    def _span(self, partition: int, place: int | None) -> tuple[int, int]:
-        own = self._kafka.TopicPartition(self._topic, partition)
-        low, high = self._consumer.get_watermark_offsets(own, timeout=_ANSWER_S)
-        if place is None:
-            place = self._begin(own, low, high)
-        if place < low:
+    def _span(self, partition: int, offset: int | None) -> tuple[int, int]:
+        assignment = self._kafka.TopicPartition(self._topic, partition)
+        low, high = self._consumer.get_watermark_offsets(assignment, timeout=_ANSWER_S)
+        if offset is None:
+            offset = self._begin(assignment, low, high)
+        if offset < low:
             log.warning(
-                "Signals %d to %d of %s were removed before they were read.", place, low - 1, self._stream(partition)
+                "Signals %d to %d of %s were removed before they were read.", offset, low - 1, self._stream(partition)
             )
-        elif place > high:
+        elif offset > high:
             log.warning(
                 "Topic %s was re-created: partition %d ends at %d, before the recorded %d.",
                 self._topic,
                 partition,
                 high,
-                place,
+                offset,
             )
-        return (place if low <= place <= high else low), high
+        return (offset if low <= offset <= high else low), high
 
     def _begin(self, partition: Any, low: int, high: int) -> int:
         committed: int = self._consumer.committed([partition], timeout=_ANSWER_S)[0].offset
@@ -162,8 +162,10 @@ class KafkaSignals:
         message."""
         if not spans:
             return
-        places = [self._kafka.TopicPartition(self._topic, partition, start) for partition, (start, _) in spans.items()]
-        self._consumer.assign(places)
+        assignments = [
+            self._kafka.TopicPartition(self._topic, partition, start) for partition, (start, _) in spans.items()
+        ]
+        self._consumer.assign(assignments)
         missing, until = set(spans), time.monotonic() + _LOOK_S
         try:
             while missing and time.monotonic() < until:

@@ -149,7 +149,7 @@ class Losses:
             LakeError: structures are missing from the schema history.
             FencedError: another writer has taken over.
         """
-        self._settle(audited(self._lake.tables, self._state, self._config, seconds=_SECONDS))
+        self._record_losses(audited(self._lake.tables, self._state, self._config, seconds=_SECONDS))
         self._lake.history.load()
         self._check_history()
 
@@ -163,7 +163,7 @@ class Losses:
         if not wanted:
             return
         marks = {name: mark for name, mark in self._state.marks.items() if topic_of(name) in wanted}
-        self._settle(audit(self._lake.tables, marks, marks))
+        self._record_losses(audit(self._lake.tables, marks, marks))
         self._audited |= wanted
 
     def clear(self, table: TableId) -> None:
@@ -187,7 +187,7 @@ class Losses:
                 )
                 self._lake.tables.remove_files(directory, found.loss.damaged)
 
-    def _settle(self, found: Mapping[str, Examined]) -> None:
+    def _record_losses(self, found: Mapping[str, Examined]) -> None:
         """Record losses, and what the tables hold now."""
         topics = owners(self._state, self._config)
         by_table: dict[TableId, dict[str, Examined]] = {}

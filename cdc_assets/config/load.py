@@ -57,7 +57,7 @@ def load_lake_config(
         ConfigurationError: the file cannot be read, or its content is not valid otherwise.
     """
     variables = os.environ if environment is None else environment
-    own = dict(overrides(variables))
+    overridden = dict(overrides(variables))
     texts: dict[str, str] = {}
     unresolved: ConfigurationError | None = None
     for name, text in read_properties(Path(path)).items():
@@ -66,11 +66,11 @@ def load_lake_config(
         except ConfigurationError as error:
             if not name.startswith(_OF_CONNECTIONS):
                 raise
-            if name not in own:
+            if name not in overridden:
                 unresolved = unresolved or error
             if name in _REQUIRED:
                 texts[name] = _UNRESOLVED
-    return build_config(texts | own), unresolved
+    return build_config(texts | overridden), unresolved
 
 
 def given_properties(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -107,7 +107,9 @@ class Source(Protocol):
         """Commit LSNs with change rows in `(bounds[name], until]`, in order, each with the number of rows; one query
         for all instances."""
 
-    def places_in_commit(self, database: str, instances: Sequence[str], commit: Lsn, step: int) -> Sequence[Position]:
+    def positions_in_commit(
+        self, database: str, instances: Sequence[str], commit: Lsn, step: int
+    ) -> Sequence[Position]:
         """Positions of every `step`-th change row of each instance inside a commit, in order, with the greatest
         operation.
 

@@ -35,8 +35,8 @@ Schema = Mapping[str, Any]
 
 def topic_schema(key: Schema | None, value: Schema | None) -> pa.Schema:
     """The columns of a topic's events; without `key` or `value` if these have none, whatever others have."""
-    told = [field_of(name, schema) for name, schema in (("key", key), ("value", value)) if schema is not None]
-    return pa.schema([POSITION, *told, HEADERS, WINDOW])
+    pair = [field_of(name, schema) for name, schema in (("key", key), ("value", value)) if schema is not None]
+    return pa.schema([POSITION, *pair, HEADERS, WINDOW])
 
 
 def field_of(name: str, schema: Schema) -> pa.Field:

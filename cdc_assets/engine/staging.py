@@ -135,7 +135,7 @@ class Staging:
         for directory, writer in self._writers.values():
             files.setdefault(directory, []).extend(writer.files)
         files = {directory: written for directory, written in files.items() if written}
-        self._tables.see(files)
+        self._tables.require_files(files)
         step("files-written")
         return Batch(self._batch_id, files, list(self._offsets.values()), self.rows, self._place)
 

@@ -166,12 +166,12 @@ def _parameters(
         hides the source type, and a propagated type switches a hash off, so that the plain value is published. The
         former is the same here; a hash is always applied.
     """
-    told = () if rule is None else parameters_of(column, rule)
+    parameters = () if rule is None else parameters_of(column, rule)
     if rule is not None and rule.kind in ("truncate", "mask"):
-        return told
+        return parameters
     if propagates_type(table, column.name, reported_type(column), settings):
-        return (*_source_type(column), *told)
-    return told
+        return (*_source_type(column), *parameters)
+    return parameters
 
 
 def _source_type(column: Column) -> tuple[tuple[str, str], ...]:

@@ -54,12 +54,12 @@ def _interleaved(chosen: Numbers, first: pa.Array, texts: pa.Array, pairs: tuple
     """The same headers in every row; chosen rows have an additional individual header in front."""
     offsets = np.zeros(len(chosen) + 1, dtype=np.int32)
     np.cumsum(chosen + len(pairs), out=offsets[1:])
-    own = offsets[:-1][chosen]
+    starts = offsets[:-1][chosen]
     source = np.empty(offsets[-1], dtype=np.int64)
     common = np.ones(offsets[-1], dtype=bool)
-    common[own] = False
+    common[starts] = False
     source[common] = np.tile(np.arange(len(pairs)), len(chosen))
-    source[own] = len(pairs) + np.arange(len(own))
+    source[starts] = len(pairs) + np.arange(len(starts))
     names = pa.concat_arrays([pa.array([name for name, _ in pairs], pa.string()), first]).take(pa.array(source))
     values = pa.concat_arrays([pa.array([value for _, value in pairs], pa.string()), texts]).take(pa.array(source))
     return pa.MapArray.from_arrays(pa.array(offsets), names, values)

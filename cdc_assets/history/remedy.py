@@ -71,8 +71,8 @@ def _free_name(table: TableId, instances: Sequence[CaptureInstance]) -> str:
 
 
 def _call(table: TableId, procedure: str, arguments: dict[str, str]) -> str:
-    told = {"source_schema": _text(table.schema), "source_name": _text(table.table)} | arguments
-    return f"EXEC {quote(table.database)}.sys.{procedure} {', '.join(f'@{name} = {value}' for name, value in told.items())};"
+    parameters = {"source_schema": _text(table.schema), "source_name": _text(table.table)} | arguments
+    return f"EXEC {quote(table.database)}.sys.{procedure} {', '.join(f'@{name} = {value}' for name, value in parameters.items())};"
 
 
 def _text(value: str | None) -> str:

@@ -75,13 +75,16 @@ def _column(column: Column, given: Mapping[str, Any] | None) -> Column:
     if given is None:
         return column
     stored = jdbc_type(column)
-    told = str(given.get("typeName", "")).removesuffix(" identity")
-    if told not in (stored.name.removesuffix(" identity"), column.type_name) or any(
-        given.get(name) not in (None, own) for name, own in (("length", stored.length), ("scale", stored.scale))
+    given_type = str(given.get("typeName", "")).removesuffix(" identity")
+    if given_type not in (stored.name.removesuffix(" identity"), column.type_name) or any(
+        given.get(name) not in (None, expected)
+        for name, expected in (("length", stored.length), ("scale", stored.scale))
     ):
         size = {name: given[name] for name in ("length", "scale") if given.get(name) is not None}
         raise _wrong(
-            f"type of {column.name}", f"{told} {size}", f"{stored.name}, length {stored.length}, scale {stored.scale}"
+            f"type of {column.name}",
+            f"{given_type} {size}",
+            f"{stored.name}, length {stored.length}, scale {stored.scale}",
         )
     default = given.get("defaultValueExpression")
     nullable = column.nullable or bool(given.get("optional"))

@@ -144,9 +144,9 @@ class SchemaHistory:
                 returns the newest.
         """
         newest = itertools.takewhile(lambda entry: entry.kind != "DROP", reversed(self._entries.get(table, [])))
-        own = [entry for entry in newest if entry.instance == instance]
-        valid = (entry for entry in own if lsn is None or entry.lsn <= lsn)
-        return next(valid, own[-1] if own else None)
+        matching = [entry for entry in newest if entry.instance == instance]
+        valid = (entry for entry in matching if lsn is None or entry.lsn <= lsn)
+        return next(valid, matching[-1] if matching else None)
 
     def commit(self, window_id: int, entries: Sequence[HistoryEntry]) -> bool:
         """Write a window's entries and their public events, once each.

@@ -61,8 +61,8 @@ def _typed(column: Column, other: Column) -> Column:
 def without_namesakes(source: TableSchema, instance: CaptureInstance) -> TableSchema:
     """The table without columns that were re-created under a captured column's name; used to read its rows."""
     places = dict(zip(instance.columns, instance.column_ids, strict=True))
-    own = tuple(column for column in source.columns if places.get(column.name, column.ordinal) == column.ordinal)
-    return replace(source, columns=own)
+    columns = tuple(column for column in source.columns if places.get(column.name, column.ordinal) == column.ordinal)
+    return replace(source, columns=columns)
 
 
 def with_nulls(schema: TableSchema, names: Collection[str]) -> TableSchema:

@@ -17,34 +17,34 @@ from cdc_assets.envelope.changes import unequal
 from cdc_assets.envelope.layout import AFTER, BEFORE
 from cdc_assets.envelope.rows import event_values, images
 from cdc_assets.errors import QueryError
+from cdc_assets.incremental.chunked_table import ChunkedTable
 from cdc_assets.incremental.chunks import changed_query
 from cdc_assets.incremental.staging import Staged, Staging
-from cdc_assets.incremental.walk import Walk
 
 
 class StaleError(Exception):
     """The changed rows can no longer be found; holds the reason."""
 
 
-def changed_rows(server: Server, walk: Walk, staging: Staging, after: Lsn, until: Lsn) -> tuple[Staged, ...]:
+def changed_rows(server: Server, chunked: ChunkedTable, staging: Staging, after: Lsn, until: Lsn) -> tuple[Staged, ...]:
     """Stage the identity columns of all images with commit LSN in (after, until]; no file if there are none.
 
     Raises:
         StaleError: the change table is gone, or rows of it were removed.
         CdcError: the server or the lake failed.
     """
-    columns = walk.plan.columns
-    visible_only = walk.plan.settings.skip_unchanged
-    chosen = columns if visible_only else [columns[index] for index in walk.identity]
-    statement = changed_query(walk.plan, walk.instance, chosen, after, until, in_order=visible_only)
+    columns = chunked.plan.columns
+    visible_only = chunked.plan.settings.skip_unchanged
+    chosen = columns if visible_only else [columns[index] for index in chunked.identity]
+    statement = changed_query(chunked.plan, chunked.instance, chosen, after, until, in_order=visible_only)
     try:
         batches = server.bulk.read(*statement)
-        staged = tuple(staging.write(_visible(walk, batches) if visible_only else _without_operation(batches)))
+        staged = tuple(staging.write(_visible(chunked, batches) if visible_only else _without_operation(batches)))
     except QueryError as error:
-        if server.source.low_water_marks(walk.plan.table.database).get(walk.instance) is None:
-            raise StaleError(f"capture instance {walk.instance} is gone") from error
+        if server.source.low_water_marks(chunked.plan.table.database).get(chunked.instance) is None:
+            raise StaleError(f"capture instance {chunked.instance} is gone") from error
         raise
-    mark = server.source.low_water_marks(walk.plan.table.database).get(walk.instance)
+    mark = server.source.low_water_marks(chunked.plan.table.database).get(chunked.instance)
     if mark is None or mark > after.next():
         raise StaleError(f"the clean-up job has removed changes after {after}")
     return staged
@@ -55,7 +55,7 @@ def _without_operation(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
         yield pa.RecordBatch.from_arrays(batch.columns[1:], names=batch.schema.names[1:])
 
 
-def _visible(walk: Walk, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _visible(chunked: ChunkedTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Images of changes that have an event; a pair of images split between two batches is joined."""
     held: pa.RecordBatch | None = None
     for batch in batches:
@@ -63,23 +63,23 @@ def _visible(walk: Walk, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
         end = whole.num_rows
         cut = end - 1 if end and whole.column(0)[end - 1].as_py() == BEFORE else end
         held = whole.slice(cut) if cut < end else None
-        yield _shown(walk, whole.slice(0, cut))
+        yield _shown(chunked, whole.slice(0, cut))
 
 
 def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
     return pa.Table.from_batches([first, second]).combine_chunks().to_batches()[0]
 
 
-def _shown(walk: Walk, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _shown(chunked: ChunkedTable, batch: pa.RecordBatch) -> pa.RecordBatch:
     operations = batch.column(0).to_numpy(zero_copy_only=False)
     arrived = batch.columns[1:]
     after = np.flatnonzero(operations == AFTER)
     keep = np.ones(batch.num_rows, dtype=bool)
     if len(after):
-        shown = images(walk.plan, arrived, event_values(walk.plan, arrived))
+        shown = images(chunked.plan, arrived, event_values(chunked.plan, arrived))
         differ = unequal(shown.take(pa.array(after - 1)), shown.take(pa.array(after)))
         keep[after], keep[after - 1] = differ, differ
     identities = pa.RecordBatch.from_arrays(
-        [arrived[index] for index in walk.identity], names=[f"k{n}" for n in walk.identity]
+        [arrived[index] for index in chunked.identity], names=[f"k{n}" for n in chunked.identity]
     )
     return identities.filter(pa.array(keep))

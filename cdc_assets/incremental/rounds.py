@@ -24,11 +24,11 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LakeError
+from cdc_assets.incremental.chunked_table import ChunkedTable, next_spans
 from cdc_assets.incremental.chunks import rows_query
 from cdc_assets.incremental.staging import BuildTask, Staged, StageTask, Staging, build, stage
-from cdc_assets.incremental.walk import Walk, next_spans
 from cdc_assets.lake.folder import Folder
-from cdc_assets.ledger.signal_state import Collection, Key, RoundReads
+from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads
 from cdc_assets.ledger.state import TableState
 from cdc_assets.signals.table import INSERT, Row
 
@@ -69,7 +69,7 @@ class Round:
         marker: common part of its markers' ids.
         data: data of the open marker.
         entry: the queued table as it was when the round began.
-        walk: its key order and row identity.
+        chunked: its key order and row identity.
         wanted: number of rows requested.
         server_time: the server's clock when the round began.
         reading: rows being read.
@@ -80,8 +80,8 @@ class Round:
 
     marker: str
     data: dict[str, str]
-    entry: Collection
-    walk: Walk
+    entry: QueuedTable
+    chunked: ChunkedTable
     wanted: int
     server_time: datetime
     reading: Future[RoundRows]
@@ -100,7 +100,7 @@ class Round:
                 else:
                     self.closed = row.lsn
 
-    def is_of(self, entry: Collection) -> bool:
+    def is_of(self, entry: QueuedTable) -> bool:
         """Whether the round was read for this entry of the queue, which may have advanced since.
 
         A table that was stopped and queued again, perhaps under the same id, is another entry: it has no maximum yet.
@@ -139,7 +139,7 @@ class RoundReader:
         for name in folder.names(".arrow"):
             folder.remove(name)
 
-    def begin(self, entry: Collection, walk: Walk, markers: TableState, before: Round | None) -> Round:
+    def begin(self, entry: QueuedTable, chunked: ChunkedTable, markers: TableState, before: Round | None) -> Round:
         """Write the open marker and begin to read.
 
         Args:
@@ -155,20 +155,20 @@ class RoundReader:
         data = {"openWindowTimestamp": self._moment()}
         source.write_signal(markers.table, (f"{marker}-open", "snapshot-window-open", json.dumps(data)))
         step("marker-written")
-        wanted = self._wanted(walk, before)
+        wanted = self._wanted(chunked, before)
         low = before.reading.result().last if before else entry.last
         server_time = source.server_time()
         self._thread = self._thread or ThreadPoolExecutor(1, "incremental-snapshot")
-        reading = self._thread.submit(self._read, entry, walk, low, wanted)
+        reading = self._thread.submit(self._read, entry, chunked, low, wanted)
         self._running.add(reading)
         reading.add_done_callback(self._running.discard)
-        return Round(marker, data, entry, walk, wanted, server_time, reading)
+        return Round(marker, data, entry, chunked, wanted, server_time, reading)
 
-    def _wanted(self, walk: Walk, before: Round | None) -> int:
+    def _wanted(self, chunked: ChunkedTable, before: Round | None) -> int:
         """Number of rows of the next round."""
         chunk = self._settings.chunk_rows
         if before is None:
-            width, most = walk.declared_width, chunk if walk.large else chunk * MOST_CHUNKS
+            width, most = chunked.declared_width, chunk if chunked.large else chunk * MOST_CHUNKS
         else:
             read = before.reading.result()
             rows = max(1, sum(staged.rows for staged in read.files))
@@ -176,19 +176,20 @@ class RoundReader:
             most = min(chunk * MOST_CHUNKS, before.wanted * GROWTH, int(rows * ROUND_S / read.seconds))
         return max(chunk, min(most, ROUND_BYTES // max(1, width)))
 
-    def _read(self, entry: Collection, walk: Walk, low: Key | None, wanted: int) -> RoundRows:
+    def _read(self, entry: QueuedTable, chunked: ChunkedTable, low: Key | None, wanted: int) -> RoundRows:
         """Find the bounds, then read the rows between them; runs in the thread."""
         settings, begun = self._settings, time.perf_counter()
         parts = max(1, min(self._tasks(), wanted // settings.chunk_rows))
         spans = next_spans(
-            self._server.bulk, walk, entry, low, [-(-wanted // parts)] * parts, recompile=settings.recompile
+            self._server.bulk, chunked, entry, low, [-(-wanted // parts)] * parts, recompile=settings.recompile
         )
         statements = (
-            rows_query(walk.plan, walk.lacking, walk.ordered, span, recompile=settings.recompile) for span in spans
+            rows_query(chunked.plan, chunked.lacking, chunked.ordered, span, recompile=settings.recompile)
+            for span in spans
         )
         staged = self._runner.run(stage, [StageTask(text, self.staging, self._server.bulk) for text in statements])
         last = spans[-1].high
-        assert last is not None  # noqa: S101 - the walk has an end
+        assert last is not None  # noqa: S101 - the table has a greatest key
         files = tuple(file for written in staged for file in written)
         return RoundRows(files, last, last == entry.maximum, time.perf_counter() - begun)
 
@@ -225,17 +226,17 @@ class RoundReader:
         Raises:
             CdcError: a value does not fit its event type, or the lake cannot be read or written.
         """
-        read, walk = current.reading.result(), current.walk
+        read, chunked = current.reading.result(), current.chunked
         numbered, window_id = list(enumerate(read.files)), self._ledger.state.next_window
         tasks = [
             BuildTask(
                 tuple(share), self.staging, window_id, position, current.server_time,
-                walk.plan, walk.directory, walk.identity, changed,
+                chunked.plan, chunked.directory, chunked.identity, changed,
             )
             for share in _shares(numbered, self._runner.parallelism)
         ]  # fmt: skip
         files = tuple(file for written in self._runner.run(build, tasks) for file in written)
-        return RoundReads(window_id, walk.directory, files, read.last, read.finished)
+        return RoundReads(window_id, chunked.directory, files, read.last, read.finished)
 
     def discard(self, current: Round) -> None:
         """Remove a round's staged files, at once or as soon as it is read; the next claim removes any that remain."""

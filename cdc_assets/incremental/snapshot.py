@@ -12,7 +12,7 @@ have to wait for those of the round, so the window is planned when these have en
 after the close marker. A row without a change in (open, position] is therefore the row as it is at the position: it
 sorts after each older event of its key, all of which are committed, and before each newer one, none of which is. A row
 with such a change is dropped, since its newer event is committed. Markers go through the same log as the data, so
-capture delay only makes the round wait. The change table shows which rows have changed (`walk`, *identity*), and the
+capture delay only makes the round wait. The change table shows which rows have changed (`chunked_table`, *identity*), and the
 clean-up job must not have removed anything after the open marker: that is checked afterwards.
 
 *State* (queue, last and greatest key) is in the manifest.
@@ -53,10 +53,10 @@ from cdc_assets.errors import (
     LakeError,
 )
 from cdc_assets.incremental.changed import StaleError, changed_rows
+from cdc_assets.incremental.chunked_table import ChunkedTable, UnreadableError, chunked_table, find_maximum
 from cdc_assets.incremental.rounds import Round, RoundReader
-from cdc_assets.incremental.walk import UnreadableError, Walk, find_maximum, walk_of
-from cdc_assets.lake.presence import unseen
-from cdc_assets.ledger.signal_state import Collection, RoundReads, SignalState
+from cdc_assets.lake.presence import missing_files
+from cdc_assets.ledger.signal_state import QueuedTable, RoundReads, SignalState
 from cdc_assets.ledger.state import TableState
 from cdc_assets.signals.notices import ends, in_progress, scanned
 from cdc_assets.signals.table import Row
@@ -99,8 +99,8 @@ class IncrementalSnapshot:
         self._reader, self._server, self._lake, self._ledger = reader, server, lake, ledger
         self._watch, self._losses, self._listener = watch, losses, listener
         self._rounds: dict[str, list[Round]] = {}
-        self._walks: dict[str, Walk] = {}
-        """Walk of the first queued table at the last round, by database."""
+        self._chunked: dict[str, ChunkedTable] = {}
+        """The first queued table at the last round, by database."""
 
     def clean(self) -> None:
         """Remove staged files of earlier runs; the capture must be claimed.
@@ -130,7 +130,7 @@ class IncrementalSnapshot:
         tables = self._lake.tables
         if not reads.files or tables.reached(reads.directory) >= reads.window_id:
             return False
-        lost = unseen(tables.location, {reads.directory: reads.files})
+        lost = missing_files(tables.location, {reads.directory: reads.files})
         for path, what in lost.get(reads.directory, {}).items():
             log.warning(
                 "%s of an incremental snapshot is %s in %s; its rows are read again.", path, what, reads.directory
@@ -154,7 +154,7 @@ class IncrementalSnapshot:
         """Discard rounds in flight; the next run reads them again."""
         for database in list(self._rounds):
             self.discard_rounds(database)
-        self._walks.clear()
+        self._chunked.clear()
         self._reader.stop()
 
     def close(self, database: str) -> None:
@@ -193,12 +193,12 @@ class IncrementalSnapshot:
         try:
             return action()
         except UnreadableError as problem:
-            self._end_walk(database, str(problem))
+            self._end_table(database, str(problem))
         except CdcError as error:
             if isinstance(error, _NOT_OF_THE_TABLE):
                 raise
-            tried = [current.walk for current in self._rounds.get(database, ())]
-            tried += [self._walks[database]] if database in self._walks else []
+            tried = [current.chunked for current in self._rounds.get(database, ())]
+            tried += [self._chunked[database]] if database in self._chunked else []
             self.discard_rounds(database)
             if error.retryable:
                 raise
@@ -220,7 +220,7 @@ class IncrementalSnapshot:
                 "The incremental snapshot is given up: database %s has no captured signal table. "
                 "Next: set signal.data.collection and enable change data capture for that table.", database,
             )  # fmt: skip
-            self._end_walk(database, "SKIPPED")
+            self._end_table(database, "SKIPPED")
             return "worked"
         done = [
             not state.paused and self._begin(database, rounds, markers),
@@ -247,20 +247,22 @@ class IncrementalSnapshot:
             return False
         entry = self._watch.state(database).queue[0]
         self._losses.before_commit([entry.table])
-        walk = self._walks[database] = self._walk(entry)
-        if before is not None and walk.names != before.walk.names:
+        chunked = self._chunked[database] = self._chunked_table(entry)
+        if before is not None and chunked.names != before.chunked.names:
             return False
-        if entry.maximum is None or entry.order != walk.names:
-            entry = self._fix(database, entry, walk)
-        rounds.append(self._reader.begin(entry, walk, markers, before))
+        if entry.maximum is None or entry.order != chunked.names:
+            entry = self._fix(database, entry, chunked)
+        rounds.append(self._reader.begin(entry, chunked, markers, before))
         return True
 
-    def _fix(self, database: str, entry: Collection, walk: Walk) -> Collection:
+    def _fix(self, database: str, entry: QueuedTable, chunked: ChunkedTable) -> QueuedTable:
         """Record the greatest key of a table before its first row is read; returns the new entry."""
         if entry.maximum is not None:
             log.warning("The key of %s has changed from %s to %s: its incremental snapshot starts again.",
-                        entry.table, ", ".join(entry.order), ", ".join(walk.names))  # fmt: skip
-        begun = dataclasses.replace(entry, maximum=find_maximum(self._server.bulk, walk), order=walk.names, last=None)
+                        entry.table, ", ".join(entry.order), ", ".join(chunked.names))  # fmt: skip
+        begun = dataclasses.replace(
+            entry, maximum=find_maximum(self._server.bulk, chunked), order=chunked.names, last=None
+        )
         state = self._watch.state(database)
         self._watch.record(database, dataclasses.replace(state, queue=(begun, *state.queue[1:])))
         return begun
@@ -269,20 +271,20 @@ class IncrementalSnapshot:
         """Commit a round's rows if the stream has passed its close marker; returns whether anything was done."""
         state = self._ledger.state
         table = state.tables[current.entry.table]
-        if table.position is None or not current.walk.holds(self._lake, table):
+        if table.position is None or not current.chunked.holds(self._lake, table):
             self.discard_rounds(database)  # its structure or capture instance has changed: read it again, or give it up
             return True
         if current.opened is None or current.closed is None or table.position < current.closed or state.pending:
             return False
         try:
-            changed = changed_rows(self._server, current.walk, self._reader.staging, current.opened, table.position)
+            changed = changed_rows(self._server, current.chunked, self._reader.staging, current.opened, table.position)
         except StaleError as reason:
             log.warning("Rows of %s are read again for its incremental snapshot, because %s.", table.table, reason)
             self.discard_rounds(database)
             return True
         reads = self._reader.build(current, changed, table.position)
         check_recovery_fork(self._ledger, self._server.source, database)
-        self._lake.tables.see({reads.directory: reads.files})
+        self._lake.tables.require_files({reads.directory: reads.files})
         signals = self._watch.state(database)
         signals = dataclasses.replace(signals, reads=dataclasses.replace(reads, entry=signals.queue[0]))
         self._watch.record(database, signals)
@@ -309,17 +311,17 @@ class IncrementalSnapshot:
         if reads.files:
             self._listener.note_commit(_progress(entry.table, reads))
         if reads.finished:
-            self._end_walk(database, "SUCCEEDED")
+            self._end_table(database, "SUCCEEDED")
 
-    def _walk(self, entry: Collection) -> Walk:
-        return walk_of(self._ledger.state, self._server.source, self._lake, entry)
+    def _chunked_table(self, entry: QueuedTable) -> ChunkedTable:
+        return chunked_table(self._ledger.state, self._server.source, self._lake, entry)
 
-    def _abandon(self, database: str, error: CdcError, tried: Sequence[Walk]) -> None:
+    def _abandon(self, database: str, error: CdcError, tried: Sequence[ChunkedTable]) -> None:
         """Give up a table that cannot be read, and may be gone; or read it again if its structure has changed."""
         entry, status = self._watch.state(database).queue[0], "SQL_EXCEPTION"
         try:
-            walk = self._walk(entry)
-            if any(walk != before for before in tried):
+            chunked = self._chunked_table(entry)
+            if any(chunked != before for before in tried):
                 log.warning("The structure of %s has changed during the read: rows that are not committed are read again.",
                             entry.table)  # fmt: skip
                 return
@@ -329,12 +331,12 @@ class IncrementalSnapshot:
             if again.retryable or isinstance(again, _NOT_OF_THE_TABLE):
                 raise
         log.warning("The incremental snapshot of %s is given up (%s): %s", entry.table, status, error)
-        self._end_walk(database, status, str(error))
+        self._end_table(database, status, str(error))
 
-    def _end_walk(self, database: str, status: str, reason: str = "") -> None:
+    def _end_table(self, database: str, status: str, reason: str = "") -> None:
         """Record the end of a table, and continue with the next one."""
         self.discard_rounds(database)
-        self._walks.pop(database, None)
+        self._chunked.pop(database, None)
         state = self._watch.state(database)
         entry, *others = state.queue
         tables = [queued.table for queued in state.queue]

@@ -172,9 +172,9 @@ def _compared(tables: TopicTables, directory: str, mark: Mark | None, handle: De
 def _of_files(directory: str, broken: Mapping[str, str], actions: pa.Table) -> Loss:
     bounds = [(low, high) for path, low, high in _bounds(actions) if path in broken]
     known = [(low, high) for low, high in bounds if low and high]
-    told = len(known) == len(bounds)
-    after = min(_before(low) for low, _ in known) if told else ZERO_LSN
-    until = max(_lsn(high) for _, high in known) if told else None
+    complete = len(known) == len(bounds)
+    after = min(_before(low) for low, _ in known) if complete else ZERO_LSN
+    until = max(_lsn(high) for _, high in known) if complete else None
     path, what = next(iter(broken.items()))
     others = f" and {len(broken) - 1} more files" if len(broken) > 1 else ""
     return Loss(directory, f"lacks data: {path} is {what}{others}", after, until, damaged=tuple(broken))

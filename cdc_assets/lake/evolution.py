@@ -52,8 +52,8 @@ def _same(old: pa.Field, new: pa.Field) -> bool:
         return False
     if pa.types.is_struct(old.type) and pa.types.is_struct(new.type):
         return _fits(list(old.type), list(new.type))
-    told = all(b"connect.type" in (field.metadata or {}) for field in (old, new))
-    return _same_type(old.type, new.type) and (not told or meaning(old) == meaning(new)) and _same_form(old, new)
+    described = all(b"connect.type" in (field.metadata or {}) for field in (old, new))
+    return _same_type(old.type, new.type) and (not described or meaning(old) == meaning(new)) and _same_form(old, new)
 
 
 def _same_form(old: pa.Field, new: pa.Field) -> bool:

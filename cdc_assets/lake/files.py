@@ -142,7 +142,7 @@ class TopicWriter:
         self._buffer, self._buffered_rows, self._buffered_bytes = [], 0, 0
         if self._open is not None and self._open.size + table.nbytes > FILE_BYTES:
             self._close()
-        with self._told():
+        with self._translated_errors():
             if self._open is None:
                 self._filesystem = self._filesystem or self._location.filesystem(self._directory)
                 self._open = _OpenFile(self._filesystem, self._prefix, self._window_id, encoded_schema(table))
@@ -150,12 +150,12 @@ class TopicWriter:
 
     def _close(self) -> None:
         if self._open is not None:
-            with self._told():
+            with self._translated_errors():
                 self.files.append(self._open.close())
         self._open = None
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """Translate errors of the store, and remove this writer's files."""
         try:
             yield

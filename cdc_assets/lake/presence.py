@@ -27,13 +27,13 @@ _FEW = 4
 _LATE_S = 1.0
 
 
-def see(location: Location, files: Mapping[str, Collection[DataFile]]) -> None:
+def require_files(location: Location, files: Mapping[str, Collection[DataFile]]) -> None:
     """Check that the files reported by tasks exist.
 
     Raises:
         LakeError: a file is missing or truncated, or the store cannot be queried.
     """
-    missing = unseen(location, files)
+    missing = missing_files(location, files)
     for directory, found in missing.items():
         path, what = next(iter(found.items()))
         count = sum(map(len, missing.values()))
@@ -46,20 +46,20 @@ def see(location: Location, files: Mapping[str, Collection[DataFile]]) -> None:
         )
 
 
-def unseen(location: Location, files: Mapping[str, Collection[DataFile]]) -> dict[str, dict[str, str]]:
+def missing_files(location: Location, files: Mapping[str, Collection[DataFile]]) -> dict[str, dict[str, str]]:
     """Files that are missing or truncated, by topic directory, with the reason.
 
     Raises:
         LakeError: the store cannot be queried.
     """
-    found = _unseen(location, files)
+    found = _missing_files(location, files)
     if found:
         time.sleep(_LATE_S)
-        found = _unseen(location, files)
+        found = _missing_files(location, files)
     return found
 
 
-def _unseen(location: Location, files: Mapping[str, Collection[DataFile]]) -> dict[str, dict[str, str]]:
+def _missing_files(location: Location, files: Mapping[str, Collection[DataFile]]) -> dict[str, dict[str, str]]:
     found = {}
     for directory, written in files.items():
         sizes = {file.path: file.size for file in written}
@@ -84,8 +84,10 @@ def _asked(store: fs.FileSystem, paths: Collection[str]) -> list[fs.FileInfo]:
 
 def damaged(files: fs.FileSystem, sizes: Mapping[str, int]) -> dict[str, str]:
     """Files of a table that are missing or smaller than its log says; files outside its directory are not checked."""
-    own = {path: size for path, size in sizes.items() if "://" not in path}
-    return _compared(own, files.get_file_info(list(own)) if len(own) < _FEW else _listed(files, own))
+    relative = {path: size for path, size in sizes.items() if "://" not in path}
+    return _compared(
+        relative, files.get_file_info(list(relative)) if len(relative) < _FEW else _listed(files, relative)
+    )
 
 
 def _listed(files: fs.FileSystem, sizes: Mapping[str, int]) -> list[fs.FileInfo | None]:

@@ -33,7 +33,7 @@ from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
 from cdc_assets.lake.files import STATISTICS, DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.marks import Mark
-from cdc_assets.lake.presence import see
+from cdc_assets.lake.presence import require_files
 
 _ATTEMPTS = 5
 """Attempts of a commit that conflicts with another writer of the same table, such as a compaction."""
@@ -75,7 +75,7 @@ class TopicTables:
         """
         return cls(Location.of(config.lake), config.events.topic_prefix, config.lake)
 
-    def apart(self) -> "TopicTables":
+    def separate(self) -> "TopicTables":
         """An instance with separate handles, refreshed only by their owner, for a small table whose files are replaced
         often."""
         found = TopicTables(self.location, self.capture)
@@ -199,7 +199,7 @@ class TopicTables:
             _row_count(handle) for directory in self.generations(topic) if (handle := self.open(directory)) is not None
         )
 
-    def see(self, files: Mapping[str, Sequence[DataFile]]) -> None:
+    def require_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:
         """Check that the files written by tasks exist, before they are recorded or committed.
 
         Args:
@@ -208,7 +208,7 @@ class TopicTables:
         Raises:
             LakeError: a file is missing or truncated, so none of them may be committed.
         """
-        see(self.location, files)
+        require_files(self.location, files)
         self._seen.update((directory, file.path) for directory, written in files.items() for file in written)
 
     def commit(
@@ -247,7 +247,7 @@ class TopicTables:
             if not files:
                 return False
             if new := [file for file in files if (directory, file.path) not in self._seen]:
-                self.see({directory: new})
+                self.require_files({directory: new})
             try:
                 mark = self._behind(handle, directory, files, window_id)
                 self._append(handle, files, window_id, metadata, "append")

@@ -37,7 +37,7 @@ class FencedLog:
     def __init__(self, tables: TopicTables, directory: str, schema: pa.Schema) -> None:
         self.directory = directory
         self._schema = schema
-        self._tables = tables.apart()
+        self._tables = tables.separate()
         self._sequence: int | None = None
 
     @property
@@ -57,7 +57,7 @@ class FencedLog:
         Raises:
             LakeError: the table exists but cannot be read.
         """
-        handle = self._tables.apart().open(self.directory)
+        handle = self._tables.separate().open(self.directory)
         return [] if handle is None else self._rows(handle)
 
     def claim(self) -> Sequence[Row]:

@@ -35,9 +35,10 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         return decode_state(detail["state"])
     state = state.with_tables(decode(TableState, entry) for entry in detail.get("tables", ()))
     state = state.with_marks(decode(dict[str, Mark | None], detail.get("marks", {})))
+    notifications = detail.get("notifications", detail.get("told", ()))  # `told` in earlier releases
     state = dataclasses.replace(
         state,
-        notifications=decode(tuple[Notification, ...], detail.get("told", ())),
+        notifications=decode(tuple[Notification, ...], notifications),
         next_window=max(state.next_window, detail.get("next_window", 0)),
     )
     match row["event"]:
@@ -89,8 +90,8 @@ def _of_history(state: CaptureState, database: str, log: LogHistory) -> CaptureS
     if not log.restored:
         return state
     state = state.without_pending(database)
-    own = state.signals.get(database)
-    idle = own and dataclasses.replace(own, queue=(), paused=False, reads=None, blocking=(), structures=())
+    signals = state.signals.get(database)
+    idle = signals and dataclasses.replace(signals, queue=(), paused=False, reads=None, blocking=(), structures=())
     return dataclasses.replace(
         state,
         tables={

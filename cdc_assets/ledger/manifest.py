@@ -134,12 +134,12 @@ class Manifest:
             FencedError: another writer has taken over.
         """
         kinds = sorted(window.kind for window in windows)
-        apart = len({window.database for window in windows}) == len(kinds) and kinds in (
+        distinct = len({window.database for window in windows}) == len(kinds) and kinds in (
             ["snapshot"],
             ["stream"] * len(kinds),
         )
         numbers = {window.window_id for window in windows}
-        if self.state.pending or not apart or numbers != {self.state.next_window}:
+        if self.state.pending or not distinct or numbers != {self.state.next_window}:
             raise InvariantError(
                 f"Windows {sorted(numbers)} of {', '.join(window.database for window in windows)} cannot be planned: the "
                 f"manifest expects {self.state.next_window} once for each database, and has "
@@ -283,10 +283,10 @@ class Manifest:
         detail = {"tables": encode(list(tables)), "marks": encode(dict(marks)), "next_window": next_window}
         self._record(now, "audit", detail, "tables-marked")
 
-    def settle(self, now: datetime) -> None:
+    def record_sent(self, now: datetime) -> None:
         """Record that all pending notifications were sent, before a quiet period."""
         if self.state.notifications:
-            self._record(now, "told", {})
+            self._record(now, "notified", {})
 
     def record_signals(
         self, now: datetime, states: Mapping[str, SignalState], notifications: Iterable[Notification] = ()
@@ -323,7 +323,7 @@ class Manifest:
         """Write a row, report step `reached`, and send the row's notifications."""
         sequence = self._log.next_sequence
         if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in notifications]):
-            detail = {**detail, "told": encode(stamped)}
+            detail = {**detail, "notifications": encode(stamped)}
         if committed := self._tables.fresh_marks():
             detail = {**detail, "marks": encode(committed) | detail.get("marks", {})}
         window = windows[0] if len(windows) == 1 else None  # bounds of several are in the detail alone

@@ -15,7 +15,7 @@ _REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class QueuedTable:
     """A table in the queue of an incremental snapshot.
 
     Args:
@@ -83,7 +83,7 @@ class RoundReads:
     files: tuple[DataFile, ...]
     last: Key
     finished: bool
-    entry: Collection | None = None
+    entry: QueuedTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class SignalState:
 
     read_until: Lsn | None = None
     handled: tuple[str, ...] = ()
-    queue: tuple[Collection, ...] = ()
+    queue: tuple[QueuedTable, ...] = ()
     paused: bool = False
     reads: RoundReads | None = None
     blocking: tuple[BlockingRequest, ...] = ()

@@ -323,8 +323,8 @@ class CaptureState:
     def has_position(self, table: TableId) -> bool:
         """Whether a table has a position from which its changes are read; not so for one that was snapshotted without
         CDC."""
-        own = self.tables.get(table)
-        return own is not None and own.position is not None
+        known = self.tables.get(table)
+        return known is not None and known.position is not None
 
     def watermark(self, database: str) -> Lsn | None:
         """LSN up to which every healthy table of the database is complete; None if no table streams."""

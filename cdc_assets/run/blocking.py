@@ -52,7 +52,7 @@ class BlockingSnapshots:
 
     Args:
         incremental: its rounds in flight are discarded first.
-        listener: told about tables that could not be read.
+        listener: notified of tables that could not be read.
     """
 
     def __init__(

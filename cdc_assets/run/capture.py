@@ -169,7 +169,7 @@ class Capture:
         self._snapshotted.update(done.tables)
         if tables is None and not done.tables and not done.failed:
             self._notifier.send(self._ledger.notice("Initial Snapshot", "SKIPPED"))
-        self._ledger.manifest.settle(self._ledger.clock.now())
+        self._ledger.manifest.record_sent(self._ledger.clock.now())
         return done
 
     def stream(
@@ -224,7 +224,7 @@ class Capture:
             (entry.table for entry in entries if entry.table not in reported), loop.unavailable
         )
         waiting = tuple(table for table in _flat(selected) if table not in state.tables and table not in reported)
-        self._ledger.manifest.settle(self._ledger.clock.now())
+        self._ledger.manifest.record_sent(self._ledger.clock.now())
         activities.housekeeper.tidy()
         return StreamSummary(
             ended, account.windows, dict(account.rows), tuple(troubled), waiting, tuple(account.unread)

@@ -125,11 +125,11 @@ class StreamLoop:
             quiet_for = clock.now() - quiet_since
             if streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
                 return "idle" if self._streams() else "nothing"
-            if not self._run_or_wait(self._settle):
+            if not self._run_or_wait(self._record_sent):
                 clock.sleep(streaming.poll_interval_s)
 
-    def _settle(self) -> bool:
-        self._ledger.manifest.settle(self._ledger.clock.now())
+    def _record_sent(self) -> bool:
+        self._ledger.manifest.record_sent(self._ledger.clock.now())
         return False
 
     def _run_or_wait(self, action: Callable[[], bool]) -> bool:

@@ -13,7 +13,7 @@ from cdc_assets.config.patterns import PatternError
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.signal import Signal
-from cdc_assets.ledger.signal_state import BlockingRequest, Collection, SignalState, StructureRequest
+from cdc_assets.ledger.signal_state import BlockingRequest, QueuedTable, SignalState, StructureRequest
 from cdc_assets.signals.model import (
     ChangeSchemas,
     ExecuteSnapshot,
@@ -128,7 +128,7 @@ def _execute(outcome: Outcome, signal: Signal, request: ExecuteSnapshot, capture
         return
     queued = {entry.table for entry in outcome.state.queue}
     added = [
-        Collection(table, signal.id, conditions.get(table, ""), request.surrogate)
+        QueuedTable(table, signal.id, conditions.get(table, ""), request.surrogate)
         for table in tables
         if table not in queued
     ]

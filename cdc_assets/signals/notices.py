@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cdc_assets.core.notification import Aggregate
-from cdc_assets.ledger.signal_state import Collection, SignalState
+from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def of_tables(kind: str, signal: str, tables: Iterable[object]) -> SnapshotNotic
     return SnapshotNotice(kind, signal, {"data_collections": _names(tables)})
 
 
-def in_progress(queue: Sequence[Collection]) -> SnapshotNotice:
+def in_progress(queue: Sequence[QueuedTable]) -> SnapshotNotice:
     """Notification that a round of the first table in the queue is committed."""
     entry = queue[0]
     data = {

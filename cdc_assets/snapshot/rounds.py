@@ -35,7 +35,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError, LakeFullError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.files import DataFile, TopicWriter, remove_attempt
-from cdc_assets.lake.presence import unseen
+from cdc_assets.lake.presence import missing_files
 from cdc_assets.ledger.state import CaptureState, RoundFiles, SnapshotRun, SnapshotSlice, Window
 from cdc_assets.snapshot.barrier import Barrier
 from cdc_assets.snapshot.locks import by_barrier
@@ -130,7 +130,7 @@ class Rounds:
             written = self._read(window, run, slices, entries)
             check_locks()
             check_recovery_fork(self._ledger, self._server.source, window.database)
-            self._lake.tables.see(dict(written.files))
+            self._lake.tables.require_files(dict(written.files))
             self._ledger.manifest.record_files(self._ledger.clock.now(), written)
         elif lost := self._lost(window, self._state.written):
             without = _without(lost, self._state.written, run, self._directories(run, entries))
@@ -173,7 +173,7 @@ class Rounds:
         """Missing files by directory that an earlier run recorded and did not commit, described for users."""
         tables = self._lake.tables
         waiting = {name: files for name, files in recorded.files if tables.reached(name) < window.window_id}
-        lacking = unseen(tables.location, waiting)
+        lacking = missing_files(tables.location, waiting)
         return {name: ", ".join(f"{path} is {what}" for path, what in found.items()) for name, found in lacking.items()}
 
     def _directories(self, run: SnapshotRun, entries: Entries) -> dict[TableId, str]:

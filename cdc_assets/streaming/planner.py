@@ -152,7 +152,7 @@ class Planner:
         counts = [(lsn, rows) for lsn, rows in counts if lsn <= until]
         self._rows[database] = sum(rows for _, rows in counts)
         parts = streaming.slices or parts_of(self._rows[database], tasks)
-        places = partial(self._server.source.places_in_commit, database, list(names))
+        places = partial(self._server.source.positions_in_commit, database, list(names))
         borders = cut_window(counts, until, parts, places if streaming.query_mode == "direct" else None)
         clipped = [part for read in reads if (part := clip(read, read.after, until))]
         return Window(

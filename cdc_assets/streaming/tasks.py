@@ -149,7 +149,7 @@ class SliceResult:
         gaps: tables whose changes the clean-up job removed while they were read.
         moved: tables that were altered while they were read.
         transactions: files of the transaction topic.
-        trouble: why the database cannot be read; then nothing else is told.
+        trouble: why the database cannot be read; then there is no other result.
     """
 
     written: tuple[Written, ...]

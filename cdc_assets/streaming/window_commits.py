@@ -32,15 +32,15 @@ class WindowCommits:
         Raises:
             LakeError: a file is missing, or the lake cannot be written.
         """
-        self._see(parts)
+        self._require_files(parts)
         self._commit_tables(parts)
         self._commit_transactions(parts)
 
-    def _see(self, parts: Sequence[Part]) -> None:
-        written = {directory: list(own) for part in parts for (_, directory), own in part.files.items()}
+    def _require_files(self, parts: Sequence[Part]) -> None:
+        written = {directory: list(names) for part in parts for (_, directory), names in part.files.items()}
         if transactions := transaction_files(parts):
             written[transaction_topic(self._lake.events)] = transactions
-        self._lake.tables.see(written)
+        self._lake.tables.require_files(written)
 
     def _commit_tables(self, parts: Sequence[Part]) -> None:
         def commit(item: tuple[Window, TableId, str, list[DataFile]]) -> None:

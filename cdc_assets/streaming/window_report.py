@@ -1,4 +1,4 @@
-"""What is told of a window that is complete. For people only: an error of the server must not undo the window."""
+"""The report about a complete window. It is for people only: an error of the server must not undo the window."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -101,5 +101,5 @@ class WindowReport:
 
 
 def troubled_table(state: TableState) -> TroubledTable:
-    """A state as it is told."""
+    """A state as it is reported."""
     return TroubledTable(state.table, state.status, state.reason, state.gap_after, state.gap_until)

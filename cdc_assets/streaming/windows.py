@@ -242,7 +242,7 @@ class WindowExecutor:
         last = {read.table: read.instance for read in window.reads}
         tables = self._ledger.state.tables
         found = self._server.instances(window.database, refresh=False)
-        made = {instance.name: instance.created for own in found.values() for instance in own}
+        made = {instance.name: instance.created for instances in found.values() for instance in instances}
         return [
             dataclasses.replace(tables[table], instance=instance, made=made.get(instance))
             for table, instance in last.items()
@@ -280,8 +280,8 @@ class WindowExecutor:
 
     def _start_of(self, table: TableId, name: str) -> dict[str, str]:
         """`start_lsn` of a capture instance, unless it was dropped already."""
-        own = self._server.instances(table.database).get(table, [])
-        return next(({"start_lsn": str(instance.start_lsn)} for instance in own if instance.name == name), {})
+        instances = self._server.instances(table.database).get(table, [])
+        return next(({"start_lsn": str(instance.start_lsn)} for instance in instances if instance.name == name), {})
 
 
 def _whole(planned: Sequence[PlannedRead]) -> set[TableId]:

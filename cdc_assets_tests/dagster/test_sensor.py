@@ -27,7 +27,7 @@ from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.ledger.signal_state import Collection, SignalState
+from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.shop import TABLES, Shop, key, tick
 
@@ -145,7 +145,7 @@ def test_incremental_snapshot_of_a_killed_run_is_a_reason_to_start(shop: Shop, i
     config, now = shop.config(), datetime.now(UTC)
     manifest = Manifest(TopicTables(Location.of(config.lake), config.name), "shop")
     table = next(iter(manifest.claim(now).tables))
-    signals = SignalState(queue=(Collection(table, "again"),))
+    signals = SignalState(queue=(QueuedTable(table, "again"),))
     manifest.record_signals(now, {table.database: signals})
     assert tick(shop, instance).job_name == "shop_changes"
     manifest.record_signals(now, {table.database: replace(signals, paused=True)})

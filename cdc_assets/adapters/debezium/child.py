@@ -91,7 +91,7 @@ class EngineProcess:
         class Completion:
             @jpype.JOverride
             def handle(_, success: bool, message: Any, error: Any) -> None:  # noqa: N805 - `self` is the process
-                self._reason = {"message": _told(message, error), "failed": not success}
+                self._reason = {"message": _description(message, error), "failed": not success}
                 self._done.set()
 
         @jpype.JImplements("io.debezium.engine.DebeziumEngine$ConnectorCallback")
@@ -212,7 +212,7 @@ def _write_offsets(path: Path, name: str, offsets: list[Any]) -> None:
     stream.close()
 
 
-def _told(message: Any, error: Any) -> str:
+def _description(message: Any, error: Any) -> str:
     """Why a connector has ended, with all causes in one line."""
     parts = [str(message)]
     while error is not None:

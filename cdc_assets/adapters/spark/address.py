@@ -41,11 +41,11 @@ def driver_address(master: str) -> str:
     for place in endpoints(master):
         try:
             with socket.create_connection(place, _REACH_S) as connection:
-                own = str(connection.getsockname()[0])
+                host = str(connection.getsockname()[0])
         except OSError as error:
             problem = str(error)
         else:
-            return "" if "SPARK_LOCAL_IP" in os.environ else f"[{own}]" if ":" in own else own
+            return "" if "SPARK_LOCAL_IP" in os.environ else f"[{host}]" if ":" in host else host
     if problem and not master.startswith("k8s:"):  # which may be behind a proxy
         raise ConfigurationError(
             "address of Spark", master, "one that answers", f"start the cluster or correct the address ({problem})"

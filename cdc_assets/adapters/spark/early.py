@@ -60,7 +60,7 @@ class EarlyRunner:
         self._settings, self._spark, self._start_after_s = settings, cache(spark), start_after_s
         self._worked_s, self._ended = 0.0, 0.0
         self._starting, self._ready = threading.Lock(), threading.Event()
-        self._told = False
+        self._logged = False
 
     @property
     def parallelism(self) -> int:
@@ -115,8 +115,8 @@ class EarlyRunner:
         self._ready.set()
 
     def _tell(self) -> None:
-        if not self._told:
-            self._told = True
+        if not self._logged:
+            self._logged = True
             wait_s, local = self._start_after_s, self._settings.local
             then = f"they have worked for {wait_s:g} s and more is to be done" if local else "a job has several tasks"
             log.info("Tasks run in this process; Spark is started when %s (spark.cdc.threads).", then)

@@ -23,7 +23,7 @@ from cdc_assets.errors import CdcError, EngineError
 _LOOK_S = 0.5
 _STAYS_S = 10.0
 """Seconds after which an executor counts as working."""
-_SETTLE_S, _SETTLES_S = 1.0, 10.0
+_QUIET_S, _LONGEST_WAIT_S = 1.0, 10.0
 """Seconds without a new executor after which all are assumed to be there, and maximum seconds to wait."""
 _ROWS = 100_000
 """Greater than the number of cores of any cluster."""
@@ -44,10 +44,10 @@ def _members(context: SparkContext) -> frozenset[str]:
     return frozenset(context._jsc.sc().getExecutorMemoryStatus().keySet().mkString(" ").split())
 
 
-def settle(context: SparkContext) -> int:
+def wait_for_executors(context: SparkContext) -> int:
     """Number of executors once no more of them register; for a session that has just started."""
-    known, since, until = count(context), time.monotonic(), time.monotonic() + _SETTLES_S
-    while time.monotonic() < min(until, since + _SETTLE_S):
+    known, since, until = count(context), time.monotonic(), time.monotonic() + _LONGEST_WAIT_S
+    while time.monotonic() < min(until, since + _QUIET_S):
         sleep(_LOOK_S)
         if (now := count(context)) != known:
             known, since = now, time.monotonic()

@@ -44,9 +44,11 @@ def job_error(error: Exception, where: str) -> CdcError:
         where: the master, or the address of the Connect server.
     """
     text = str(error)
-    for pattern, told in _SETUP:
+    for pattern, explain in _SETUP:
         if match := pattern.search(text):
-            fact, step = told(next(group for group in (*match.groups(), match.group(0)) if group).strip().rstrip("."))
+            fact, step = explain(
+                next(group for group in (*match.groups(), match.group(0)) if group).strip().rstrip(".")
+            )
             return EngineError(f"Spark at {where} cannot run the tasks: {fact}. Next: {step}.")
     return SparkTaskError(
         f"A Spark job at {where} broke: {_cause(text) or type(error).__name__}. "

@@ -66,18 +66,18 @@ def _fields(versions: Sequence[tuple[int, StructField]]) -> list[StructField]:
     left, made = list(versions), list[StructField]()
     while left:
         newest, field = left[-1]
-        own = [(number, old) for number, old in left if _fits(old, field)]
+        versions = [(number, old) for number, old in left if _fits(old, field)]
         name = field.name if not made else f"{field.name}@{newest}"
-        made.append(_joint_field(name, field, own))
-        left = [version for version in left if version not in own]
+        made.append(_joint_field(name, field, versions))
+        left = [version for version in left if version not in versions]
     return made[::-1]
 
 
-def _joint_field(name: str, field: StructField, own: Sequence[tuple[int, StructField]]) -> StructField:
+def _joint_field(name: str, field: StructField, versions: Sequence[tuple[int, StructField]]) -> StructField:
     kind = field.dataType
     if isinstance(kind, StructType):
-        kind = _joint([(number, old.dataType) for number, old in own if isinstance(old.dataType, StructType)])
-    metadata = {**field.metadata, _FIELD: own[-1][1].name, _PARTS: [number for number, _ in own]}
+        kind = _joint([(number, old.dataType) for number, old in versions if isinstance(old.dataType, StructType)])
+    metadata = {**field.metadata, _FIELD: versions[-1][1].name, _PARTS: [number for number, _ in versions]}
     return StructField(name, kind, True, metadata)
 
 
@@ -115,7 +115,7 @@ def _taken(base: Column | None, source: StructType, joint: StructType, generatio
 
 def _one(base: Column | None, source: StructType, field: StructField, generation: int) -> Column:
     name = field.metadata[_FIELD]
-    found = next((own for own in source if own.name == name), None)
+    found = next((versions for versions in source if versions.name == name), None)
     if generation not in field.metadata[_PARTS] or found is None or _without_key(found):
         return lit(None).cast(_plain(field.dataType))
     value = col(f"`{name}`") if base is None else base.getField(name)

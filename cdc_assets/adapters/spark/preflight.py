@@ -49,7 +49,7 @@ def probe() -> Callable[[int], Facts]:
     return look
 
 
-def judge(found: Sequence[Facts], where: str) -> None:
+def require_modules(found: Sequence[Facts], where: str) -> None:
     """Raise an error for executors that lack something.
 
     Raises:
@@ -58,15 +58,15 @@ def judge(found: Sequence[Facts], where: str) -> None:
     lacking = [facts for facts in found if facts["missing"]]
     if lacking:
         first = lacking[0]
-        told = "; ".join(f"{name} ({reason})" for name, reason in first["missing"].items())
+        missing = "; ".join(f"{name} ({reason})" for name, reason in first["missing"].items())
         raise EngineError(
             f"Executors of {where} cannot run the tasks: {first['executable']} (Python {first['python']}) on {first['host']} "
-            f"cannot import {told}. Next: install cdc-assets[tasks] for that Python, let spark.pyspark.python name another, "
+            f"cannot import {missing}. Next: install cdc-assets[tasks] for that Python, let spark.pyspark.python name another, "
             "or ship the libraries: `cdc-assets spark --archive FILE` makes the archive that spark.archives names."
         )
 
 
-def tell(found: Sequence[Facts], where: str) -> None:
+def log_facts(found: Sequence[Facts], where: str) -> None:
     """Log the facts about executors, and whether code and libraries were shipped or are installed."""
     first = found[0]
     log.info(

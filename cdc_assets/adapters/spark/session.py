@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from cdc_assets.adapters.spark import preflight
 from cdc_assets.adapters.spark.address import driver_address
 from cdc_assets.adapters.spark.early import EarlyRunner
-from cdc_assets.adapters.spark.executors import ExecutorWatch, context_of, settle, slots
+from cdc_assets.adapters.spark.executors import ExecutorWatch, context_of, slots, wait_for_executors
 from cdc_assets.adapters.spark.failures import JOB_ERRORS, job_error, session_gone
 from cdc_assets.adapters.spark.jobs import cancelled_with_run, map_indexes
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
@@ -155,15 +155,15 @@ class LazySession:
                 session.addArtifact(archive, pyfile=True)
             else:
                 context.addPyFile(archive)
-            preflight.judge(map_indexes(session, preflight.probe(), 1), self.settings.address)
+            preflight.require_modules(map_indexes(session, preflight.probe(), 1), self.settings.address)
             if context is not None:
-                settle(context)
-        preflight.tell(self._ask(session), self.settings.address)
+                wait_for_executors(context)
+        preflight.log_facts(self._ask(session), self.settings.address)
 
     def _ask(self, session: SparkSession) -> list[preflight.Facts]:
         with cancelled_with_run(session), self.watched():
             found = map_indexes(session, preflight.probe(), self._slots(session))
-        preflight.judge(found, self.settings.address)
+        preflight.require_modules(found, self.settings.address)
         return found
 
     def inspect(self) -> list[preflight.Facts]:

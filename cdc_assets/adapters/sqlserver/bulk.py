@@ -231,7 +231,7 @@ class _Result:
             raise to_cdc_error("08S01", trouble, server_name(settings), (settings.password,))
         if batch.num_rows:
             return batch
-        if self._session.line.is_closed():
+        if self._session.tcp.is_closed():
             raise to_cdc_error("08S01", "it was closed at the end of a result", server_name(settings))
         self._cursor.close()
         self._free(self._session)
@@ -309,6 +309,6 @@ def translate(error: Exception, settings: ConnectionSettings, session: BulkSessi
     state = _STATE_OF.get(getattr(error, "driver_error", ""), "")
     text = getattr(error, "ddbc_error", "") or redact(str(error))
     ours = to_cdc_error(state, text, server_name(settings), (settings.password,))
-    if isinstance(ours, QueryError) and ours.number is None and session is not None and session.line.is_closed():
+    if isinstance(ours, QueryError) and ours.number is None and session is not None and session.tcp.is_closed():
         return to_cdc_error("08S01", text, server_name(settings), (settings.password,))
     return ours

@@ -20,7 +20,7 @@ import mssql_python
 from mssql_python.exceptions import ConnectionStringParseError
 
 from cdc_assets.adapters.sqlserver.driver import connection_string, keywords, server_name, without_database
-from cdc_assets.adapters.sqlserver.line import Line
+from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.sqlserver.watchdog import bounded
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.interruption import cancelled_by
@@ -57,14 +57,14 @@ class BulkSession:
     """An open session of the data plane.
 
     Args:
-        line: the TCP connection under it.
+        tcp: the TCP connection under it.
         settings: settings with which it was opened.
         statements: SET statements that were executed in the session.
         reusable: whether another read may use it.
     """
 
     connection: mssql_python.Connection
-    line: Line
+    tcp: TcpConnection
     settings: ConnectionSettings
     statements: tuple[str, ...] = ()
     reusable: bool = True
@@ -79,7 +79,7 @@ class BulkSession:
             Interrupted: the run was asked to end; the connection was closed.
             Exception: one of `ERRORS`.
         """
-        with _waiting(self.line, self.settings, self.settings.query_timeout_s):
+        with _waiting(self.tcp, self.settings, self.settings.query_timeout_s):
             return action()
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> mssql_python.Cursor:
@@ -90,7 +90,7 @@ class BulkSession:
 
     def end(self) -> None:
         """Close it in any state, without waiting."""
-        self.line.cut()
+        self.tcp.cut()
         with suppress(*ERRORS):
             self.connection.close()
 
@@ -126,21 +126,21 @@ def opened(settings: ConnectionSettings, statements: Sequence[str] = ()) -> Bulk
 
 
 def _open(settings: ConnectionSettings, pairs: dict[str, str]) -> BulkSession:
-    line = Line.of(settings)
-    with _waiting(line, settings, settings.login_timeout_s):
+    tcp = TcpConnection.of(settings)
+    with _waiting(tcp, settings, settings.login_timeout_s):
         connection = NamedConnection(
-            connection_string(pairs | line.keywords()),
+            connection_string(pairs | tcp.keywords()),
             settings.application,
             autocommit=True,
             timeout=settings.login_timeout_s,
         )
-    line.opened()
-    return BulkSession(connection, line, settings)
+    tcp.opened()
+    return BulkSession(connection, tcp, settings)
 
 
 @contextmanager
-def _waiting(line: Line, settings: ConnectionSettings, limit_s: float) -> Iterator[None]:
-    with cancelled_by(line.cut), bounded(line, limit_s, server_name(settings)):
+def _waiting(tcp: TcpConnection, settings: ConnectionSettings, limit_s: float) -> Iterator[None]:
+    with cancelled_by(tcp.cut), bounded(tcp, limit_s, server_name(settings)):
         yield
 
 
@@ -172,13 +172,13 @@ class SessionPool:
             _end(stale)
             if found is None:
                 return opened(settings, wanted)
-            if not found.line.is_closed():
+            if not found.tcp.is_closed():
                 return found
             found.end()
 
     def give(self, session: BulkSession) -> None:
         """Return a session whose last result was read to its end."""
-        if not session.reusable or session.line.ended:
+        if not session.reusable or session.tcp.ended:
             session.end()
             return
         session.since = time.monotonic()

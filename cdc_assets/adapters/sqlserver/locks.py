@@ -60,7 +60,7 @@ def locked(settings: ConnectionSettings, tables: Sequence[TableId], timeout_ms: 
         link.connection.timeout = settings.query_timeout_s
         yield HeldTableLocks(link)
     finally:
-        with suppress(pyodbc.Error, ConnectionLostError), bounded(link.line, settings.query_timeout_s, link.server):
+        with suppress(pyodbc.Error, ConnectionLostError), bounded(link.tcp, settings.query_timeout_s, link.server):
             link.connection.rollback()
         link.close()
 

@@ -318,7 +318,7 @@ def rows_in_commit(database: str, instances: Sequence[str]) -> str:
     return f"{_TAG.format(name='rows_in_commit')}SELECT place, n FROM ({_union_all(parts)}) AS u"  # noqa: S608
 
 
-def place_in_commit(database: str, instance: str, condition: str) -> str:
+def position_in_commit(database: str, instance: str, condition: str) -> str:
     """Command id and change LSN of the change row that follows a given number of rows (last parameter) in a commit.
 
     One seek in the clustered index and a scan from there, without sorting. Parameters: the commit LSN, those of the
@@ -326,7 +326,7 @@ def place_in_commit(database: str, instance: str, condition: str) -> str:
     https://learn.microsoft.com/en-us/sql/t-sql/queries/select-order-by-clause-transact-sql
     """
     return (
-        f"{_TAG.format(name='place_in_commit')}SELECT [__$command_id], [__$seqval] "  # noqa: S608
+        f"{_TAG.format(name='position_in_commit')}SELECT [__$command_id], [__$seqval] "  # noqa: S608
         f"FROM {change_table(database, instance)} WHERE [__$start_lsn] = ?{condition} "
         "ORDER BY [__$start_lsn], [__$command_id], [__$seqval], [__$operation] OFFSET ? ROWS FETCH NEXT 1 ROWS ONLY"
     )

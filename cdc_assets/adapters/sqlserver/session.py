@@ -25,9 +25,9 @@ from cdc_assets.adapters.sqlserver.driver import (
     without_database,
 )
 from cdc_assets.adapters.sqlserver.errors import to_cdc_error
-from cdc_assets.adapters.sqlserver.line import Line
 from cdc_assets.adapters.sqlserver.queries import PING, lock_timeout
 from cdc_assets.adapters.sqlserver.retry import repeated
+from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.sqlserver.watchdog import bounded
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.interruption import cancelled_by, in_thread
@@ -50,7 +50,7 @@ class Link:
     """A driver connection and its TCP connection."""
 
     connection: pyodbc.Connection
-    line: Line
+    tcp: TcpConnection
     settings: ConnectionSettings
 
     @property
@@ -68,8 +68,8 @@ class Link:
         limit_s = self.settings.query_timeout_s if limit_s is None else limit_s
         cursor = self.connection.cursor()
         with (
-            cancelled_by(lambda: self.line.cut() or cursor.cancel()),
-            bounded(self.line, limit_s, self.server),
+            cancelled_by(lambda: self.tcp.cut() or cursor.cancel()),
+            bounded(self.tcp, limit_s, self.server),
         ):
             try:
                 return action(cursor)
@@ -81,7 +81,7 @@ class Link:
 
     def close(self) -> None:
         """Close it in any state, without waiting."""
-        self.line.cut()
+        self.tcp.cut()
         with suppress(pyodbc.Error):
             self.connection.close()
 
@@ -114,13 +114,13 @@ def _connect(settings: ConnectionSettings) -> Link:
 
 
 def _open(pairs: dict[str, str], settings: ConnectionSettings) -> Link:
-    line = Line.of(settings)
-    with bounded(line, settings.login_timeout_s, server_name(settings)):
+    tcp = TcpConnection.of(settings)
+    with bounded(tcp, settings.login_timeout_s, server_name(settings)):
         connection = pyodbc.connect(
-            connection_string(pairs | line.keywords()), autocommit=True, timeout=settings.login_timeout_s
+            connection_string(pairs | tcp.keywords()), autocommit=True, timeout=settings.login_timeout_s
         )
-    line.opened()
-    return Link(connection, line, settings)
+    tcp.opened()
+    return Link(connection, tcp, settings)
 
 
 def translate(error: pyodbc.Error, settings: ConnectionSettings, link: Link | None = None) -> CdcError:
@@ -128,7 +128,7 @@ def translate(error: pyodbc.Error, settings: ConnectionSettings, link: Link | No
     state = _state(error)
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     ours = to_cdc_error(state, text, server_name(settings), (settings.password,))
-    if isinstance(ours, QueryError) and ours.number is None and link is not None and link.line.is_closed():
+    if isinstance(ours, QueryError) and ours.number is None and link is not None and link.tcp.is_closed():
         return to_cdc_error("08S01", text, server_name(settings), (settings.password,))
     return ours
 
@@ -221,7 +221,7 @@ class Session:
 
     def _ready(self) -> Link:
         """The open connection, checked if it was idle."""
-        if self._link is not None and self._link.line.ended:
+        if self._link is not None and self._link.tcp.ended:
             self.close()
         if self._link is not None and time.monotonic() - self._last_use > IDLE_CHECK_S:
             try:

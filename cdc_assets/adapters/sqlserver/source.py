@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver.commit_positions import step_positions
 from cdc_assets.adapters.sqlserver.driver import server_name
 from cdc_assets.adapters.sqlserver.locks import locked
-from cdc_assets.adapters.sqlserver.places import places
 from cdc_assets.adapters.sqlserver.ranges import is_worth_cutting, key_extents, key_ranges
 from cdc_assets.adapters.sqlserver.rows import Row, commit_time, instances_of, integer, lsn_of, schema_of
 from cdc_assets.adapters.sqlserver.session import Session
@@ -146,19 +146,21 @@ class SqlServerSource:
         names = [name for table in tables for name in (table.schema, table.table)]
         columns: dict[int, list[Row]] = defaultdict(list)
         keys: dict[int, list[Row]] = defaultdict(list)
-        places: dict[tuple[str, str], int] = {}
+        object_ids: dict[tuple[str, str], int] = {}
         for schema, table, object_id, *rest in self.session.rows(queries.columns(database, len(tables)), *names):
-            places[str(schema), str(table)] = integer(object_id)
+            object_ids[str(schema), str(table)] = integer(object_id)
             columns[integer(object_id)].append((object_id, *rest))
         if columns:
             for object_id, *rest in self.session.rows(queries.keys(database, len(columns)), *columns):
                 keys[integer(object_id)].append(tuple(rest))
-        folded = {(schema.lower(), table.lower()): place for (schema, table), place in places.items()}
+        folded = {(schema.lower(), table.lower()): number for (schema, table), number in object_ids.items()}
         found = {}
         for wanted in tables:  # the server compares by its collation: the letter case may differ
-            own = places.get((wanted.schema, wanted.table)) or folded.get((wanted.schema.lower(), wanted.table.lower()))
-            if own is not None:
-                found[wanted] = schema_of(wanted, columns[own], keys[own])
+            object_id = object_ids.get((wanted.schema, wanted.table)) or folded.get(
+                (wanted.schema.lower(), wanted.table.lower())
+            )
+            if object_id is not None:
+                found[wanted] = schema_of(wanted, columns[object_id], keys[object_id])
         return found
 
     def user_tables(self, database: str) -> Sequence[TableId]:
@@ -243,7 +245,7 @@ class SqlServerSource:
         found: set[str] = set()
         for chunk in _chunks(names, _PROBES_PER_QUERY):
             found.update(
-                _of_those_there(chunk, lambda own: self._probe(database, own, bounds, until), lambda gone: [gone])
+                _of_those_there(chunk, lambda names: self._probe(database, names, bounds, until), lambda gone: [gone])
             )
         return frozenset(found)
 
@@ -260,7 +262,7 @@ class SqlServerSource:
         counts: Counter[Lsn] = Counter()
         for chunk in _chunks(sorted(bounds), _PROBES_PER_QUERY):
             for lsn, rows in _of_those_there(
-                chunk, lambda own: self._rows_per_commit(database, own, bounds, until), lambda _: []
+                chunk, lambda names: self._rows_per_commit(database, names, bounds, until), lambda _: []
             ):
                 counts[lsn] += rows
         return sorted(counts.items())
@@ -272,14 +274,16 @@ class SqlServerSource:
         rows = self.session.rows(queries.rows_per_commit(database, names), *parameters)
         return [(lsn_of(raw) or ZERO_LSN, integer(count)) for raw, count in rows]
 
-    def places_in_commit(self, database: str, instances: Sequence[str], commit: Lsn, step: int) -> Sequence[Position]:
+    def positions_in_commit(
+        self, database: str, instances: Sequence[str], commit: Lsn, step: int
+    ) -> Sequence[Position]:
         """Positions of every `step`-th change row of each instance inside a commit; see `core.ports`."""
         found: list[Position] = []
         for chunk in _chunks(list(instances), _PROBES_PER_QUERY):
             for name, rows in _of_those_there(
-                chunk, lambda own: self._rows_in_commit(database, own, commit), lambda _: []
+                chunk, lambda names: self._rows_in_commit(database, names, commit), lambda _: []
             ):
-                found += places(self.session, database, name, commit, step, rows)
+                found += step_positions(self.session, database, name, commit, step, rows)
         return sorted(found, key=str)
 
     def _rows_in_commit(self, database: str, names: Sequence[str], commit: Lsn) -> list[tuple[str, int]]:
@@ -301,10 +305,10 @@ class SqlServerSource:
         tables = {(schema.table.database, schema.object_id): schema.table for schema in schemas}
         found = dict.fromkeys(tables.values(), 0)
         for database in dict.fromkeys(schema.table.database for schema in schemas):
-            for chunk in _chunks([own for place, own in tables if place == database], _IDS_PER_QUERY):
+            for chunk in _chunks([object_id for name, object_id in tables if name == database], _IDS_PER_QUERY):
                 with self._waiting():
                     rows = self.session.rows(queries.row_counts(database, len(chunk)), *chunk)
-                found |= {tables[database, integer(own)]: integer(count or 0) for own, count in rows}
+                found |= {tables[database, integer(object_id)]: integer(count or 0) for object_id, count in rows}
         return found
 
     def key_extents(self, schemas: Sequence[TableSchema], rows: Mapping[TableId, int]) -> Mapping[TableId, KeyExtent]:
@@ -313,8 +317,8 @@ class SqlServerSource:
         found: dict[TableId, KeyExtent] = {}
         schemas = [schema for schema in schemas if is_worth_cutting(rows.get(schema.table, 0))]
         for database in dict.fromkeys(schema.table.database for schema in schemas):
-            own = [schema for schema in schemas if schema.table.database == database]
-            for chunk in _chunks(own, _TABLES_PER_QUERY):
+            chosen = [schema for schema in schemas if schema.table.database == database]
+            for chunk in _chunks(chosen, _TABLES_PER_QUERY):
                 with suppress(QueryError, PreflightError, LockTimeoutError), self._waiting():
                     found |= key_extents(self.session, chunk)
         return found

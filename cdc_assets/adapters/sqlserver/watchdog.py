@@ -2,7 +2,7 @@
 
 The limit applies to silence, not to the whole read: each batch and each received byte restarts it, so long and slow
 reads continue. When a connection is silent for too long its socket is shut down, which returns the waiting thread with
-an error (`cdc_assets.adapters.sqlserver.line`); no waiting thread is left behind. One thread per process supervises all
+an error (`cdc_assets.adapters.sqlserver.tcp_connection`); no waiting thread is left behind. One thread per process supervises all
 waits, and runs only when a limit is reached.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
 
-from cdc_assets.adapters.sqlserver.line import Line
+from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.errors import ConnectionLostError
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ cancel."""
 
 
 @contextmanager
-def bounded(line: Line, limit_s: float, server: str) -> Iterator[None]:
+def bounded(tcp: TcpConnection, limit_s: float, server: str) -> Iterator[None]:
     """Close the connection if the server is silent for `limit_s` and a margin while the block waits for it.
 
     Args:
@@ -38,7 +38,7 @@ def bounded(line: Line, limit_s: float, server: str) -> Iterator[None]:
     if limit_s <= 0:
         yield
         return
-    wait = _Wait(line, limit_s + GRACE_S, server)
+    wait = _Wait(tcp, limit_s + GRACE_S, server)
     _watchdog.add(wait)
     try:
         yield
@@ -53,17 +53,17 @@ def bounded(line: Line, limit_s: float, server: str) -> Iterator[None]:
 
 
 class _Wait:
-    def __init__(self, line: Line, limit_s: float, server: str) -> None:
-        self._line, self._limit_s, self._server = line, limit_s, server
+    def __init__(self, tcp: TcpConnection, limit_s: float, server: str) -> None:
+        self._tcp, self._limit_s, self._server = tcp, limit_s, server
         self._began = time.monotonic()
         self.deadline = self._began + limit_s
         self.given_up = ""
         """Reason for closing the connection."""
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Handle the deadline: move it if the server has sent something since, otherwise close the connection."""
         now = time.monotonic()
-        known_s = self._line.silent_s()
+        known_s = self._tcp.silent_s()
         silent_s = now - self._began if known_s is None else min(now - self._began, known_s)
         if silent_s < self._limit_s:
             self.deadline = now + self._limit_s - silent_s
@@ -74,7 +74,7 @@ class _Wait:
             "reopened. Next: if this happens again, look for a server that hangs or a network path that drops "
             "packets (firewall, VPN, load balancer); database.query.timeout.ms sets the limit"
         )
-        if not self._line.cut():
+        if not self._tcp.cut():
             self.given_up = ""
             log.error(
                 "%s has been silent for %.0f s, and its socket was not found: the wait continues. "
@@ -111,7 +111,7 @@ class _Watchdog:
         with self._changed:
             while True:
                 for wait in [wait for wait in self._waits if wait.deadline <= time.monotonic()]:
-                    wait.look()
+                    wait.check()
                 self._wakes = min((wait.deadline for wait in self._waits), default=inf)
                 self._changed.wait(None if self._wakes == inf else max(0.0, self._wakes - time.monotonic()))
 

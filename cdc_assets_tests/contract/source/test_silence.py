@@ -15,14 +15,13 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.adapters.sqlserver import line as sqlserver_line
 from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
-from cdc_assets.adapters.sqlserver import watchdog
+from cdc_assets.adapters.sqlserver import tcp_connection, watchdog
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.bulk_sessions import POOL
-from cdc_assets.adapters.sqlserver.line import Line
 from cdc_assets.adapters.sqlserver.locks import locked
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.identifiers import TableId
@@ -48,7 +47,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def line(standin: StandIn) -> Iterator[Proxy]:
+def forwarder(standin: StandIn) -> Iterator[Proxy]:
     """The way to the server, with a table there."""
     standin.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY)", database=DATABASE)
     for start in range(0, ROWS, 500):
@@ -59,14 +58,19 @@ def line(standin: StandIn) -> Iterator[Proxy]:
         yield opened
 
 
-def settings(standin: StandIn, line: Proxy, **changes: Any) -> ConnectionSettings:
+def settings(standin: StandIn, forwarder: Proxy, **changes: Any) -> ConnectionSettings:
     return replace(
-        connection(standin, DATABASE), host="127.0.0.1", port=line.port, query_timeout_s=1, login_timeout_s=2, **changes
+        connection(standin, DATABASE),
+        host="127.0.0.1",
+        port=forwarder.port,
+        query_timeout_s=1,
+        login_timeout_s=2,
+        **changes,
     )
 
 
-def reader(standin: StandIn, line: Proxy, **changes: Any) -> MssqlBulkSource:
-    return MssqlBulkSource(settings(standin, line, **changes), batch_rows=100)
+def reader(standin: StandIn, forwarder: Proxy, **changes: Any) -> MssqlBulkSource:
+    return MssqlBulkSource(settings(standin, forwarder, **changes), batch_rows=100)
 
 
 def fails_in_time(action: Callable[[], object], kind: type[CdcError] = RetryableError) -> CdcError:
@@ -81,9 +85,9 @@ def sockets() -> int:
     return sum(number.is_socket() for number in Path("/proc/self/fd").iterdir())
 
 
-def test_in_the_middle_of_rows(standin: StandIn, line: Proxy, caplog: pytest.LogCaptureFixture) -> None:
-    line.answer_bytes = 150_000  # from the beginning: what has arrived before cannot be held back
-    batches = reader(standin, line).read(WIDE)
+def test_in_the_middle_of_rows(standin: StandIn, forwarder: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+    forwarder.answer_bytes = 150_000  # from the beginning: what has arrived before cannot be held back
+    batches = reader(standin, forwarder).read(WIDE)
     next(batches)
     with caplog.at_level(logging.WARNING):
         error = fails_in_time(lambda: list(batches), ConnectionLostError)
@@ -92,35 +96,35 @@ def test_in_the_middle_of_rows(standin: StandIn, line: Proxy, caplog: pytest.Log
     assert "was silent for" in caplog.text
 
 
-def test_before_the_first_row_is_tried_again(standin: StandIn, line: Proxy) -> None:
-    line.answer_bytes, line.until = 3000, 1  # the login passes, the rows do not
-    assert sum(batch.num_rows for batch in reader(standin, line).read(WIDE)) == ROWS
-    assert line.accepted == 2
+def test_before_the_first_row_is_tried_again(standin: StandIn, forwarder: Proxy) -> None:
+    forwarder.answer_bytes, forwarder.until = 3000, 1  # the login passes, the rows do not
+    assert sum(batch.num_rows for batch in reader(standin, forwarder).read(WIDE)) == ROWS
+    assert forwarder.accepted == 2
 
 
 @pytest.mark.parametrize("let_through", [0, 50], ids=["prelogin", "login"])
-def test_while_it_logs_in(standin: StandIn, line: Proxy, let_through: int) -> None:
-    line.answer_bytes = let_through
-    bulk = reader(standin, line)
+def test_while_it_logs_in(standin: StandIn, forwarder: Proxy, let_through: int) -> None:
+    forwarder.answer_bytes = let_through
+    bulk = reader(standin, forwarder)
     fails_in_time(lambda: bulk._begin("SELECT 1", ()), ConnectionLostError)
 
 
-def test_a_read_that_is_left_early_waits_for_nobody(standin: StandIn, line: Proxy) -> None:
-    batches = reader(standin, line).read(WIDE)
+def test_a_read_that_is_left_early_waits_for_nobody(standin: StandIn, forwarder: Proxy) -> None:
+    batches = reader(standin, forwarder).read(WIDE)
     next(batches)
-    line.answer_bytes = 0
+    forwarder.answer_bytes = 0
     began = time.monotonic()
     batches.close()
     assert time.monotonic() - began < 1
-    assert line.closed_by_client.acquire(timeout=5), "the server must learn of it"
+    assert forwarder.closed_by_client.acquire(timeout=5), "the server must learn of it"
 
 
-def test_in_a_transaction_and_at_its_end(standin: StandIn, line: Proxy) -> None:
+def test_in_a_transaction_and_at_its_end(standin: StandIn, forwarder: Proxy) -> None:
     standin.execute(f"ALTER DATABASE {DATABASE} SET ALLOW_SNAPSHOT_ISOLATION ON")
-    line.answer_bytes = 150_000  # from the beginning: what has arrived before cannot be held back
+    forwarder.answer_bytes = 150_000  # from the beginning: what has arrived before cannot be held back
 
     def read() -> None:
-        with reader(standin, line).transaction() as transaction:
+        with reader(standin, forwarder).transaction() as transaction:
             transaction.pin(TableId(DATABASE, "dbo", "t"))
             batches = transaction.read(WIDE)
             next(batches)
@@ -130,14 +134,14 @@ def test_in_a_transaction_and_at_its_end(standin: StandIn, line: Proxy) -> None:
 
 
 def test_many_threads_at_once_leave_nothing_behind(
-    standin: StandIn, line: Proxy, monkeypatch: pytest.MonkeyPatch
+    standin: StandIn, forwarder: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlserver_retry, "ATTEMPTS", 1)
-    line.answer_bytes = 100_000
+    forwarder.answer_bytes = 100_000
     before, threads = sockets(), threading.active_count()
-    bulk = reader(standin, line)
+    bulk = reader(standin, forwarder)
     fails_in_time(lambda: LocalRunner(12).run(lambda _: list(bulk.read(WIDE)), range(12)), ConnectionLostError)
-    line.close()
+    forwarder.close()
     POOL.clear()
     patience = time.monotonic() + ENOUGH_S
     while sockets() > before + 1 and time.monotonic() < patience:  # the server's are closed by its own threads
@@ -146,79 +150,79 @@ def test_many_threads_at_once_leave_nothing_behind(
     assert threading.active_count() <= threads + 1, "but for the watchdog"
 
 
-def test_no_break_of_the_connection_looks_like_the_end_of_the_rows(standin: StandIn, line: Proxy) -> None:
+def test_no_break_of_the_connection_looks_like_the_end_of_the_rows(standin: StandIn, forwarder: Proxy) -> None:
     """Packets have 4,096 bytes; where one ends with a row, the driver says that there are no more."""
-    line.then_close = True
-    bulk = reader(standin, line)
+    forwarder.then_close = True
+    bulk = reader(standin, forwarder)
     for packet in range(1, 101):
         POOL.clear()
-        line.answer_bytes = None
+        forwarder.answer_bytes = None
         batches = bulk.read("SELECT 1 AS one")
         list(batches)
-        line.answer_bytes, line.until = packet * 4096 + 200, line.accepted
+        forwarder.answer_bytes, forwarder.until = packet * 4096 + 200, forwarder.accepted
         batches, seen = bulk.read(WIDE), 0
         with suppress(ConnectionLostError):
             seen = sum(batch.num_rows for batch in batches)
             assert seen == ROWS, f"rows lost without a word, after packet {packet}"
 
 
-def test_slow_is_not_silent(standin: StandIn, line: Proxy) -> None:
+def test_slow_is_not_silent(standin: StandIn, forwarder: Proxy) -> None:
     """A batch takes longer than the limit, but bytes arrive all the time."""
-    bulk = MssqlBulkSource(settings(standin, line), batch_rows=ROWS)
+    bulk = MssqlBulkSource(settings(standin, forwarder), batch_rows=ROWS)
     list(bulk.read("SELECT 1 AS one"))
-    line.pause_s = 0.006
+    forwarder.pause_s = 0.006
     began = time.monotonic()
     assert sum(batch.num_rows for batch in bulk.read(WIDE)) == ROWS
     assert time.monotonic() - began > 2 * 1.5, "it was not slow: the test proves nothing"
 
 
-def test_a_slow_consumer_is_not_a_silent_server(standin: StandIn, line: Proxy) -> None:
+def test_a_slow_consumer_is_not_a_silent_server(standin: StandIn, forwarder: Proxy) -> None:
     seen = 0
-    for number, batch in enumerate(reader(standin, line).read(WIDE)):
+    for number, batch in enumerate(reader(standin, forwarder).read(WIDE)):
         seen += batch.num_rows
         if number == 1:
             time.sleep(2.5)
     assert seen == ROWS
 
 
-def test_a_control_statement_is_tried_again_on_a_new_line(standin: StandIn, line: Proxy) -> None:
-    with SqlServerSource(settings(standin, line)) as source:
+def test_a_control_statement_is_tried_again_on_a_new_line(standin: StandIn, forwarder: Proxy) -> None:
+    with SqlServerSource(settings(standin, forwarder)) as source:
         source.databases()
-        line.answer_bytes, line.until = 0, line.accepted
+        forwarder.answer_bytes, forwarder.until = 0, forwarder.accepted
         assert source.server_time()
-        assert line.accepted > line.until
+        assert forwarder.accepted > forwarder.until
 
 
-def test_the_rows_of_a_control_statement(standin: StandIn, line: Proxy) -> None:
-    with SqlServerSource(settings(standin, line)) as source:
+def test_the_rows_of_a_control_statement(standin: StandIn, forwarder: Proxy) -> None:
+    with SqlServerSource(settings(standin, forwarder)) as source:
         source.databases()
-        line.answer_bytes, line.until = 20_000, line.accepted
+        forwarder.answer_bytes, forwarder.until = 20_000, forwarder.accepted
         assert len(source.session.rows(WIDE)) == ROWS
 
 
-def test_while_locks_are_held_and_at_their_end(standin: StandIn, line: Proxy) -> None:
+def test_while_locks_are_held_and_at_their_end(standin: StandIn, forwarder: Proxy) -> None:
     def hold() -> None:
-        with locked(settings(standin, line), [TableId(DATABASE, "dbo", "t")], 1000) as held:
-            line.answer_bytes = 0
+        with locked(settings(standin, forwarder), [TableId(DATABASE, "dbo", "t")], 1000) as held:
+            forwarder.answer_bytes = 0
             held.check()
 
     fails_in_time(hold, RetryableError)
 
 
-def test_keep_alive_times_are_those_that_are_meant(standin: StandIn, line: Proxy) -> None:
-    given = settings(standin, line, extra=(("KeepAlive", "45"),))
-    own = Line.of(given)
+def test_keep_alive_times_are_those_that_are_meant(standin: StandIn, forwarder: Proxy) -> None:
+    given = settings(standin, forwarder, extra=(("KeepAlive", "45"),))
+    own = TcpConnection.of(given)
     with SqlServerSource(given) as source:
         source.databases()
         assert source.session._link is not None
-        with source.session._link.line._socket() as found:
+        with source.session._link.tcp._socket() as found:
             assert found is not None
-            options = (sqlserver_line.socket.TCP_KEEPIDLE, sqlserver_line.socket.TCP_KEEPINTVL)
+            options = (tcp_connection.socket.TCP_KEEPIDLE, tcp_connection.socket.TCP_KEEPINTVL)
             assert [found.getsockopt(6, option) for option in options] == [45, 1]
-    assert own.keywords() != Line.of(given).keywords(), "no two connections have the same mark"
+    assert own.keywords() != TcpConnection.of(given).keywords(), "no two connections have the same mark"
 
 
-def test_zero_sets_no_limit(standin: StandIn, line: Proxy) -> None:
-    bulk = MssqlBulkSource(replace(settings(standin, line), query_timeout_s=0), batch_rows=100)
-    line.pause_s = 0.0
+def test_zero_sets_no_limit(standin: StandIn, forwarder: Proxy) -> None:
+    bulk = MssqlBulkSource(replace(settings(standin, forwarder), query_timeout_s=0), batch_rows=100)
+    forwarder.pause_s = 0.0
     assert sum(batch.num_rows for batch in bulk.read("WAITFOR DELAY '00:00:02'; " + WIDE)) == ROWS

@@ -271,7 +271,7 @@ def test_places_divide_a_transaction_and_no_update(shop: Server, source: SqlServ
         commit.raw,
         database=DATABASE,
     )
-    found = source.places_in_commit(DATABASE, ["gone", "dbo_a", "dbo_b"], commit, step)
+    found = source.positions_in_commit(DATABASE, ["gone", "dbo_a", "dbo_b"], commit, step)
     assert [str(place) for place in found] == sorted(str(place) for place in found)
     last = [(command, bytes(change)) for command, change, _ in rows]
     ends = [0, *(len([row for row in last if row <= (place.command_id, place.change_lsn.raw)]) for place in found)]

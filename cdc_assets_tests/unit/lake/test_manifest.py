@@ -10,6 +10,7 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.notification import Notification
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.errors import FencedError, InvariantError, LakeError
 from cdc_assets.lake.files import DataFile
@@ -19,7 +20,9 @@ from cdc_assets.ledger import manifest as module
 from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.fold import after, decode_state, encode_state
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.state import (
+    CaptureState,
     HeldRow,
     RoundFiles,
     SnapshotRun,
@@ -64,6 +67,17 @@ def test_windows_of_an_earlier_release_were_planned_and_completed_one_by_one(tmp
     assert decode_state(json.loads(json.dumps(folded))).pending == (own,)
     done = after(planned, row | {"event": "complete", "detail": json.dumps({"behind": [], "operations": {}})})
     assert (done.pending, done.watermark("SalesDb")) == ((), lsn(9))
+
+
+def test_notifications_are_read_under_the_name_of_an_earlier_release(tmp_path: Path) -> None:
+    notification = Notification("Initial Snapshot", "STARTED", {}, NOW, number=1)
+    for name in ("told", "notifications"):
+        row = {
+            "event": "signals",
+            "database": "",
+            "detail": json.dumps({name: encode([notification]), "states": {"": encode(SignalState())}}),
+        }
+        assert after(CaptureState(), row).notifications == (notification,)
 
 
 def test_windows_of_several_databases_are_completed_together_or_alone(tmp_path: Path) -> None:

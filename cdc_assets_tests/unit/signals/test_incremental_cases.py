@@ -119,14 +119,14 @@ def test_rows_whose_files_are_lost_are_not_committed_but_read_again(
             path.unlink()
 
     if when == "before they are recorded":
-        found = presence.see
+        found = presence.require_files
 
         def lose_and_look(*places: Any) -> None:
             lose()
             found(*places)
 
         with monkeypatch.context() as patch:
-            patch.setattr(topics, "see", lose_and_look)
+            patch.setattr(topics, "require_files", lose_and_look)
             with pytest.raises(LakeError, match="not shared"):
                 world.run()
     else:

@@ -12,7 +12,7 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import VARIABLE
-from cdc_assets.ledger.signal_state import Collection
+from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import SIGNALS, World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -71,7 +71,7 @@ def configuration(world: World, path: Path) -> Path:
 def reached(world: World) -> tuple[int, int]:
     """How many rows the lake has as READs, and up to which key the queue has moved."""
     state = world.state().signals.get(DATABASE)
-    entry = state.queue[0] if state and state.queue else Collection(TableId("", "", ""), "")
+    entry = state.queue[0] if state and state.queue else QueuedTable(TableId("", "", ""), "")
     return entry.rows, int((entry.last or ("0",))[0] or 0)
 
 

@@ -24,7 +24,7 @@ BUILT = {
     "rows_per_commit": queries.rows_per_commit(ODD, ["a]b", "c"]),
     "rows_in_commit": queries.rows_in_commit(ODD, ["a]b", "c"]),
     "rows_behind": queries.rows_behind(ODD, "a]b"),
-    "place_in_commit": queries.place_in_commit(ODD, "a]b", ""),
+    "position_in_commit": queries.position_in_commit(ODD, "a]b", ""),
     "row_counts": queries.row_counts(ODD, 2),
     "extremes": queries.extremes([("[t]", "[c]"), ("[u]", "[d]")]),
     "key_at": queries.key_at("[t]", "[c]", "k", "?"),

@@ -229,7 +229,9 @@ class SimulatedServer:
         )
         return sorted(counts.items())
 
-    def places_in_commit(self, database: str, instances: Sequence[str], commit: Lsn, step: int) -> Sequence[Position]:
+    def positions_in_commit(
+        self, database: str, instances: Sequence[str], commit: Lsn, step: int
+    ) -> Sequence[Position]:
         found = set()
         for name in instances:
             own = sorted(

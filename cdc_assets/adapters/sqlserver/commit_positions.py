@@ -20,7 +20,9 @@ _SAME, _NEXT = " AND [__$command_id] = ? AND [__$seqval] > ?", " AND [__$command
 _LAST_OPERATION = 4
 
 
-def places(session: Session, database: str, instance: str, commit: Lsn, step: int, rows: int) -> Iterator[Position]:
+def step_positions(
+    session: Session, database: str, instance: str, commit: Lsn, step: int, rows: int
+) -> Iterator[Position]:
     """Positions of every `step`-th change row of an instance in a commit; none if its rows have no command id.
 
     Args:
@@ -32,21 +34,21 @@ def places(session: Session, database: str, instance: str, commit: Lsn, step: in
     """
 
     def row(condition: str, *parameters: object) -> tuple[int | None, Lsn] | None:
-        found = session.rows(queries.place_in_commit(database, instance, condition), commit.raw, *parameters)
+        found = session.rows(queries.position_in_commit(database, instance, condition), commit.raw, *parameters)
         return None if not found else (_optional(found[0][0]), lsn_of(found[0][1]) or ZERO_LSN)
 
-    place = row("", step - 1) if rows > step else None
+    position = row("", step - 1) if rows > step else None
     for _ in range(rows // step):
-        if place is None:
+        if position is None:
             return
-        command, change = place
+        command, change = position
         if command is None:
             return
         yield Position(commit, command, change, _LAST_OPERATION)
-        place = row(_SAME, command, change.raw, step - 1)
-        if place is None:
+        position = row(_SAME, command, change.raw, step - 1)
+        if position is None:
             passed = integer(session.value(queries.rows_behind(database, instance), commit.raw, command, change.raw))
-            place = row(_NEXT, command, step - 1 - passed)
+            position = row(_NEXT, command, step - 1 - passed)
 
 
 def _optional(value: object) -> int | None:

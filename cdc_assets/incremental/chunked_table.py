@@ -21,7 +21,7 @@ from cdc_assets.core.ranges import can_bound
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.incremental.chunks import Ordered, Span, maximum_query, nth_key_query
-from cdc_assets.ledger.signal_state import Collection, Key
+from cdc_assets.ledger.signal_state import Key, QueuedTable
 from cdc_assets.ledger.state import CaptureState, TableState
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class ChunkedTable:
     """Key order and row identity of one table.
 
     Args:
@@ -72,7 +72,7 @@ class Walk:
         return tuple(column.name for column in self.ordered.columns)
 
 
-def walk_of(known: CaptureState, source: Source, lake: Lake, entry: Collection) -> Walk:
+def chunked_table(known: CaptureState, source: Source, lake: Lake, entry: QueuedTable) -> ChunkedTable:
     """Key order and row identity of a queued table, from its structure now.
 
     Raises:
@@ -90,7 +90,7 @@ def walk_of(known: CaptureState, source: Source, lake: Lake, entry: Collection) 
     present = {column.name for column in schema.columns}
     ordered = Ordered(entry.table, _order(entry, schema, plan), entry.condition)
     lacking = frozenset(column.name for column in plan.columns if column.name not in present)
-    return Walk(plan, directory, state.instance, ordered, _identity(schema, plan, lacking), lacking)
+    return ChunkedTable(plan, directory, state.instance, ordered, _identity(schema, plan, lacking), lacking)
 
 
 def destination_of(lake: Lake, state: TableState) -> tuple[EventPlan, str]:
@@ -106,7 +106,7 @@ def destination_of(lake: Lake, state: TableState) -> tuple[EventPlan, str]:
     return lake.destination(known)
 
 
-def _order(entry: Collection, schema: TableSchema, plan: EventPlan) -> tuple[Column, ...]:
+def _order(entry: QueuedTable, schema: TableSchema, plan: EventPlan) -> tuple[Column, ...]:
     names = (entry.surrogate,) if entry.surrogate else schema.key or plan.key
     if not names:
         log.warning(
@@ -136,21 +136,27 @@ def _identity(schema: TableSchema, plan: EventPlan, lacking: frozenset[str]) -> 
     )
 
 
-def find_maximum(bulk: BulkSource, walk: Walk) -> Key:
+def find_maximum(bulk: BulkSource, chunked: ChunkedTable) -> Key:
     """The greatest key now: the snapshot of the table ends there, however fast rows are added after it.
 
     Raises:
         UnreadableError: the table has no rows.
         CdcError: the server failed.
     """
-    maximum = _key(bulk, maximum_query(walk.ordered))
+    maximum = _key(bulk, maximum_query(chunked.ordered))
     if maximum is None:
         raise UnreadableError("EMPTY")
     return maximum
 
 
 def next_spans(
-    bulk: BulkSource, walk: Walk, entry: Collection, low: Key | None, rows: Sequence[int], *, recompile: bool
+    bulk: BulkSource,
+    chunked: ChunkedTable,
+    entry: QueuedTable,
+    low: Key | None,
+    rows: Sequence[int],
+    *,
+    recompile: bool,
 ) -> list[Span]:
     """Adjacent spans after a key, with the given numbers of rows; fewer if they reach the table's greatest key.
 
@@ -160,7 +166,7 @@ def next_spans(
     spans: list[Span] = []
     for wanted in rows:
         remaining = Span(low, entry.maximum)
-        high = _key(bulk, nth_key_query(walk.ordered, remaining, wanted, recompile=recompile)) or entry.maximum
+        high = _key(bulk, nth_key_query(chunked.ordered, remaining, wanted, recompile=recompile)) or entry.maximum
         spans.append(Span(low, high))
         if high == entry.maximum:
             break

@@ -42,7 +42,7 @@ _MARKS: Final = 500
 _numbers = count()
 
 
-class Line:
+class TcpConnection:
     """The TCP connection of one driver connection; made before it is opened.
 
     Args:
@@ -61,8 +61,8 @@ class Line:
         """Whether it was cut."""
 
     @classmethod
-    def of(cls, settings: ConnectionSettings) -> "Line":
-        """The line for a connection with these settings."""
+    def of(cls, settings: ConnectionSettings) -> "TcpConnection":
+        """The TCP connection of a connection with these settings."""
         return cls(dict(settings.extra))
 
     def keywords(self) -> dict[str, str]:
