@@ -6,7 +6,7 @@ https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-cap
 https://learn.microsoft.com/en-us/sql/relational-databases/system-functions/cdc-fn-cdc-get-all-changes-capture-instance-transact-sql
 
 *Part of a transaction.* A slice may begin or end inside a transaction, after the rows
-up to a place (commit LSN, command id, change LSN). It is then read by a few
+up to a position (commit LSN, command id, change LSN). It is then read by a few
 statements in sequence, each for one range of the change table's
 clustered index; for a single condition with OR the server would scan all rows of
 the transaction. The ranges are adjacent and in order, so together they are
@@ -52,8 +52,8 @@ def change_queries(
         plan: event plan of the rows' structure.
         read: capture instance and bounds.
         mode: `data.query.mode`; in function mode there is no command id, so no slice begins or ends inside a commit.
-        begins: place after which rows of its commit are read; None if the slice does not begin inside a commit.
-        ends: place up to which rows of its commit are read; None if the slice does not end inside a commit.
+        begins: position after which rows of its commit are read; None if the slice does not begin inside a commit.
+        ends: position up to which rows of its commit are read; None if the slice does not end inside a commit.
     """
     if mode == "function":
         return [_function(plan, read)]
@@ -74,7 +74,8 @@ def _direct(plan: EventPlan, read: TableRead, condition: str, parameters: tuple[
 def _ranges(read: TableRead, begins: Position | None, ends: Position | None) -> Iterator[Statement]:
     """Adjacent ranges of the index, in order, each as condition and parameters."""
     first, last = (
-        place if place is not None and read.after < place.commit_lsn <= read.until else None for place in (begins, ends)
+        position if position is not None and read.after < position.commit_lsn <= read.until else None
+        for position in (begins, ends)
     )
     after, until = read.after, read.until
     if first is not None and last is not None and first.commit_lsn == last.commit_lsn:
@@ -92,7 +93,7 @@ def _ranges(read: TableRead, begins: Position | None, ends: Position | None) -> 
 
 
 def _inside(commit: Lsn, first: Position | None, last: Position | None) -> Iterator[Statement]:
-    """Ranges of one commit after a place, up to a place, or between two."""
+    """Ranges of one commit after a position, up to a position, or between two."""
     of_command = f"{_COMMIT} = ? AND {_COMMAND} = ?"
     if first is not None and last is not None and first.command_id == last.command_id:
         parameters = (commit.raw, first.command_id, first.change_lsn.raw, last.change_lsn.raw)
@@ -110,15 +111,15 @@ def _inside(commit: Lsn, first: Position | None, last: Position | None) -> Itera
         yield f"{of_command} AND {_CHANGE} <= ?", (commit.raw, last.command_id, last.change_lsn.raw)
 
 
-def preceding_queries(plan: EventPlan, read: TableRead, place: Position, rows: int) -> list[Statement]:
-    """Change LSNs of the last change rows of a commit up to a place, in descending order: first its own command, then earlier ones."""
+def preceding_queries(plan: EventPlan, read: TableRead, position: Position, rows: int) -> list[Statement]:
+    """Change LSNs of the last change rows of a commit up to a position, in descending order: first its own command, then earlier ones."""
     text = (
         f"/* cdc-assets: preceding */ SELECT TOP ({rows:d}) {_CHANGE} AS [change] "  # noqa: S608 - quoted names
         f"FROM {quote(read.table.database)}.cdc.{quote(f'{read.instance}_CT')} AS [ct] "
         f"WHERE {{condition}}{skipped_condition(plan.settings.skipped_operations)} "
         f"ORDER BY {_ORDER.replace(',', ' DESC,')} DESC"
     )
-    *earlier, of_command = _inside(place.commit_lsn, None, place)
+    *earlier, of_command = _inside(position.commit_lsn, None, position)
     return [(text.replace("{condition}", condition), parameters) for condition, parameters in (of_command, *earlier)]
 
 

@@ -34,15 +34,15 @@ def parts_of(name: str) -> tuple[str, ...]:
     Raises:
         InvalidValueError: a part is empty, a bracket or quote is not closed, or the whole is too long.
     """
-    parts, place, text = list[str](), 0, name.strip()
-    while len(text) <= _LONGEST_DOTTED and (part := _PART.match(text, place)):
+    parts, start, text = list[str](), 0, name.strip()
+    while len(text) <= _LONGEST_DOTTED and (part := _PART.match(text, start)):
         bracketed, double, plain = part[1], part[2], part[3]
         parts.append(
             bracketed.replace("]]", "]") if bracketed else double.replace('""', '"') if double else plain.strip()
         )
         if part.end() == len(text):
             return tuple(parts)
-        place = part.end() + 1
+        start = part.end() + 1
     raise InvalidValueError("table name", name, "schema.table or database.schema.table", "close brackets and quotes")
 
 

@@ -23,18 +23,18 @@ class Repeated:
 
     def __init__(self, texts: tuple[str, ...], times: int) -> None:
         self.texts, self.times = texts, times
-        self.array = pa.array(texts, pa.string()).take(self._places)
+        self.array = pa.array(texts, pa.string()).take(self._indexes)
         if _address(self.array):
             _KNOWN[_address(self.array)] = self
 
     @property
-    def _places(self) -> pa.Array:
+    def _indexes(self) -> pa.Array:
         return pa.array(list(range(len(self.texts))) * self.times, pa.int32())
 
     @cached_property
     def encoded(self) -> pa.DictionaryArray:
-        """The same as places in a dictionary."""
-        return pa.DictionaryArray.from_arrays(self._places, pa.array(self.texts, pa.string()))
+        """The same as indexes into a dictionary."""
+        return pa.DictionaryArray.from_arrays(self._indexes, pa.array(self.texts, pa.string()))
 
 
 _KNOWN: WeakValueDictionary[int, Repeated] = WeakValueDictionary()
@@ -53,6 +53,6 @@ def repeated(texts: tuple[str, ...], times: int) -> Repeated:
 
 
 def encoded(array: pa.Array) -> pa.DictionaryArray | None:
-    """An array of texts as places in a dictionary, if it is a slice of repeated ones, else None."""
+    """An array of texts as indexes into a dictionary, if it is a slice of repeated ones, else None."""
     known = _KNOWN.get(_address(array)) if array.null_count == 0 else None
     return None if known is None else known.encoded.slice(array.offset, len(array))

@@ -51,14 +51,14 @@ def with_transactions(batch: pa.RecordBatch, total_order: pa.Array, collection_o
 
 
 def _with_value(batch: pa.RecordBatch, value: pa.Array) -> pa.RecordBatch:
-    place = batch.schema.get_field_index("value")
-    return batch.set_column(place, batch.schema.field("value"), value)
+    index = batch.schema.get_field_index("value")
+    return batch.set_column(index, batch.schema.field("value"), value)
 
 
 def replaced(array: pa.Array, name: str, child: pa.Array) -> pa.Array:
     """A struct array with one child replaced."""
     kind = array.type
-    fields = [kind.field(place) for place in range(kind.num_fields)]
+    fields = [kind.field(index) for index in range(kind.num_fields)]
     children = [child if field.name == name else array.field(field.name) for field in fields]
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)

@@ -77,7 +77,7 @@ def envelope_type(name: str, row: ConnectType, settings: EventSettings) -> Conne
 
 def assemble(kind: pa.DataType, children: dict[str, pa.Array], rows: int, mask: pa.Array | None = None) -> pa.Array:
     """A struct of `rows` rows from its children by name; absent ones are null."""
-    fields: Sequence[pa.Field] = [kind.field(place) for place in range(kind.num_fields)]
+    fields: Sequence[pa.Field] = [kind.field(index) for index in range(kind.num_fields)]
     arrays = [children.get(field.name) for field in fields]
     filled = [
         pa.nulls(rows, field.type) if array is None else array for field, array in zip(fields, arrays, strict=True)

@@ -116,11 +116,11 @@ def _operations(rows: pa.RecordBatch) -> Numbers:
     return numbers(as_type(rows.column(OPERATION), pa.int32()), np.int32)
 
 
-def _broken_pair(plan: EventPlan, rows: pa.RecordBatch, place: int) -> InvariantError:
-    commit = Lsn(rows.column(START_LSN)[place].as_py())
+def _broken_pair(plan: EventPlan, rows: pa.RecordBatch, row: int) -> InvariantError:
+    commit = Lsn(rows.column(START_LSN)[row].as_py())
     return InvariantError(
-        f"Change row {commit}/{Lsn(rows.column(SEQVAL)[place].as_py())} of {plan.table} has operation "
-        f"{rows.column(OPERATION)[place].as_py()} where the log must have an update's row 3 followed by its row 4. "
+        f"Change row {commit}/{Lsn(rows.column(SEQVAL)[row].as_py())} of {plan.table} has operation "
+        f"{rows.column(OPERATION)[row].as_py()} where the log must have an update's row 3 followed by its row 4. "
         f"Next: check the change table of that commit, and re-read the table by its snapshot asset."
     )
 
@@ -212,11 +212,11 @@ def _parts(
     plan: EventPlan,
     rows: pa.RecordBatch,
     layout: Layout,
-    places: tuple[Numbers, Numbers, Numbers],
+    positions: tuple[Numbers, Numbers, Numbers],
     structs: tuple[pa.Array, pa.Array | None],
     context: ChangeContext,
 ) -> Parts:
-    commit, change, serial = places
+    commit, change, serial = positions
     shown, key = structs
     row = layout.row
     commands = numbers(pc.fill_null(as_type(rows.column(COMMAND_ID), pa.int64()), 0), np.int64)  # old rows have no key

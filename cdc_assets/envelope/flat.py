@@ -106,16 +106,16 @@ def _numbers(value: pa.Array, last: int) -> pa.Array:
 def flat_json(records: pa.RecordBatch) -> pa.Array:
     """Records as JSON text; absent images are omitted."""
     names = records.column("type")
-    made, places = [], []
+    made, indexes = [], []
     for name in pc.unique(names).to_pylist():
         chosen = np.flatnonzero(_is(names, name))
         part = records.take(pa.array(chosen))
         left_out = {"insert": "before", "update_after": "before", "delete": "after", "update_before": "after"}.get(name)
         made.append(joined(_object(part, left_out), len(part)))
-        places.append(chosen)
+        indexes.append(chosen)
     if not made:
         return pa.array([], pa.string())
-    order = np.argsort(np.concatenate(places), kind="stable")
+    order = np.argsort(np.concatenate(indexes), kind="stable")
     return pa.concat_arrays(made).take(pa.array(order))
 
 
@@ -124,8 +124,8 @@ def _object(records: pa.RecordBatch, left_out: str | None) -> Pieces:
     head = len(_HEAD)
     fields = [
         field
-        for place, field in enumerate(records.schema)
-        if place < head or left_out is None or field.name.partition("_")[0] != left_out
+        for index, field in enumerate(records.schema)
+        if index < head or left_out is None or field.name.partition("_")[0] != left_out
     ]
     columns = pa.StructArray.from_arrays([records.column(field.name) for field in fields], fields=fields)
     return struct_pieces(fields, columns, defaults=False)

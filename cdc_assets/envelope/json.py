@@ -73,7 +73,7 @@ def _repeats(array: pa.Array, width: int, rows: int) -> bool:
     if len(array) != width * rows:
         return False
     return all(
-        constant_text(array.take(pa.array(np.arange(place, len(array), width)))) is not None for place in range(width)
+        constant_text(array.take(pa.array(np.arange(index, len(array), width)))) is not None for index in range(width)
     )
 
 

@@ -93,9 +93,9 @@ def _with_nulls(pieces: Pieces) -> pa.Array:
 def struct_pieces(fields: Sequence[pa.Field], array: pa.Array, *, defaults: bool) -> Pieces:
     """JSON object of a struct array without nulls."""
     pieces: Pieces = ["{"]
-    for place, field in enumerate(fields):
-        pieces.append(("," if place else "") + quoted(field.name) + ":")
-        pieces += value_pieces(field, array.field(place), defaults=defaults)
+    for index, field in enumerate(fields):
+        pieces.append(("," if index else "") + quoted(field.name) + ":")
+        pieces += value_pieces(field, array.field(index), defaults=defaults)
     return [*pieces, "}"]
 
 

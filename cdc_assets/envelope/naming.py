@@ -112,7 +112,7 @@ def _replacement(character: str, unicode_form: bool) -> str:
     if not unicode_form:
         return "_"
     units = character.encode("utf-16-be")
-    return "".join(f"_u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
+    return "".join(f"_u{units[index : index + 2].hex()}" for index in range(0, len(units), 2))
 
 
 def check_conflicts(tables: Iterable[TableId], settings: EventSettings) -> None:

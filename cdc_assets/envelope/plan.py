@@ -81,13 +81,13 @@ class EventPlan:
     @property
     def value_columns(self) -> tuple[int, ...]:
         """Indexes of the columns in values."""
-        return tuple(place for place, column in enumerate(self.columns) if column.in_value)
+        return tuple(index for index, column in enumerate(self.columns) if column.in_value)
 
     @property
     def key_columns(self) -> tuple[int, ...]:
         """Indexes of the key's columns in key order."""
-        places = {column.name: place for place, column in enumerate(self.columns)}
-        return tuple(places[name] for name in self.key)
+        indexes = {column.name: index for index, column in enumerate(self.columns)}
+        return tuple(indexes[name] for name in self.key)
 
 
 def plan_events(

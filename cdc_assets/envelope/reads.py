@@ -100,9 +100,9 @@ def _positions(context: ReadContext, first: int, rows: int) -> pa.Array:
     commit = np.broadcast_to(np.frombuffer(context.commit_lsn.raw, dtype=np.uint8), (rows, 10))
     window = _repeated(context.window_id & 0xFFFFFFFF, 4, rows)
     slice_number = _repeated(context.slice_number, 2, rows)
-    place = np.hstack([window, slice_number, big_endian(np.arange(first, first + rows), 4)])
+    serial = np.hstack([window, slice_number, big_endian(np.arange(first, first + rows), 4)])
     zero = np.zeros(rows, dtype=np.int64)
-    return printed(commit, zero + LAST_COMMAND, place, zero, zero.astype(bool)).position()
+    return printed(commit, zero + LAST_COMMAND, serial, zero, zero.astype(bool)).position()
 
 
 def _repeated(value: int, width: int, rows: int) -> Numbers:

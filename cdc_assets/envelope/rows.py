@@ -103,18 +103,18 @@ def images(
         masks: update masks of the change rows.
     """
     shaped = [
-        _shaped(plan.columns[place], arrived[place], values[place], operations, masks) for place in plan.value_columns
+        _shaped(plan.columns[index], arrived[index], values[index], operations, masks) for index in plan.value_columns
     ]
-    return pa.StructArray.from_arrays(shaped, fields=[plan.columns[place].field for place in plan.value_columns])
+    return pa.StructArray.from_arrays(shaped, fields=[plan.columns[index].field for index in plan.value_columns])
 
 
 def keys(plan: EventPlan, values: Sequence[pa.Array]) -> pa.Array | None:
     """Key structs, or None for a table without key."""
     if not plan.key:
         return None
-    places = plan.key_columns
+    indexes = plan.key_columns
     return pa.StructArray.from_arrays(
-        [values[place] for place in places], fields=[plan.columns[place].key_field for place in places]
+        [values[index] for index in indexes], fields=[plan.columns[index].key_field for index in indexes]
     )
 
 
@@ -153,8 +153,8 @@ def mask_bit(masks: pa.Array, bit: int) -> Numbers:
     """Bit of a captured column in each update mask: byte `bit // 8` from the end."""
     masks = as_type(masks, pa.binary())
     offsets = numbers_of_offsets(masks).astype(np.int64)
-    place = offsets[1:] - 1 - bit // 8
-    inside = place >= offsets[:-1]
+    index = offsets[1:] - 1 - bit // 8
+    inside = index >= offsets[:-1]
     data = np.frombuffer(masks.buffers()[2] or b"\0", dtype=np.uint8)
-    found: Numbers = inside & ((data[np.where(inside, place, 0)] >> (bit % 8)) & 1).astype(bool)
+    found: Numbers = inside & ((data[np.where(inside, index, 0)] >> (bit % 8)) & 1).astype(bool)
     return found

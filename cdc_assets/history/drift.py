@@ -96,11 +96,11 @@ def drift_of(
 def _differences(entry: HistoryEntry, current: TableSchema, statements: Sequence[str]) -> Iterator[Difference]:
     recorded = {column.name: column for column in entry.schema.columns}
     now = {column.name: column for column in current.columns}
-    places = {column.ordinal: column for column in current.columns if column.name not in recorded}
+    by_ordinal = {column.ordinal: column for column in current.columns if column.name not in recorded}
     renamed = {
-        places[column.ordinal].name
+        by_ordinal[column.ordinal].name
         for column in entry.schema.columns
-        if column.name not in now and column.ordinal in places
+        if column.name not in now and column.ordinal in by_ordinal
     }
     for name, column in recorded.items():
         if name in now and now[name].ordinal == column.ordinal:
@@ -108,8 +108,8 @@ def _differences(entry: HistoryEntry, current: TableSchema, statements: Sequence
         elif name in now:
             yield Difference("dropped", name, declared_type(column))
             yield Difference("added", name, "", declared_type(now[name]))
-        elif column.ordinal in places:
-            yield Difference("renamed", places[column.ordinal].name, name, places[column.ordinal].name)
+        elif column.ordinal in by_ordinal:
+            yield Difference("renamed", by_ordinal[column.ordinal].name, name, by_ordinal[column.ordinal].name)
         else:
             yield Difference("dropped", name, declared_type(column))
     for name, column in now.items():

@@ -86,10 +86,10 @@ def build_events(
     """
     rows = [_event(entry, window_id, settings, connector) for entry in entries]
     reached = ZERO_LSN
-    for place, (row, entry) in enumerate(zip(rows, entries, strict=True)):
+    for ordinal, (row, entry) in enumerate(zip(rows, entries, strict=True)):
         reached = max(reached, entry.lsn) if entry.snapshot else entry.lsn
         # command ids and change LSNs of data start above zero, so the event precedes the data of its LSN
-        row["position"] = f"{Position(reached, 0, ZERO_LSN, 0)}s{place:08d}"
+        row["position"] = f"{Position(reached, 0, ZERO_LSN, 0)}s{ordinal:08d}"
     return pa.Table.from_pylist(rows, topic_schema(settings))
 
 
@@ -136,14 +136,14 @@ def _change(entry: HistoryEntry) -> dict[str, Any]:
     table = {
         "defaultCharsetName": None,
         "primaryKeyColumnNames": key_columns(entry),
-        "columns": [_column(column, place) for place, column in enumerate(entry.columns(), 1)],
+        "columns": [_column(column, ordinal) for ordinal, column in enumerate(entry.columns(), 1)],
         "comment": None,
     }
     return {"type": entry.kind, "id": quoted_id(entry.table), "table": None if entry.kind == "DROP" else table}
 
 
-def _column(column: Column, place: int) -> dict[str, Any]:
-    return column_facts(column, place) | {
+def _column(column: Column, ordinal: int) -> dict[str, Any]:
+    return column_facts(column, ordinal) | {
         "nativeType": None,
         "defaultValueExpression": column.default,
         "enumValues": None,

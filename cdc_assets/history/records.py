@@ -88,17 +88,17 @@ def table_change(entry: HistoryEntry) -> dict[str, Any]:
         change["table"] = {
             "defaultCharsetName": None,
             "primaryKeyColumnNames": key_columns(entry),
-            "columns": [_column(column, place) for place, column in enumerate(entry.columns(), 1)],
+            "columns": [_column(column, ordinal) for ordinal, column in enumerate(entry.columns(), 1)],
             "attributes": [],
         }
     return change | {"comment": None}
 
 
-def column_facts(column: Column, place: int) -> dict[str, Any]:
+def column_facts(column: Column, ordinal: int) -> dict[str, Any]:
     """Description of a column that the record and the public event share.
 
     Args:
-        place: number of the column among the described ones, from 1.
+        ordinal: number of the column among the described ones, from 1.
     """
     kind = jdbc_type(column)
     return {
@@ -109,7 +109,7 @@ def column_facts(column: Column, place: int) -> dict[str, Any]:
         "charsetName": None,
         "length": kind.length,
         "scale": kind.scale,
-        "position": place,
+        "position": ordinal,
         "optional": column.nullable,
         "autoIncremented": column.identity,
         "generated": column.computed,
@@ -117,8 +117,8 @@ def column_facts(column: Column, place: int) -> dict[str, Any]:
     }
 
 
-def _column(column: Column, place: int) -> dict[str, Any]:
-    described = column_facts(column, place) | {
+def _column(column: Column, ordinal: int) -> dict[str, Any]:
+    described = column_facts(column, ordinal) | {
         # a nullable column has the default null (measured, spec debezium-live §4 no. 10)
         "hasDefaultValue": column.nullable or column.default is not None,
         "defaultValueExpression": column.default,

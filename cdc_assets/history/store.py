@@ -163,7 +163,7 @@ class SchemaHistory:
         new = self._tables.reached(self.directory) < window_id
         if new:
             table = pa.Table.from_pylist(
-                [self._row(entry, place, window_id) for place, entry in enumerate(entries)], SCHEMA
+                [self._row(entry, number, window_id) for number, entry in enumerate(entries)], SCHEMA
             )
             self._commit(self.directory, table, window_id)
             step("history-recorded")
@@ -187,9 +187,9 @@ class SchemaHistory:
             writer.write(table.to_batches())
         return writer.files
 
-    def _row(self, entry: HistoryEntry, place: int, window_id: int) -> dict[str, object]:
+    def _row(self, entry: HistoryEntry, number: int, window_id: int) -> dict[str, object]:
         return {
-            "position": f"{Position(entry.lsn, 0, ZERO_LSN, 0)}s{place:08d}",
+            "position": f"{Position(entry.lsn, 0, ZERO_LSN, 0)}s{number:08d}",
             "database": entry.table.database,
             "schema": entry.table.schema,
             "table": entry.table.table,

@@ -31,8 +31,8 @@ def captured_structure(source: TableSchema, stored: TableSchema, instance: Captu
     now = {column.ordinal: column for column in source.columns}
     types = {column.name: column for column in stored.columns}
     captured = [
-        _arriving(name, place, now.get(place), types[name])
-        for name, place in zip(instance.columns, instance.column_ids, strict=True)
+        _arriving(name, ordinal, now.get(ordinal), types[name])
+        for name, ordinal in zip(instance.columns, instance.column_ids, strict=True)
         if name in types
     ]
     names = {column.name for column in captured}
@@ -40,9 +40,9 @@ def captured_structure(source: TableSchema, stored: TableSchema, instance: Captu
     return replace(source, columns=tuple(sorted((*captured, *others), key=lambda column: column.ordinal)))
 
 
-def _arriving(name: str, place: int, source: Column | None, stored: Column) -> Column:
+def _arriving(name: str, ordinal: int, source: Column | None, stored: Column) -> Column:
     if source is None or source.name != name:
-        return replace(stored, ordinal=place, nullable=True)
+        return replace(stored, ordinal=ordinal, nullable=True)
     return source if source.type_name in _STORED_OTHERWISE else _typed(source, stored)
 
 
@@ -60,8 +60,8 @@ def _typed(column: Column, other: Column) -> Column:
 
 def without_namesakes(source: TableSchema, instance: CaptureInstance) -> TableSchema:
     """The table without columns that were re-created under a captured column's name; used to read its rows."""
-    places = dict(zip(instance.columns, instance.column_ids, strict=True))
-    columns = tuple(column for column in source.columns if places.get(column.name, column.ordinal) == column.ordinal)
+    ordinals = dict(zip(instance.columns, instance.column_ids, strict=True))
+    columns = tuple(column for column in source.columns if ordinals.get(column.name, column.ordinal) == column.ordinal)
     return replace(source, columns=columns)
 
 

@@ -1,4 +1,4 @@
-"""Texts that repeat go into Parquet as places in a dictionary, without a look at each row.
+"""Texts that repeat go into Parquet as indexes into a dictionary, without a look at each row.
 
 A Parquet writer finds the different texts of a column by hashing every row's. Of the columns that event building has made
 by repetition (`core.repeated`) they are known, and the writer takes dictionary arrays as they are. The file is the same:
@@ -19,14 +19,14 @@ ENCODED = pa.dictionary(pa.int32(), pa.string())
 
 def encoded_schema(table: pa.Table) -> pa.Schema:
     """The table's structure, in which texts that are known to repeat are dictionaries."""
-    fields = [_encoded_field(field, table[place].chunks) for place, field in enumerate(table.schema)]
+    fields = [_encoded_field(field, table[index].chunks) for index, field in enumerate(table.schema)]
     return pa.schema(fields, table.schema.metadata)
 
 
 def encode(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table in a structure that `encoded_schema` gave."""
     columns = [
-        pa.chunked_array(_encode(table[place].chunks, field.type), field.type) for place, field in enumerate(schema)
+        pa.chunked_array(_encode(table[index].chunks, field.type), field.type) for index, field in enumerate(schema)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -37,9 +37,9 @@ def _encoded_field(field: pa.Field, arrays: Sequence[pa.Array]) -> pa.Field:
 
 def _encoded_type(kind: pa.DataType, arrays: Sequence[pa.Array]) -> pa.DataType:
     if pa.types.is_struct(kind):
-        children = (kind.field(place) for place in range(kind.num_fields))
+        children = (kind.field(index) for index in range(kind.num_fields))
         return pa.struct(
-            [_encoded_field(child, [array.field(place) for array in arrays]) for place, child in enumerate(children)]
+            [_encoded_field(child, [array.field(index) for array in arrays]) for index, child in enumerate(children)]
         )
     if pa.types.is_map(kind):
         keys, items = [array.keys for array in arrays], [array.items for array in arrays]
@@ -53,8 +53,8 @@ def _encode(arrays: Sequence[pa.Array], kind: pa.DataType) -> list[pa.Array]:
     if all(array.type == kind for array in arrays):
         return list(arrays)
     if pa.types.is_struct(kind):
-        fields = [kind.field(place) for place in range(kind.num_fields)]
-        columns = [_encode([array.field(place) for array in arrays], field.type) for place, field in enumerate(fields)]
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        columns = [_encode([array.field(index) for array in arrays], field.type) for index, field in enumerate(fields)]
         return [
             pa.StructArray.from_arrays(
                 list(children), fields=fields, mask=array.is_null() if array.null_count else None

@@ -161,10 +161,8 @@ class TopicWriter:
             yield
         except STORE_ERRORS as error:
             self._abandon()
-            place = self._location.uri(self._directory)
-            raise trouble(
-                f"A data file in {place} cannot be written", error, "check the path and its rights"
-            ) from error
+            uri = self._location.uri(self._directory)
+            raise trouble(f"A data file in {uri} cannot be written", error, "check the path and its rights") from error
 
     def _abandon(self) -> None:
         """Remove the written files; they were not returned, so nobody commits them."""

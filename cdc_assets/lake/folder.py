@@ -49,8 +49,8 @@ class Folder:
         for name in self.names(""):
             self.remove(name)
         if self._location.on_disk:
-            place = Path(self._location.uri(self._directory).removeprefix("file://"))
-            self._try("removed", place.rmdir)
+            folder = Path(self._location.uri(self._directory).removeprefix("file://"))
+            self._try("removed", folder.rmdir)
 
     def _files(self) -> fs.FileSystem:
         return self._location.filesystem(self._directory)
@@ -59,8 +59,8 @@ class Folder:
         try:
             return action()
         except (*STORE_ERRORS, ValueError) as error:
-            place = self._location.uri(self._directory)
-            raise trouble(f"The folder {place} cannot be {what}", error, "check lake.path") from error
+            folder = self._location.uri(self._directory)
+            raise trouble(f"The folder {folder} cannot be {what}", error, "check lake.path") from error
 
 
 def _name(info: fs.FileInfo) -> str:

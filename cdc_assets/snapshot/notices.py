@@ -53,13 +53,13 @@ class Notices:
         """Notifications of slices that are about to be read."""
         chunks = _chunks(run)
         for entry in slices:
-            table, place = str(entry.table), chunks[entry.number]
-            if place.index == 0:
+            table, chunk = str(entry.table), chunks[entry.number]
+            if chunk.index == 0:
                 names = _names(other for other in run.tables if other.ranges)
                 yield self._of(run, "IN_PROGRESS", current_collection_in_progress=table, data_collections=names)
-            if place.count > 1:
+            if chunk.count > 1:
                 data = {"current_collection_in_progress": table, "total_rows_scanned": "0"}
-                yield self._of(run, "TABLE_CHUNK_IN_PROGRESS", **data, **place.data())
+                yield self._of(run, "TABLE_CHUNK_IN_PROGRESS", **data, **chunk.data())
 
     def read(self, before: SnapshotRun, after: SnapshotRun, slices: Sequence[SnapshotSlice]) -> Iterator[Notification]:
         """Notifications of slices that are committed.
@@ -71,13 +71,13 @@ class Notices:
         """
         chunks, failed, scanned = _chunks(after), dict(after.failed), dict(after.scanned)
         for entry in slices:
-            place = chunks[entry.number]
+            chunk = chunks[entry.number]
             if entry.table in failed:
                 continue
-            if place.count > 1:
+            if chunk.count > 1:
                 data = {"scanned_collection": str(entry.table), "data_collections": _names(after.tables)}
-                yield self._of(after, "TABLE_CHUNK_COMPLETED", **data, status="SUCCEEDED", **place.data())
-            if place.index == place.count - 1:
+                yield self._of(after, "TABLE_CHUNK_COMPLETED", **data, status="SUCCEEDED", **chunk.data())
+            if chunk.index == chunk.count - 1:
                 yield self._scanned(after, entry.table, scanned.get(entry.table, 0), "SUCCEEDED")
         for table in failed.keys() - dict(before.failed).keys():
             yield self._scanned(after, table, scanned.get(table, 0), "SQL_EXCEPTION")

@@ -6,12 +6,11 @@ first one that reaches the bound, however large that one is. Windows of several
 databases that are carried out together share the bound, by the rows of the turn before.
 
 *A window is cut* into slices of about equal numbers of change rows, at commits where
-possible. A transaction that is larger than a slice is cut inside, at the place
-(commit LSN, command id, change LSN) of one of its rows: all rows up to that
-place belong to the slice before. The rows 3 and 4 of an update have the same
-place, so no cut separates them, in any table. Places of one transaction have
-one order over all tables, so the slices of a window follow each other also
-where transactions are numbered.
+possible. A transaction that is larger than a slice is cut inside, behind one of its
+rows: all rows up to that position belong to the slice before. A cut has the greatest
+operation, 4, so it never separates the rows 3 and 4 of an update, which differ in the
+operation alone. Positions of one transaction have one order over all tables, so the
+slices of a window follow each other also where transactions are numbered.
 
 *Why a repeat makes the same slices.* Bounds and cuts are recorded with the window
 before anything is read.
@@ -26,7 +25,7 @@ from cdc_assets.core.lsn import Lsn, Position
 T = TypeVar("T")
 
 Border = Lsn | Position
-"""Upper bound of a slice: a commit, with all of its rows, or the place of a row inside one."""
+"""Upper bound of a slice: a commit, with all of its rows, or the position of a row inside one."""
 
 SLICE_ROWS = 10_000
 """Change rows from which a separate task pays off: its start takes as long, and it adds a file to each table."""
@@ -105,7 +104,7 @@ def cut_window(
     counts: Sequence[tuple[Lsn, int]],
     until: Lsn,
     parts: int,
-    places: Callable[[Lsn, int], Sequence[Position]] | None,
+    positions: Callable[[Lsn, int], Sequence[Position]] | None,
 ) -> list[Border]:
     """Upper bounds of the slices of a window, in order; the last is `until`.
 
@@ -113,16 +112,16 @@ def cut_window(
         counts: commits of the window in order, with their numbers of change rows.
         until: upper end of the window.
         parts: approximate number of slices.
-        places: returns the place of every n-th change row of each table in a commit, in order; None if no transaction
+        positions: returns the position of every n-th change row of each table in a commit, in order; None if no transaction
             is cut.
     """
     rows = sum(count for _, count in counts)
     possible: list[tuple[Border, int]] = []
     for lsn, count in counts:
-        if places is not None and parts > 1 and count * parts >= rows * _TOO_LARGE:
+        if positions is not None and parts > 1 and count * parts >= rows * _TOO_LARGE:
             step = max(1, rows // (2 * parts))
-            inside = places(lsn, step)
-            possible += [(place, step) for place in inside]
+            inside = positions(lsn, step)
+            possible += [(position, step) for position in inside]
             count = max(0, count - step * len(inside))
         possible.append((lsn, count))
     return cut(possible, until, parts)
@@ -131,9 +130,9 @@ def cut_window(
 def in_order(bounds: Sequence[Lsn], cuts: Sequence[Position]) -> list[Border]:
     """Bounds at commits and cuts inside commits, in their common order."""
 
-    def place(border: Border) -> tuple[Lsn, int, int, Lsn]:
+    def position(border: Border) -> tuple[Lsn, int, int, Lsn]:
         if isinstance(border, Lsn):
             return border, 1, 0, border
         return border.commit_lsn, 0, border.command_id, border.change_lsn
 
-    return sorted([*bounds, *cuts], key=place)
+    return sorted([*bounds, *cuts], key=position)

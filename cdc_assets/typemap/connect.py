@@ -139,7 +139,7 @@ def described(field: pa.Field) -> ConnectType:
         int(found.get("connect.version", "0")),
         tuple(json.loads(found.get("connect.parameters", "{}")).items()),
         field.type,
-        tuple(field.type.field(place) for place in range(field.type.num_fields)) if kind == "struct" else (),
+        tuple(field.type.field(index) for index in range(field.type.num_fields)) if kind == "struct" else (),
         found.get("connect.optional", "true") == "true",
         found.get("connect.default"),
         found.get("lake.form", ""),

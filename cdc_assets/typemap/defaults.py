@@ -84,10 +84,10 @@ def _closes_at_end(text: str) -> bool:
     """Whether the first parenthesis is closed by the last character; quoted text does not count."""
     depth = 0
     bare = re.sub(r"'(?:[^']|'')*'", lambda found: "x" * len(found.group()), text)
-    for place, character in enumerate(bare):
+    for index, character in enumerate(bare):
         depth += (character == "(") - (character == ")")
         if depth == 0:
-            return place == len(text) - 1
+            return index == len(text) - 1
     return False
 
 

@@ -64,12 +64,12 @@ def differ(matrix: Numbers) -> Numbers:
     different = np.ones(rows, dtype=bool)
     different[1:] = False
     matrix = np.ascontiguousarray(matrix)
-    place = 0
+    index = 0
     for size in (8, 4, 2, 1):  # as numbers side by side: short rows compared byte by byte cost ten times as much
-        while width - place >= size:
-            word = np.ndarray((rows,), f"u{size}", matrix.data, place, (width,))
+        while width - index >= size:
+            word = np.ndarray((rows,), f"u{size}", matrix.data, index, (width,))
             different[1:] |= word[1:] != word[:-1]
-            place += size
+            index += size
     return different
 
 
@@ -83,8 +83,8 @@ def numbers_of_offsets(array: pa.Array) -> Numbers:
 def little_endian(matrix: Numbers) -> Numbers:
     """Unsigned little-endian integers of up to 7 bytes, one for each row of a byte matrix."""
     total = np.zeros(len(matrix), dtype=np.int64)
-    for place in range(matrix.shape[1]):
-        total |= matrix[:, place].astype(np.int64) << (8 * place)
+    for index in range(matrix.shape[1]):
+        total |= matrix[:, index].astype(np.int64) << (8 * index)
     return total
 
 

@@ -104,7 +104,7 @@ def _needs_modified(text: str) -> bool:
 
 def _utf16_units(text: str) -> list[int]:
     raw = text.encode("utf-16-be")
-    return [int.from_bytes(raw[place : place + 2], "big") for place in range(0, len(raw), 2)]
+    return [int.from_bytes(raw[index : index + 2], "big") for index in range(0, len(raw), 2)]
 
 
 def _modified(unit: int) -> bytes:

@@ -44,7 +44,7 @@ def _laid_out(data: Numbers, lengths: Numbers, shifts: Numbers, size: int) -> Nu
 
 
 def _encode(padded: Numbers, alphabet: Numbers) -> Numbers:
-    first, second, third = (padded[place::3] for place in range(3))
+    first, second, third = (padded[index::3] for index in range(3))
     encoded = np.empty((len(first), 4), dtype=np.uint8)
     encoded[:, 0] = alphabet[first >> 2]
     encoded[:, 1] = alphabet[((first & 3) << 4) | (second >> 4)]

@@ -22,11 +22,11 @@ def endpoints(master: str) -> list[tuple[str, int]]:
     match = _MASTER.fullmatch(master)
     if not match:
         return []
-    kind, places = match.groups()
+    kind, hosts = match.groups()
     found = []
-    for place in places.split(","):
-        port = _PORT.search(place)
-        host = _PORT.sub("", place).strip("[]")
+    for endpoint in hosts.split(","):
+        port = _PORT.search(endpoint)
+        host = _PORT.sub("", endpoint).strip("[]")
         found.append((host, int(port[1]) if port else _DEFAULT_PORTS[kind]))
     return found
 
@@ -38,9 +38,9 @@ def driver_address(master: str) -> str:
         ConfigurationError: a standalone cluster's master, or a Connect server, does not answer.
     """
     problem = ""
-    for place in endpoints(master):
+    for endpoint in endpoints(master):
         try:
-            with socket.create_connection(place, _REACH_S) as connection:
+            with socket.create_connection(endpoint, _REACH_S) as connection:
                 host = str(connection.getsockname()[0])
         except OSError as error:
             problem = str(error)

@@ -279,9 +279,9 @@ def change_table(database: str, instance: str) -> str:
 def probes(database: str, instances: Sequence[str]) -> str:
     """Indexes, from 0, of the instances that have change rows in (?, ?]; two parameters each, in order."""
     parts = [
-        f"SELECT {place} AS place WHERE EXISTS (SELECT 1 FROM {change_table(database, instance)} "  # noqa: S608
+        f"SELECT {index} AS place WHERE EXISTS (SELECT 1 FROM {change_table(database, instance)} "  # noqa: S608
         "WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ?)"
-        for place, instance in enumerate(instances)
+        for index, instance in enumerate(instances)
     ]
     return f"{_TAG.format(name='probes')}SELECT place FROM ({_union_all(parts)}) AS u"  # noqa: S608
 
@@ -291,8 +291,8 @@ def null_probes(database: str, instance: str, columns: Sequence[str]) -> str:
     order."""
     table = change_table(database, instance)
     parts = [
-        f"SELECT {place} AS place WHERE EXISTS (SELECT 1 FROM {table} WHERE [__$start_lsn] > ? AND {quote(column)} IS NULL)"  # noqa: S608
-        for place, column in enumerate(columns)
+        f"SELECT {index} AS place WHERE EXISTS (SELECT 1 FROM {table} WHERE [__$start_lsn] > ? AND {quote(column)} IS NULL)"  # noqa: S608
+        for index, column in enumerate(columns)
     ]
     return f"{_TAG.format(name='null_probes')}SELECT place FROM ({_union_all(parts)}) AS u"  # noqa: S608
 
@@ -312,8 +312,8 @@ def rows_in_commit(database: str, instances: Sequence[str]) -> str:
     """Indexes, from 0, of the instances, with the number of their change rows of commit LSN ?; one parameter each, in
     order."""
     parts = [
-        f"SELECT {place} AS place, COUNT_BIG(*) AS n FROM {change_table(database, instance)} WHERE [__$start_lsn] = ?"  # noqa: S608
-        for place, instance in enumerate(instances)
+        f"SELECT {index} AS place, COUNT_BIG(*) AS n FROM {change_table(database, instance)} WHERE [__$start_lsn] = ?"  # noqa: S608
+        for index, instance in enumerate(instances)
     ]
     return f"{_TAG.format(name='rows_in_commit')}SELECT place, n FROM ({_union_all(parts)}) AS u"  # noqa: S608
 
@@ -356,9 +356,9 @@ is needed. https://learn.microsoft.com/en-us/sql/t-sql/queries/hints-transact-sq
 def extremes(keys: Sequence[tuple[str, str]]) -> str:
     """Index, least and greatest value of integer columns, each given by quoted table and column."""
     parts = [
-        f"SELECT {place} AS i, CAST(MIN({column}) AS bigint) AS low, CAST(MAX({column}) AS bigint) AS high "  # noqa: S608
+        f"SELECT {index} AS i, CAST(MIN({column}) AS bigint) AS low, CAST(MAX({column}) AS bigint) AS high "  # noqa: S608
         f"FROM {table} {_UNLOCKED}"
-        for place, (table, column) in enumerate(keys)
+        for index, (table, column) in enumerate(keys)
     ]
     return f"{_TAG.format(name='extremes')}{_union_all(parts)}"
 
