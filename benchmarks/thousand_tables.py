@@ -43,8 +43,10 @@ _CREATE = """
 CREATE TABLE dbo.{0} (
     id int NOT NULL PRIMARY KEY, name varchar(40) NULL, created datetime2(7) NULL, amount decimal(18, 4) NULL,
     qty int NULL, note nvarchar(80) NULL, done bit NULL, total bigint NULL);
-EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{0}', @role_name = NULL;
+INSERT INTO dbo.{0} VALUES {1};
 """
+_ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{0}', @role_name = NULL"
+_ROW = "({0}, 'name{0}', '2026-01-01', 1.5, {0}, N'note', 0, 7)"
 _CHANGE = "UPDATE dbo.{0} SET qty = qty + 1 WHERE id = 1"
 
 
@@ -60,12 +62,7 @@ def serve(pipe: Connection, tables: int, rows: int, directory: Path | None) -> N
     """The stand-in's process: answers requests until it gets None."""
     with StandIn(databases=(DATABASE,), directory=directory) as server:
         known = {str(name) for (name,) in server.execute("SELECT name FROM sys.tables", database=DATABASE)}
-        with server.connect(DATABASE) as connection:
-            for name in map(name_of, range(tables)):
-                if name not in known:
-                    connection.execute(_CREATE.format(name))
-                    server.bulk.load_table(DATABASE, name, rows=rows)
-        server.agent.drain()
+        create(server, [name for name in map(name_of, range(tables)) if name not in known], rows)
         take, count = server.faults.take, 0
 
         def counted(*arguments: Any) -> Any:
@@ -83,6 +80,21 @@ def serve(pipe: Connection, tables: int, rows: int, directory: Path | None) -> N
             server.agent.drain()
             count = 0
             pipe.send(before)
+
+
+def create(server: StandIn, names: Sequence[str], rows: int) -> None:
+    """Captured tables with rows: all in two transactions and without the Agent, because each commit of a definition
+    makes every other connection to the stand-in's file parse the definitions of all tables again."""
+    values = ", ".join(_ROW.format(number) for number in range(1, rows + 1))
+    server.agent.stop()
+    with server.connect(DATABASE) as connection:
+        for statements in ([_CREATE.format(name, values) for name in names], [_ENABLE.format(name) for name in names]):
+            connection.execute("BEGIN TRANSACTION")
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute("COMMIT")
+    server.agent.start()
+    server.agent.drain()
 
 
 @dataclass
