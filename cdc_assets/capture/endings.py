@@ -18,7 +18,7 @@ nothing:
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
@@ -27,7 +27,8 @@ from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.steps import step
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.ledger.state import CaptureState, TableState, Window
+from cdc_assets.ledger.state import CaptureState, TableState, Unpublished, Window
+from cdc_assets.transactions import transaction_topic
 
 log = logging.getLogger(__name__)
 
@@ -70,26 +71,33 @@ def leave_out_database(ledger: Ledger, lake: Lake, database: str, error: CdcErro
 def give_up(ledger: Ledger, lake: Lake, database: str, error: CdcError) -> None:
     """Record that what is in flight of a database is not carried out, for it cannot be read."""
     if isinstance(error, DatabaseRestoredError):
-        _fail_tables(ledger, database, str(error))
+        _fail_tables(ledger, lake, database, str(error))
     else:
         abandon_in_flight(ledger, lake, database)
 
 
 def end_tables(ledger: Ledger, lake: Lake, database: str, error: CdcDisabledError) -> None:
     """Record the end of the tables of a database without change data capture, and publish their DROPs, once."""
-    reason = f"{error}; its changes stop here. Then materialize its snapshot asset."
+    stop = f"{error}; its changes stop here."
+    reason = (
+        f"{stop}{_missing_transactions(ledger.state.unpublished.get(database))} Then materialize its snapshot asset."
+    )
     entries = [state for state in ledger.state.tables.values() if state.table.database == database]
     ended = [state for state in entries if state.streams or state.reason == reason]
     retire(ledger, lake, database, [dataclasses.replace(state, status="failed", reason=reason) for state in ended])
 
 
-def _fail_tables(ledger: Ledger, database: str, reason: str) -> None:
+def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None:
     """Record that a database was restored, and give up whatever is in flight, in one row of the manifest."""
     state = ledger.state
     if state.log(database).restored:
         return
-    run = state.snapshots.get(database)
+    run, window = state.snapshots.get(database), state.in_flight(database)
     notifications = [ledger.notice("Initial Snapshot", "ABORTED", run.signal)] if run is not None else []
+    left = state.unpublished.get(database)
+    if window is not None and window.kind == "stream":
+        left = _unpublished(ledger, lake, window, _progress(lake, window)[0])
+    reason += _missing_transactions(left)
     restored = dataclasses.replace(state.log(database), restored=reason)
     ledger.manifest.record_log(ledger.clock.now(), database, restored, notifications)
 
@@ -97,7 +105,8 @@ def _fail_tables(ledger: Ledger, database: str, reason: str) -> None:
 def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
     """Give up the window or snapshot in flight of a database that cannot be read now, so that the others continue.
 
-    Tables that the window has committed are complete to its end. The others keep their position and are read again. A
+    Tables that the window has committed are complete to its end. Transactions that it has not committed yet are left to
+    the database's next window, which reads the committed tables again to count their events (`Unpublished`). The others keep their position and are read again. A
     table fails if the window committed one generation of its topic and not the next, for no position is right for both.
     A snapshot is planned again, unless a signal requested it: then it is reported as ABORTED.
     """
@@ -107,7 +116,8 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
         begun, lacking = _progress(lake, window)
         reason = split_commit_reason(f"Database {database} could not be read any more")
         failed = [dataclasses.replace(state.tables[table], status="failed", reason=reason) for table in begun & lacking]
-        ledger.manifest.complete(now, failed, lacking, {}, database=database)
+        left = _unpublished(ledger, lake, window, begun)
+        ledger.manifest.complete(now, failed, lacking, {}, database=database, unpublished=left)
     give_up_snapshot(ledger, database)
 
 
@@ -124,10 +134,31 @@ def _progress(lake: Lake, window: Window) -> tuple[set[TableId], set[TableId]]:
     begun: set[TableId] = set()
     lacking: set[TableId] = set()
     for read in window.reads:
+        if read.counted:
+            continue
         entry = lake.history.of_instance(read.table, read.instance, read.after.next())
         there = entry is not None and lake.tables.reached(lake.destination(entry)[1]) >= window.window_id
         (begun if there else lacking).add(read.table)
     return begun, lacking
+
+
+def _unpublished(ledger: Ledger, lake: Lake, window: Window, begun: Set[TableId]) -> Unpublished | None:
+    """Transactions that an abandoned window leaves to the next one of its database: their events are in the topics of
+    tables that it has committed, or an earlier window, and their BEGIN and END are nowhere."""
+    if not lake.events.transaction_metadata:
+        return None
+    if lake.tables.reached(transaction_topic(lake.events)) >= window.window_id:
+        return None
+    left = ledger.state.unpublished.get(window.database)
+    reads = tuple(dataclasses.replace(read, counted=True) for read in window.reads if read.table in begun)
+    if left is not None:
+        return dataclasses.replace(left, reads=left.reads + reads)
+    return Unpublished(ledger.state.published_until(window), window.until, reads) if reads else None
+
+
+def _missing_transactions(left: Unpublished | None) -> str:
+    """What the transaction topic lacks for good, for the reason of the database's tables."""
+    return f" BEGIN and END of its transactions in ({left.known}, {left.until}] were not published." if left else ""
 
 
 def split_commit_reason(cause: str) -> str:

@@ -16,6 +16,7 @@ lower end, so the first change wanted is `position + 1`, and a mark at or below
 that is no gap.
 """
 
+import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,4 +116,4 @@ def gap_of(reads: Sequence[TableRead], marks: Mapping[str, Lsn]) -> Gap | None:
 def clip(read: TableRead, after: Lsn, until: Lsn) -> TableRead | None:
     """The part of a read that lies in (after, until], or None."""
     low, high = max(read.after, after), min(read.until, until)
-    return TableRead(read.table, read.instance, low, high) if low < high else None
+    return dataclasses.replace(read, after=low, until=high) if low < high else None

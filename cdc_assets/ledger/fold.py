@@ -12,7 +12,7 @@ from cdc_assets.lake.marks import Mark
 from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.signal_state import SignalState
-from cdc_assets.ledger.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
+from cdc_assets.ledger.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Unpublished, Window
 
 
 def fold(rows: Sequence[Row]) -> CaptureState:
@@ -50,6 +50,8 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             behind = {decode(TableId, names) for names in detail["behind"]}
             for name in detail.get("databases") or [database]:
                 state = _window_completed(state, name, behind)
+            for name, left in decode(dict[str, Unpublished], detail.get("unpublished", {})).items():
+                state = state.with_unpublished(name, left)
             return state
         case "written":
             return dataclasses.replace(state, written=decode(RoundFiles, detail["written"]))
@@ -73,7 +75,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             return _signalled(state, decode(dict[str, SignalState], states))
         case "advance":
             until = Lsn.parse(row["to_lsn"])
-            return state.advanced(database, until).with_log_read(database, until)
+            return state.advanced(database, until).with_log_read(database, until).published(database, until)
         case "log":
             return _of_history(state, database, decode(LogHistory, detail["log"]))
     return state
@@ -89,7 +91,7 @@ def _of_history(state: CaptureState, database: str, log: LogHistory) -> CaptureS
     state = dataclasses.replace(state, logs={**state.logs, database: log})
     if not log.restored:
         return state
-    state = state.without_pending(database)
+    state = state.without_pending(database).with_unpublished(database, None)
     signals = state.signals.get(database)
     idle = signals and dataclasses.replace(signals, queue=(), paused=False, reads=None, blocking=(), structures=())
     return dataclasses.replace(
@@ -109,7 +111,7 @@ def _window_completed(state: CaptureState, database: str, behind: Set[TableId]) 
     window = state.in_flight(database)
     assert window is not None  # noqa: S101 - `complete` checks it before it records
     if window.reads:  # one that reads nothing ends at no LSN of its own
-        state = state.with_log_read(database, window.until)
+        state = state.with_log_read(database, window.until).published(database, window.until)
     return state.advanced(database, window.until, behind).without_pending(database)
 
 
@@ -141,6 +143,7 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "snapshots": encode(list(state.snapshots.values())),
         "signals": encode(dict(state.signals)),
         "logs": encode(dict(state.logs)),
+        "unpublished": encode(dict(state.unpublished)),
         "marks": encode(dict(state.marks)),
     }
 
@@ -161,4 +164,5 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         signals=decode(dict[str, SignalState], data.get("signals", {})),
         logs=decode(dict[str, LogHistory], data.get("logs", {})),
         marks=decode(dict[str, Mark], data.get("marks", {})),
+        unpublished=decode(dict[str, Unpublished], data.get("unpublished", {})),
     )

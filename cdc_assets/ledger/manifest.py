@@ -50,7 +50,7 @@ from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.fenced_log import FencedLog, Row
 from cdc_assets.ledger.fold import after, encode_state, fold
 from cdc_assets.ledger.signal_state import SignalState
-from cdc_assets.ledger.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Window
+from cdc_assets.ledger.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Unpublished, Window
 from cdc_assets.ledger.transitions import tell_changes
 
 log = logging.getLogger(__name__)
@@ -156,6 +156,7 @@ class Manifest:
         rows: Mapping[str, Mapping[str, int]],
         notifications: Iterable[Notification] = (),
         database: str | None = None,
+        unpublished: Unpublished | None = None,
     ) -> CaptureState:
         """Record that pending windows are committed, except for tables that stay behind.
 
@@ -166,6 +167,7 @@ class Manifest:
             rows: number of events by table and operation, for people.
             notifications: notifications about the windows.
             database: the only database whose window is completed; None completes all pending windows.
+            unpublished: transactions of this database that are still to be published.
 
         Raises:
             FencedError: another writer has taken over.
@@ -179,6 +181,8 @@ class Manifest:
             "behind": encode(list(behind)),
             "operations": encode(rows),
         }
+        if unpublished is not None:
+            detail["unpublished"] = {database: encode(unpublished)}
         self._record(
             now, "complete", detail, "window-complete", windows=windows, rows=_total(rows), notifications=notifications
         )

@@ -94,12 +94,34 @@ class LogHistory:
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """The change rows that a window reads from one capture instance of a table: commit LSNs in (after, until]."""
+    """The change rows that a window reads from one capture instance of a table: commit LSNs in (after, until].
+
+    Args:
+        counted: whether an earlier window committed their events, so that they are only counted for transaction
+            metadata.
+    """
 
     table: TableId
     instance: str
     after: Lsn
     until: Lsn
+    counted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublished:
+    """Transactions of a database whose BEGIN and END are still to be published: those of a window that was abandoned
+    after it had committed some tables.
+
+    Args:
+        known: commit LSN up to which transactions are published.
+        until: commit LSN of the last one to publish.
+        reads: change rows of the committed tables.
+    """
+
+    known: Lsn
+    until: Lsn
+    reads: tuple[TableRead, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +285,8 @@ class CaptureState:
     """Signals and incremental snapshots by database."""
     logs: Mapping[str, LogHistory] = field(default_factory=dict)
     """History of the log, by database."""
+    unpublished: Mapping[str, Unpublished] = field(default_factory=dict)
+    """Transactions that the next window of a database publishes, by database."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
     """Expected content of the lake's tables, by directory; tables without commits may have none."""
     notifications: tuple[Notification, ...] = ()
@@ -298,6 +322,30 @@ class CaptureState:
     def files_wait(self) -> bool:
         """Whether there may be written files that are not committed yet."""
         return bool(self.pending) or any(signals.reads is not None for signals in self.signals.values())
+
+    def published(self, database: str, until: Lsn) -> "CaptureState":
+        """The state with all transactions of a database published up to `until`."""
+        left = self.unpublished.get(database)
+        if left is None or until <= left.known:
+            return self
+        return self.with_unpublished(database, dataclasses.replace(left, known=until) if until < left.until else None)
+
+    def with_unpublished(self, database: str, left: Unpublished | None) -> "CaptureState":
+        """The state with other transactions to publish."""
+        others = {name: entry for name, entry in self.unpublished.items() if name != database}
+        return dataclasses.replace(self, unpublished=others if left is None else {**others, database: left})
+
+    def published_until(self, window: Window) -> Lsn:
+        """Commit LSN up to which earlier windows published the transactions of a window's database; a table that was
+        only snapshotted does not count."""
+        if left := self.unpublished.get(window.database):
+            return left.known
+        streamed = [
+            state.position
+            for state in self.tables.values()
+            if state.table.database == window.database and state.position and state.position != state.snapshot_lsn
+        ]
+        return max(streamed, default=window.after)
 
     def in_flight(self, database: str) -> Window | None:
         """The window or round of a database that is in flight."""

@@ -34,6 +34,7 @@ for the log to pass its start.
 """
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -50,9 +51,11 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Window
+from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
 from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
 from cdc_assets.streaming.slices import cut_window, end_of_window, parts_of, rows_of_window, share_of, worth_tasks
+
+log = logging.getLogger(__name__)
 
 IDLE_CHECK = timedelta(seconds=30)
 """How often the tables of an idle database are checked and positions moved over foreign transactions."""
@@ -114,7 +117,8 @@ class Planner:
             self._check_for_tables(database)
             return None
         limits = [limit for limit in (streaming.max_iteration_transactions, self._enough.get(database, 0)) if limit]
-        until = source.max_transaction_lsn(database, after, min(limits, default=0))
+        left = self._state.unpublished.get(database) if self._lake.events.transaction_metadata else None
+        until = left.until if left else source.max_transaction_lsn(database, after, min(limits, default=0))
         if until is None:
             return self._idle(database, after)
         check_recovery_fork(self._ledger, self._server.source, database)
@@ -125,10 +129,23 @@ class Planner:
             return self.plan(database)
         if not self._streaming(database):
             return None
+        if left:
+            reads = [*reads, *self._counted(database, left)]
         if not reads:
             self._ledger.manifest.advance(self._ledger.clock.now(), database, until)
             return None
         return self._drafted(database, reads, until)
+
+    def _counted(self, database: str, left: Unpublished) -> list[TableRead]:
+        """Reads of tables whose events were committed before their transactions were published."""
+        names = {instance.name for own in self._server.instances(database, refresh=False).values() for instance in own}
+        parts = [part for read in left.reads if (part := clip(read, left.known, left.until))]
+        if lost := sorted({part.instance for part in parts} - names):
+            log.warning(
+                "Transactions of database %s in (%s, %s] are published without the events of %s, dropped meanwhile.",
+                database, left.known, left.until, ", ".join(lost),
+            )  # fmt: skip
+        return [part for part in parts if part.instance in names]
 
     def record(self, drafts: Sequence[Window]) -> Sequence[Window]:
         """Record windows that are carried out together, under the next number.

@@ -132,7 +132,9 @@ class WindowStructures:
         window: Window,
     ) -> HistoryEntry:
         """The structure of an instance's rows: the recorded one, unless it is read for the first time or was altered."""
-        if known is not None and (instance is None or instance.altered is None or self._is_compared(instance)):
+        if known is not None and (
+            read.counted or instance is None or instance.altered is None or self._is_compared(instance)
+        ):
             return known
         arriving = self._arriving(read, instance)
         kind: ChangeType = "ALTER" if previous else "CREATE"

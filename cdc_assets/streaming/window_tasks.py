@@ -84,17 +84,12 @@ class WindowTasks:
         return self._with_counts(tasks) if whole.transactions else tasks
 
     def _transaction_topic(self, window: Window) -> TransactionTopic | None:
-        """The transaction topic, and the LSN up to which transactions were written; a table that was only snapshotted does not count."""
+        """The transaction topic, and the LSN up to which transactions were published."""
         if not self._lake.events.transaction_metadata:
             return None
         directory = transaction_topic(self._lake.events)
         self._lake.tables.ensure(directory, TOPIC_SCHEMA)
-        streamed = [
-            state.position
-            for state in self._ledger.state.tables.values()
-            if state.table.database == window.database and state.position and state.position != state.snapshot_lsn
-        ]
-        return TransactionTopic(directory, max(streamed, default=window.after))
+        return TransactionTopic(directory, self._ledger.state.published_until(window))
 
     def _with_counts(self, tasks: Sequence[SliceTask]) -> list[SliceTask]:
         """The tasks, each with the number of earlier events in the transaction that it begins inside."""

@@ -194,7 +194,7 @@ class WindowExecutor:
             if read.table in structures.failed or read.table in structures.moved:
                 continue
             plan, directory = self._lake.destination(structures.entries[read.table, read.instance])
-            committed = repeated and self._lake.tables.reached(directory) >= window.window_id
+            committed = read.counted or (repeated and self._lake.tables.reached(directory) >= window.window_id)
             if not committed or self._lake.events.transaction_metadata:
                 planned.append(PlannedRead(read, plan, directory, committed, structures.altered.get(read.instance)))
         return planned

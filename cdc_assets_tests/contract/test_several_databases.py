@@ -1,5 +1,6 @@
 """Databases that have something new at the same time: one job, one number, exact for each of them whatever dies."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -142,19 +143,81 @@ def test_a_database_that_goes_offline_at_any_step_costs_the_other_nothing(both: 
     assert (streamed(both, HERE), streamed(both, THERE), told(both)) == (CHANGES, CHANGES, TOLD)
 
 
-@pytest.mark.parametrize("step", ["files-written", "table-committed", "transactions-committed"])
-def test_a_database_that_is_offline_after_a_crash(both: Two, step: str) -> None:
-    with pytest.raises(PowerCutError), cut_at(step):
+@pytest.mark.parametrize(
+    ("step", "times"),
+    [("files-written", 1), ("table-committed", 1), ("table-committed", 2), ("transactions-committed", 1)],
+)
+def test_a_database_that_is_offline_after_a_crash(both: Two, step: str, times: int) -> None:
+    with pytest.raises(PowerCutError), cut_at(step, times):
         both.run()
     both.offline()
     both.run()
     assert streamed(both, HERE) == CHANGES
     both.online()
     assert reasons(both.run()) == {}
-    assert (streamed(both, HERE), streamed(both, THERE)) == (CHANGES, CHANGES)
-    ended = told(both)
-    assert {key: ended[key] for key in ended if key[0] == str(HERE)} == {(str(HERE), 1): 1, (str(HERE), 2): 1}
-    assert max(ended.values()) == 1
+    assert (streamed(both, HERE), streamed(both, THERE), told(both)) == (CHANGES, CHANGES, TOLD)
+
+
+@pytest.fixture
+def with_lines(both: Two) -> Two:
+    """One database has a second table, and a transaction that changed both."""
+    both.server.execute("CREATE TABLE dbo.lines (id int NOT NULL PRIMARY KEY)", database=THERE.database)
+    both.server.execute(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'lines', @role_name = NULL",
+        database=THERE.database,
+    )
+    both.run("snapshot")
+    both.run()
+    both.server.execute(
+        "BEGIN TRAN; INSERT INTO dbo.orders VALUES (21); INSERT INTO dbo.lines VALUES (21), (22); COMMIT",
+        database=THERE.database,
+    )
+    both.server.execute("INSERT INTO dbo.orders VALUES (21)", database=HERE.database)
+    both.server.agent.drain()
+    return both
+
+
+def ends_of(two: Two) -> list[dict[str, int]]:
+    """Events by table as each END tells them, newest transactions of both databases last."""
+    values: list[dict[str, Any]] = [row["value"] for row in rows_of_topic(two.config, "shop.transaction")]  # type: ignore[misc]
+    ends = sorted((value for value in values if value["status"] == "END"), key=lambda value: str(value["id"]))
+    return [{own["data_collection"]: own["event_count"] for own in end["data_collections"]} for end in ends]
+
+
+@pytest.mark.parametrize(
+    ("times", "again"),
+    [(1, None), (2, "files-written"), (1, "table-committed"), (3, None), (3, "transactions-committed")],
+)
+def test_transactions_whose_tables_were_committed_are_published_when_their_database_is_back(
+    with_lines: Two, times: int, again: str | None
+) -> None:
+    before = ends_of(with_lines)
+    with pytest.raises(PowerCutError), cut_at("table-committed", times):
+        with_lines.run()
+    with_lines.offline()
+    with_lines.run()
+    with_lines.online()
+    if again is not None:
+        with contextlib.suppress(PowerCutError), cut_at(again):
+            with_lines.run()
+    assert reasons(with_lines.run()) == {}
+    lines = replace(THERE, table="lines")
+    found = ends_of(with_lines)
+    assert len(found) == len(before) + 2
+    assert {str(THERE): 1, str(lines): 2} in found
+    for table, key in ((HERE, 21), (THERE, 21), (lines, 22)):
+        assert streamed(with_lines, table)[-1] == ("c", key)
+    rows = [*rows_of_topic(with_lines.config, f"shop.{THERE}"), *rows_of_topic(with_lines.config, f"shop.{lines}")]
+    blocks = [row["value"]["transaction"] for row in rows if row["value"] and row["key"]["id"] in (21, 22)]  # type: ignore[index]
+    assert sorted(block["total_order"] for block in blocks) == [1, 2, 3]
+
+
+def test_transactions_that_can_never_be_published_are_named(with_lines: Two) -> None:
+    with pytest.raises(PowerCutError), cut_at("table-committed", 3):
+        with_lines.run()
+    with_lines.server.execute("EXEC sys.sp_cdc_disable_db", database=THERE.database)
+    with_lines.run()
+    assert "BEGIN and END of its transactions in (" in state_of(with_lines.config).tables[THERE].reason
 
 
 def test_a_crash_between_giving_one_window_up_and_committing_the_other(both: Two) -> None:
