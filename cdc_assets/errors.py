@@ -72,6 +72,10 @@ class DatabaseAwayError(RetryableError):
     """A configured database is offline, being restored, or not on the server now."""
 
 
+DATABASE_ERRORS = (ConnectionLostError, ServerBusyError, DatabaseAwayError)
+"""Retryable errors that may concern one database of a server and not the others."""
+
+
 class CaptureNotReadyError(RetryableError):
     """The capture job has recorded no LSN yet."""
 

@@ -121,6 +121,16 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
     give_up_snapshot(ledger, database)
 
 
+def is_split(ledger: Ledger, lake: Lake, database: str) -> bool:
+    """Whether a table fails if the window in flight of a database is abandoned: one generation of its topic has it, and
+    the next one not."""
+    window = ledger.state.in_flight(database)
+    if window is None or window.kind != "stream":
+        return False
+    begun, lacking = _progress(lake, window)
+    return bool(begun & lacking)
+
+
 def give_up_snapshot(ledger: Ledger, database: str) -> None:
     """End the snapshot in flight of a database, if there is one; it is planned again, unless a signal requested it."""
     run = ledger.state.snapshots.get(database)

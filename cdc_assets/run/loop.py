@@ -4,8 +4,9 @@
 windows of all; then each database looks at its signals and new tables. Windows in flight are finished before
 anything is planned, in a turn of their databases alone.
 
-After a retryable error the loop waits (`retriable.restart.connector.wait.ms`,
-`errors.max.retries`) and then repeats the pending windows with the same bounds.
+A retryable error of one database postpones that database alone (`retriable.restart.connector.wait.ms`,
+`errors.max.retries`): its window is given up, nothing of it being committed, and drafted anew. If it is an error of the lake,
+or all databases have one, the loop waits and then repeats the pending windows with the same bounds.
 The tables of a database whose change data capture was turned off end. A database that
 is offline or gone is left out, checked from time to time, and continues
 where it stopped. A database that was restored to an earlier moment is left out for good.
@@ -16,6 +17,7 @@ it would wait for a change.
 
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
@@ -28,7 +30,15 @@ from cdc_assets.capture.progress import ShouldYield
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import CaptureConfig, StreamingSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, DatabaseRestoredError, RetryableError
+from cdc_assets.errors import (
+    CdcDisabledError,
+    CdcError,
+    DatabaseAwayError,
+    DatabaseRestoredError,
+    LakeConflictError,
+    LakeFullError,
+    RetryableError,
+)
 from cdc_assets.ledger.state import TableState, Window
 from cdc_assets.run.activities import Activities
 from cdc_assets.run.new_tables import NewTables
@@ -85,6 +95,10 @@ class StreamLoop:
         self.unavailable = dict(unavailable)
         self._checked: dict[str, datetime] = dict.fromkeys(self.unavailable, ledger.clock.now())
         self._failures = 0
+        self._failed: Counter[str] = Counter()
+        """Retryable errors of a database since its last good turn."""
+        self._postponed: dict[str, datetime] = {}
+        """When a database with a retryable error is tried again."""
 
     def run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
         """Run the loop; see `Capture.stream`."""
@@ -142,6 +156,16 @@ class StreamLoop:
 
     def _turn(self, databases: Sequence[str]) -> bool:
         """Carry out one window of each database, all in one job; False if there was nothing to do."""
+        now = self._ledger.clock.now()
+        postponed = [self._postponed[name] for name in databases if self._postponed.get(name, now) > now]
+        databases = [name for name in databases if self._postponed.get(name, now) <= now]
+        worked = bool(databases) and self._turn_of(databases)
+        if postponed and not worked:
+            wait_s = (min(postponed) - now).total_seconds()
+            self._ledger.clock.sleep(min(wait_s, self._config.streaming.poll_interval_s) if databases else wait_s)
+        return worked or bool(postponed)
+
+    def _turn_of(self, databases: Sequence[str]) -> bool:
         forks = {database: self._ledger.state.log(database).fork for database in databases}
         drafts: list[Window] = []
         well, worked = self._each(databases, lambda database: self._prepare(database, drafts))
@@ -179,13 +203,27 @@ class StreamLoop:
         return well, worked
 
     def _recover_from(self, database: str, error: CdcError) -> None:
-        """Leave a database out, or wait, as its error requires."""
+        """Leave a database out, postpone it, or wait, as its error requires."""
         if isinstance(error, DatabaseRestoredError):
             self._leave_out(database, error)
         elif isinstance(error, DatabaseAwayError | CdcDisabledError):
             self._leave_out_or_wait(database, error)
-        elif isinstance(error, RetryableError):
+        elif isinstance(error, LakeFullError | LakeConflictError):
             self._wait_out(error)
+        elif isinstance(error, RetryableError):
+            self._postpone(database, error)
+
+    def _postpone(self, database: str, error: RetryableError) -> None:
+        """Try a database again after a while; the others go on."""
+        streaming = self._config.streaming
+        self._failed[database] += 1
+        if 0 <= streaming.max_retries < self._failed[database]:
+            raise error
+        log.warning(
+            "Database %s: %s Retrying in %s s (failure %d).",
+            database, error, streaming.retry_wait_s, self._failed[database],
+        )  # fmt: skip
+        self._postponed[database] = self._ledger.clock.now() + timedelta(seconds=streaming.retry_wait_s)
 
     def _beat(self, database: str) -> bool:
         self._activities.heartbeat.beat(self._ledger.clock.now(), self._ledger.state.watermark(database))
@@ -208,7 +246,7 @@ class StreamLoop:
         try:
             trouble = self._trouble(database, error)
         except RetryableError as lost:
-            self._wait_out(lost)
+            self._postpone(database, lost)
         else:
             self._leave_out(database, trouble)
 
@@ -274,6 +312,7 @@ class StreamLoop:
         self._new_tables.join(database, self._planner.tables_without_position(database))
         asked = self._handle_signals(database)
         self._failures = 0
+        self._failed.pop(database, None)
         self._activities.housekeeper.tidy_when_due()
         return self._run_or_wait(lambda: self._beat(database)) or asked
 

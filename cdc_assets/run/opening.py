@@ -25,7 +25,7 @@ from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
+from cdc_assets.errors import CdcDisabledError, CdcError, ConnectionLostError, DatabaseRestoredError, ServerBusyError
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.run.activities import Activities
 from cdc_assets.run.selection import abandon_removed_databases, apply_filters, select, troubled_by_database
@@ -141,8 +141,11 @@ class Opening:
         for database in self._ledger.state.signals.keys() - unavailable.keys():
             activities.incremental.recover(database)
         pending = [window for window in self._ledger.state.pending if window.kind == "stream"]
-        if pending and (troubles := activities.windows.execute(pending, repeated=True)):
-            raise next(iter(troubles.values()))
+        troubles = activities.windows.execute(pending, repeated=True) if pending else {}
+        for database, trouble in troubles.items():
+            is_busy = isinstance(trouble, ConnectionLostError | ServerBusyError)  # the loop tries again
+            if not is_busy or self._ledger.state.in_flight(database):
+                raise trouble
         for database in list(self._ledger.state.signals):
             activities.structures.recover(database)
         done = SnapshotSummary()

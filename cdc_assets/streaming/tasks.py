@@ -13,9 +13,8 @@ table, which `count_open` finds by building the events once without
 writing them, because rows alone do not show how many events they become.
 
 *Problems of one table* are returned as values, and the other tables continue. So is the
-error of a database that cannot be read, for slices of other databases are in the same job.
-Retryable errors are raised, since they concern the server and not
-a table; the runner repeats the task.
+error of a database that cannot be read, for ever or this time, for slices of other databases are in the same job.
+Errors of the lake are raised, since they concern all databases.
 
 *Gap guard.* After the last row the task reads the low-water marks: direct
 reads do not fail when the clean-up job removes rows during the read (spec
@@ -47,10 +46,10 @@ from cdc_assets.envelope.amend import data_events
 from cdc_assets.envelope.changes import ChangeContext, build_changes
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import (
+    DATABASE_ERRORS,
     CdcDisabledError,
     CdcError,
     CredentialsError,
-    DatabaseAwayError,
     LakeError,
     QueryError,
     describe_error,
@@ -164,12 +163,12 @@ def run_slice(task: SliceTask) -> SliceResult:
     """Read, build and write one slice.
 
     Raises:
-        RetryableError: the server is away or busy; the whole slice may be repeated.
+        LakeFullError: there is no room in the lake.
         LakeError: the lake cannot be written.
     """
     try:
         return _run(task)
-    except (DatabaseAwayError, CdcDisabledError) as error:
+    except (CdcDisabledError, *DATABASE_ERRORS) as error:
         return SliceResult((), trouble=error)
 
 

@@ -13,12 +13,13 @@ from the history, topic tables that have reached the number are left out, the re
 is read again, the same rows, because the bounds are the same and the log does not
 change.
 
-*Trouble of one database.* If a database cannot be read any more, or was restored,
-its window is given up and the others go on; all that is asked of a server is asked
+*Trouble of one database.* If a database cannot be read any more, or not this time (a deadlock, a lost connection), or was
+restored, its window is given up and the others go on; all that is asked of a server is asked
 before the first commit. It is given up before anything is recorded in the history,
 and again before anything is committed: after a crash behind that, only the others
 are pending. So nothing that was left out of a commit for all databases can
-be repeated under its number; the next window begins where each table stands. If no
+be repeated under its number; the next window begins where each table stands. What may succeed next time is not given
+up where that would fail a table, between the commits of two generations of its topic: the turn is repeated. If no
 window can be carried out, all stay pending, and who called decides.
 
 A table that turned out to have lost data since the window was planned (`losses`) is left out of it.
@@ -35,7 +36,7 @@ from itertools import islice
 from typing import TypeVar
 from uuid import uuid4
 
-from cdc_assets.capture.endings import give_up, split_commit_reason
+from cdc_assets.capture.endings import give_up, is_split, split_commit_reason
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.instances import Gap
 from cdc_assets.capture.lake import Lake
@@ -51,7 +52,15 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
-from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, DatabaseRestoredError, LakeFullError
+from cdc_assets.errors import (
+    DATABASE_ERRORS,
+    CdcDisabledError,
+    CdcError,
+    ConnectionLostError,
+    DatabaseRestoredError,
+    LakeFullError,
+    ServerBusyError,
+)
 from cdc_assets.ledger.state import TableState, Window
 from cdc_assets.streaming.gaps import with_gap
 from cdc_assets.streaming.structures import Structures, WindowStructures
@@ -131,8 +140,13 @@ class WindowExecutor:
         for part in parts:
             try:
                 done.append(action(part))
-            except (DatabaseAwayError, CdcDisabledError, DatabaseRestoredError) as error:
+            except (CdcDisabledError, DatabaseRestoredError, *DATABASE_ERRORS) as error:
                 found[part.database] = error
+        for database, trouble in found.items() if done else ():
+            if isinstance(trouble, (ConnectionLostError, ServerBusyError)) and is_split(
+                self._ledger, self._lake, database
+            ):
+                raise trouble
         for database, trouble in found.items() if done else ():
             log.warning("The window of database %s is given up: %s", database, trouble)
             give_up(self._ledger, self._lake, database, trouble)

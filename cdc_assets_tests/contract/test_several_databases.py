@@ -13,6 +13,7 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
+from cdc_assets.errors import ServerBusyError
 from cdc_assets_tests.contract.two import HERE, THERE, Two, reasons
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
@@ -236,5 +237,19 @@ def test_a_crash_between_giving_one_window_up_and_committing_the_other(both: Two
     assert left.database == HERE.database
     assert streamed(both, HERE) == []
     both.online()
+    assert reasons(both.run()) == {}
+    assert (streamed(both, HERE), streamed(both, THERE), told(both)) == (CHANGES, CHANGES, TOLD)
+
+
+@pytest.mark.parametrize("step", [None, "files-written", "table-committed"])
+def test_a_database_that_is_busy_costs_the_other_nothing(both: Two, step: str | None) -> None:
+    if step is not None:
+        with pytest.raises(PowerCutError), cut_at(step):
+            both.run()
+    both.server.faults.deadlock(matching="FROM [There].cdc.[dbo_orders_CT] AS [ct]", times=10_000)
+    with pytest.raises(ServerBusyError):
+        both.run()
+    assert streamed(both, HERE) == CHANGES
+    both.server.faults.clear()
     assert reasons(both.run()) == {}
     assert (streamed(both, HERE), streamed(both, THERE), told(both)) == (CHANGES, CHANGES, TOLD)
