@@ -10,10 +10,11 @@ from collections.abc import Callable
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, ParamSpec, TextIO
+from shutil import get_terminal_size
+from typing import Annotated, NoReturn, ParamSpec
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.text import Text
 
 from cdc_assets.config.load import configuration_files, load_config, load_lake_config
@@ -27,15 +28,20 @@ TRACEBACK_VARIABLE = "CDC_TRACEBACK"
 
 _PIPE_WIDTH = 200
 """Width in columns if the output is not a terminal but a log, a file or `grep`: names must not be cut there."""
+_LINES = 25
 
 
-def _console(stream: TextIO, **options: Any) -> Console:
-    free = stream.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if free else _PIPE_WIDTH, **options)
+class _Console(Console):
+    """As wide as `COLUMNS` says or the terminal is: asked at each print, since both can change."""
+
+    @property  # type: ignore[misc]  # nobody sets it
+    def size(self) -> ConsoleDimensions:
+        """Columns and lines."""
+        return ConsoleDimensions(*get_terminal_size((_PIPE_WIDTH, _LINES)))
 
 
-out = _console(sys.stdout)
-err = _console(sys.stderr, stderr=True)
+out = _Console(highlight=False)
+err = _Console(highlight=False, stderr=True)
 
 ConfigOption = Annotated[
     Path,
