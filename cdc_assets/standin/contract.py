@@ -113,7 +113,7 @@ class Session(Protocol):
     def describe_parameters(self, text: str) -> Sequence[Parameter]:
         """sp_describe_undeclared_parameters: the `@P1 …` of a text with suggested types, in order of their names."""
 
-    def begin(self, name: str = "", isolation: str | None = None) -> int:
+    def begin(self, isolation: str | None = None) -> int:
         """Transaction-manager BEGIN; returns the 8-byte descriptor as an integer."""
 
     def commit(self) -> None:
@@ -141,8 +141,6 @@ class Login:
     database: str
     application: str = ""
     host: str = ""
-    language: str = ""
-    read_only_intent: bool = False
 
 
 class Server(Protocol):

@@ -118,11 +118,6 @@ class SqlType:
         return self.length == MAX or self.name == "xml"
 
     @property
-    def stored_as_blob(self) -> bool:
-        """Whether stored values are bytes."""
-        return self.name in BINARY or self.name in ("uniqueidentifier", "datetimeoffset") or self.is_wide_decimal
-
-    @property
     def is_wide_decimal(self) -> bool:
         """A decimal stored as 16 biased bytes."""
         return self.name in DECIMAL and self.precision > 18

@@ -81,7 +81,7 @@ def _columns(kind: str, table: Table) -> tuple[list[RelationColumn], list[Relati
     return head, listed[5:]
 
 
-def _range(table: Table, database: str, found: CaptureInstance, kind: str, arguments: Sequence[Typed]) -> str:
+def _range(database: str, found: CaptureInstance, kind: str, arguments: Sequence[Typed]) -> str:
     low, high, option = (argument.sql for argument in arguments)
     names = f"{text_literal(database)}, {text_literal(found.name)}, {text_literal(kind)}"
     return (
@@ -95,7 +95,7 @@ def _all(
 ) -> str:
     shown = ", ".join(column.sql for column in columns)
     return (
-        f"({_range(table, database, found, ALL, arguments)}SELECT c1, c3, c4, c5, {shown} FROM bounds CROSS JOIN {table.sqlite} "
+        f"({_range(database, found, ALL, arguments)}SELECT c1, c3, c4, c5, {shown} FROM bounds CROSS JOIN {table.sqlite} "
         "WHERE checked AND c1 >= low AND c1 <= high AND (c4 <> 3 OR filter = 'all update old'))"
     )
 
@@ -120,7 +120,7 @@ def _net(
     )
     mask = f"CASE WHEN filter = 'all with mask' AND c4 <> 1 AND first <> 2 THEN cdc_union(masks, {len(columns)}) END"
     return (
-        f"({_range(table, database, found, NET, arguments)}SELECT c1, {operation} AS c4, {mask} AS c5, {shown} FROM ("
+        f"({_range(database, found, NET, arguments)}SELECT c1, {operation} AS c4, {mask} AS c5, {shown} FROM ("
         f"SELECT filter, c1, c4, {shown}, "
         f"row_number() OVER (PARTITION BY {by} ORDER BY c1 DESC, {command} DESC, c3 DESC, c4 DESC) AS place, "
         f"first_value(c4) OVER (PARTITION BY {by} ORDER BY c1, {command}, c3, c4) AS first, "

@@ -292,7 +292,7 @@ class EngineSession:
 
     # ---- transaction-manager requests ----------------------------------------------------------------------------
 
-    def begin(self, name: str = "", isolation: str | None = None) -> int:
+    def begin(self, isolation: str | None = None) -> int:
         """BEGIN; returns the descriptor."""
         if isolation:
             self.set_isolation(isolation.upper())

@@ -35,7 +35,6 @@ class Options:
     lock_timeout_ms: int = -1
     rowcount: int = 0
     date_first: int = 7
-    language: str = "us_english"
     text_size: int = 2147483647
     deadlock_priority: int = 0
     isolation: str = "READ COMMITTED"

@@ -278,7 +278,7 @@ class Connection:
 def _transaction(wanted: request.TransactionRequest, session: Session, response: Response) -> None:
     """A transaction-manager request."""
     if wanted.kind == request.BEGIN:
-        response.note_begin(session.begin(wanted.name, wanted.isolation))
+        response.note_begin(session.begin(wanted.isolation))
     elif wanted.kind == request.SAVE:
         session.save(wanted.name)
     elif wanted.kind == request.COMMIT:

@@ -12,14 +12,12 @@ from cdc_assets.standin.wire.collations import collation_bytes
 from cdc_assets.standin.wire.packets import ProtocolError
 from cdc_assets.standin.wire.prelogin import PRODUCT
 
-TDS_7_2: Final = 0x72090002
 TDS_7_4: Final = 0x74000004
 TDS_8_0: Final = 0x08000000
 """Smaller than 7.x as a number: never compare versions by order (spec debezium-live §1.1)."""
 
 UTF8_SUPPORT: Final = 0x0A
 _INTEGRATED: Final = 0x80
-_READ_ONLY: Final = 0x20
 _EXTENSION: Final = 0x10
 
 DEFAULT_PACKET: Final = 8192
@@ -52,15 +50,13 @@ def read_login(data: bytes) -> LoginRequest:
     version, packet_size = struct.unpack_from("<II", data, 4)
     if version != TDS_8_0 and version < 0x72000000:
         raise ProtocolError(f"TDS version {version:#010x}: 7.2 or later is needed")
-    option2, types, option3 = data[25], data[26], data[27]
+    option2, option3 = data[25], data[27]
     login = Login(
         user=_field(data, 40),
         password=_reveal(_raw_field(data, 44)),
         database=_field(data, 68),
         application=_field(data, 48),
         host=_field(data, 36),
-        language=_field(data, 64),
-        read_only_intent=bool(types & _READ_ONLY),
     )
     features = _features(data) if option3 & _EXTENSION else frozenset[int]()
     return LoginRequest(login, version, packet_size, features, bool(option2 & _INTEGRATED))

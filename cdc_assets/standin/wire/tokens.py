@@ -13,7 +13,6 @@ ERROR: Final = 0x02
 IN_TRANSACTION: Final = 0x04
 COUNT: Final = 0x10
 ATTENTION: Final = 0x20
-SERVER_ERROR: Final = 0x100
 
 SELECTED: Final = 0xC1
 CHANGED: Final = 0xC3
