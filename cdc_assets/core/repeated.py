@@ -1,10 +1,10 @@
-"""Columns whose texts repeat, and what is known of them without looking at each row.
+"""Columns whose texts repeat: their dictionary and indexes are known without hashing each row.
 
-Repeated texts are made once, kept, and sliced. A slice shares their memory, so whoever gets one later, such as a writer of
-dictionary-encoded files, can ask which texts it repeats and where.
+An array of repeated texts is made once, kept, and sliced. A slice shares its memory, so a later user, such as a writer of
+dictionary-encoded files, can look up which texts it repeats and in which order.
 
-Why an answer is right: texts are known by the address of their bytes, and only while the array that was made is alive, so
-that nothing else can lie there. A copy is merely unknown.
+*Why the answer is right.* An array is found by the address of its bytes, and only while it is alive, so nothing else can
+be at that address. A copy is not found, and is then encoded like any other column.
 """
 
 from functools import cached_property, lru_cache
@@ -14,11 +14,11 @@ import pyarrow as pa
 
 
 class Repeated:
-    """Some texts one after the other, again and again.
+    """A sequence of texts, repeated.
 
     Args:
-        texts: those of one round.
-        times: how many rounds.
+        texts: the sequence.
+        times: number of repetitions.
     """
 
     def __init__(self, texts: tuple[str, ...], times: int) -> None:
@@ -41,14 +41,14 @@ _KNOWN: WeakValueDictionary[int, Repeated] = WeakValueDictionary()
 
 
 def _address(array: pa.Array) -> int:
-    """Where the bytes lie; 0 if there are none, for then arrays may share the address."""
+    """Address of the bytes; 0 if there are none, because then arrays may share it."""
     data = array.buffers()[2]
     return int(data.address) if data is not None and data.size else 0
 
 
 @lru_cache(maxsize=64)
 def repeated(texts: tuple[str, ...], times: int) -> Repeated:
-    """Some texts as often as is said; kept for whoever asks for the same again."""
+    """A repeated sequence of texts; recent ones are cached."""
     return Repeated(texts, times)
 
 

@@ -1,4 +1,4 @@
-"""What the algorithm wants of an engine, and what an engine gives."""
+"""The interface between the capture of batches (`engine.run`) and a connector that runs elsewhere."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Lines:
         value: that of the values; None if no value was seen yet, only tombstones.
         rows: number of lines.
         longest: bytes of the longest line.
-        data: the lines; each holds `n`, its place in the chunk, and `key`, `value`, `headers`.
+        data: the lines; each holds `n`, its index in the chunk, and `key`, `value`, `headers`.
     """
 
     topic: str
@@ -33,13 +33,13 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Events that follow each other, and where the connector is behind them.
+    """Consecutive events, and the offsets at which the connector continues after them.
 
     Args:
         number: from 1, by one.
         lines: by topic and schemas.
         rows: of all topics.
-        offsets: behind the last event; of partitions that moved.
+        offsets: after the last event, of the partitions that have advanced.
         history: records that the connector added to its schema history before these events.
         unfinished: whether a snapshot is under way, so that no restart is possible from here.
     """
@@ -67,7 +67,7 @@ class EngineFeed(Protocol):
         """Whether the connector reads its source, so that it is quiet because nothing is new."""
 
     def committed(self, number: int) -> None:
-        """All chunks to this one are in the lake: the source may forget them."""
+        """Report that all chunks up to this one are in the lake, so that the source may discard them."""
 
     def close(self) -> None:
         """End the connector; no chunk comes any more."""
@@ -77,4 +77,4 @@ class EngineStart(Protocol):
     """Starts a connector."""
 
     def __call__(self, offsets: Offsets, history: Sequence[str]) -> EngineFeed:
-        """Start it behind these offsets; from the beginning if there are none."""
+        """Start it at these offsets; from the beginning if there are none."""

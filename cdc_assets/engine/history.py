@@ -1,10 +1,10 @@
-"""A connector's schema history in the lake: what it must know about its tables' past to read on in the log.
+"""A connector's schema history in the lake: the table structures that it needs to continue reading the log.
 
 A connector reads ahead: it writes a record when it meets a statement in the log, many events before those that need it
-are sent. It restarts behind an offset with *all* records that it is given, also those ahead of the offset (MySQL's
+are sent. It restarts at an offset with *all* records that it is given, also those ahead of the offset (MySQL's
 compares them with an offset that has lost its server's number), and cannot read the rows between. So a record is held
-back until an offset has reached it; one that was held back when a run dies is written again, for its statement is read
-again. Should the connector write one twice, it counts once, whatever its time stamp.
+back until an offset has reached it. If a run dies while it holds one back, the connector reads the statement again and
+writes the record again. Should the connector write one twice, it counts once, whatever its time stamp.
 """
 
 import json
@@ -64,7 +64,7 @@ Place = tuple[str, int]
 
 
 def _place(position: Mapping[str, Any]) -> Place | None:
-    """Where a record or an offset stands: binlog file and position, or SCN; None if in neither way."""
+    """Position of a record or an offset: binlog file and position, or SCN; None if it has neither."""
     if "file" in position and "pos" in position:
         number = re.search(r"[0-9]+$", position["file"])
         return number[0].rjust(12, "0") if number else position["file"], int(position["pos"])

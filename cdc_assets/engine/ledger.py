@@ -1,16 +1,16 @@
-"""What is recorded of an engine's batches: `<prefix>.__batches`, rows with one writer at a time (`ledger.fenced_log`).
+"""The record of an engine's batches: `<prefix>.__batches`, a table with one writer at a time (`ledger.fenced_log`).
 
 | event | means |
 |---|---|
 | `claim` | a run has become the only writer |
-| `planned` | a batch: its files, which are all written, and the offsets behind it |
+| `planned` | a batch: its files, all of them written, and the offsets after it |
 | `complete` | the batch is in all its tables |
-| `state` | stands for all rows before it |
+| `state` | the fold of all rows before it |
 
 *Crash between any two steps.* Before `planned`: the files are in no table and no record; the connector sends their
-events again, behind the offsets of the batch before. After it: the batch is finished from its files, whoever comes
-next; each table's application transaction says whether it has them already. After `complete`: the next one begins.
-The offsets of a batch count from `planned` on, for its events need not be asked for again.
+events again, from the offsets of the previous batch. After it: the next run finishes the batch from its files;
+each table's application transaction says whether it has them already. After `complete`: the next one begins.
+The offsets of a batch are valid from `planned` on, because its events need not be read again.
 """
 
 import json
@@ -42,7 +42,7 @@ _KEEP_ROWS = 200
 
 
 def batches_directory(prefix: str) -> str:
-    """Where the batches of a topic prefix are recorded in the lake."""
+    """Directory of the table that records the batches of a topic prefix."""
     return f"{prefix}.__batches"
 
 
@@ -53,7 +53,7 @@ class Batch:
     Args:
         batch_id: from 0, by one; the window number of its rows.
         files: by the topic table's directory, in the order in which they are committed.
-        offsets: where the connector is behind it; of partitions that moved.
+        offsets: where the connector continues after it, of the partitions that have advanced.
         rows: events in all its files but the schema history's.
         place: the last event's position, if the connector has one that can be compared.
     """
@@ -67,13 +67,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """What the rows say.
+    """The state that results from the rows.
 
     Args:
         next_batch: number of the next batch.
         pending: the batch that is planned and not complete.
-        offsets: by the partition's JSON text, the offset behind the last batch.
-        place: the position behind which it goes on.
+        offsets: by the partition's JSON text, the offset after the last batch.
+        place: the position after which it continues.
         tables: the last batch of each topic table's directory.
     """
 

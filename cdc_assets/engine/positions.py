@@ -1,12 +1,12 @@
-"""Where an event stands in its source's log, as far as its source block tells.
+"""The position of an event in its source's log, as far as its source block contains it.
 
-A connector goes on behind the offset that was recorded with the last batch, so it need not repeat anything; what it
-repeats nevertheless, because its own guarantee is at least once, is known by its position:
+A connector continues at the offset that was recorded with the last batch, so it should not repeat anything. But its own
+guarantee is at least once; a repeated event is recognised by its position:
 
 | connector | position | why it only grows |
 |---|---|---|
 | mysql, mariadb | number of the binlog file, `pos`, `row` | the binlog is one sequence; not used with GTIDs, where the server may change |
-| postgresql | both LSNs of `sequence` | the last commit before the transaction, then the place inside it: decoding is in commit order |
+| postgresql | both LSNs of `sequence` | the last commit before the transaction, then the position inside it: decoding is in commit order |
 | oracle | `commit_scn`, `txId`, `scn`, `rs_id`, `ssn` | transactions are emitted in commit order, their changes in log order |
 
 Events of snapshots have no position, nor have those of connectors that are not listed: they are never dropped.
@@ -33,7 +33,7 @@ def place_of(source: Source) -> Place | None:
         return None
     try:
         return rule(source)
-    except (KeyError, TypeError, ValueError, IndexError):  # a form that we do not know is no reason to drop an event
+    except (KeyError, TypeError, ValueError, IndexError):  # an unknown form is no reason to drop an event
         return None
 
 
@@ -55,7 +55,7 @@ def _redo(source: Source) -> Place:
 
 
 def is_behind(place: Place, recorded: Place) -> bool:
-    """Whether an event is new. Two transactions of Oracle may commit at one SCN: nothing tells which was first."""
+    """Whether an event is new. Two transactions of Oracle may commit at one SCN: their order is then unknown."""
     if isinstance(place[1], str) and place[1] != recorded[1]:
         return place[:1] >= recorded[:1]
     return place > recorded
@@ -86,11 +86,11 @@ def repeated(tables: Sequence[pa.Table], recorded: Place) -> tuple[list[list[boo
     An event without a source block, such as a tombstone, goes with the one before it.
 
     Args:
-        tables: one for each topic and schemas, with each event's place in the chunk in `n`.
+        tables: one for each topic and schemas, with each event's index in the chunk in `n`.
         recorded: the last position that is recorded.
 
     Returns:
-        For each table whether each of its events is a repetition, and whether all repetitions are through.
+        For each table which of its events are repetitions, and whether the last repetition has passed.
     """
     order = sorted(
         (n, part, row) for part, table in enumerate(tables) for row, n in enumerate(table.column("n").to_pylist())

@@ -1,13 +1,13 @@
-"""One run of an engine into the lake: finish what was planned, start behind it, commit batch by batch.
+"""One run of an engine into the lake: finish the planned batch, start the connector after it, commit batch by batch.
 
-*Why exactly once.* A batch's files are written and recorded together with the offsets behind them in one commit of the
+*Why exactly once.* A batch's files are written, and then recorded together with the offsets after them in one commit of the
 ledger (`ledger`); then each topic table takes its files in one commit that carries the batch's number. A run that finds a
-batch planned finishes it from its files, so no event of it is needed again, and starts the connector behind its
-offsets, so none is sent again. What a connector repeats nevertheless is dropped by its position (`positions`).
+planned batch finishes it from its files, so none of its events is needed again, and starts the connector at its
+offsets, so none is sent again. If the connector repeats events all the same, they are dropped by position (`positions`).
 The connector's own stores of offsets and schema history are written at each start from what is recorded.
 
-*Crash between any two steps.* Events that were sent and not recorded are sent again; the tables were not touched. A
-snapshot that is not finished is one batch that is not recorded, so it begins again. The schema history is the first
+*Crash between any two steps.* Events that were sent and not recorded are sent again; no table has them. An unfinished
+snapshot is one batch that is not recorded, so it begins again. The schema history is the first
 table of a batch, so events are never committed before the records that they need.
 """
 
@@ -65,7 +65,7 @@ class EngineRun:
         start: starts the connector.
         tell: called with each batch that is committed.
         warm_up_s: how long a connector may be quiet before it has sent anything, if it is to prepare its first snapshot; if
-            it only looks up its place in the log, a quarter of it.
+            it only looks up its position in the log, a quarter of it.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class EngineRun:
         self._recorded: Place | None = None
 
     def run(self) -> EngineSummary:
-        """Finish what is planned, then commit what the connector sends until it is idle.
+        """Finish the planned batch, then commit what the connector sends until it is idle.
 
         Raises:
             EngineError: the connector or its process has ended by itself.
@@ -100,7 +100,7 @@ class EngineRun:
         self._tables.location.check_writable()
         state = self._ledger.claim(_now())
         if state.pending is not None:
-            log.info("Batch %s was planned and not complete; it is finished first.", state.pending.batch_id)
+            log.info("Batch %s was planned and is not complete; it is finished first.", state.pending.batch_id)
             self._commit(state.pending)
         self._check_tables()
         self._recorded = self._ledger.state.place
@@ -113,17 +113,17 @@ class EngineRun:
         return EngineSummary(ended, self._batches, self._rows)
 
     def _check_tables(self) -> None:
-        """A table that a batch was committed to and that does not hold it any more is a gap, never a fresh table."""
+        """Check that each table still holds its last batch: one that does not has lost data, and is never treated as new."""
         for directory, batch_id in self._ledger.state.tables.items():
             if (reached := self._tables.reached(directory)) < batch_id:
                 raise LakeError(
                     f"The topic table {directory} must hold batch {batch_id}, and holds "
                     f"{f'no later one than {reached}' if reached >= 0 else 'none'}: it was removed or replaced. "
-                    "Next: restore it from a copy, or start again in another lake; positions are not guessed."
+                    "Next: restore it from a copy, or start again in another lake; positions are never guessed."
                 )
 
     def _follow(self, feed: EngineFeed) -> Ending:
-        """Commit what the connector sends until it is idle or time is up; a batch in the making is sent again then."""
+        """Commit what the connector sends until it is idle or time is up; the events of an unfinished batch are sent again later."""
         begun = heard = time.monotonic()
         try:
             while True:
@@ -145,7 +145,7 @@ class EngineRun:
                 self._staging = None
 
     def _is_news(self, chunk: Chunk) -> bool:
-        """Whether a chunk holds more than heartbeats, which come although nothing is new."""
+        """Whether a chunk holds more than heartbeats, which are sent even if nothing is new."""
         return any(lines.topic != self._config.heartbeat_topic for lines in chunk.lines)
 
     def _stage(self, chunk: Chunk) -> None:
@@ -170,7 +170,7 @@ class EngineRun:
         return "idle" if self._config.idle_timeout_s > 0 and quiet_s >= patience else None
 
     def _close(self, feed: EngineFeed) -> None:
-        """Record and commit the batch in the making."""
+        """Record and commit the current batch."""
         staging, self._staging = self._staging, None
         assert staging is not None  # noqa: S101 - the caller has looked
         batch, self._recorded = staging.close(), staging.recorded

@@ -3,7 +3,7 @@
 A line holds values in the form that Arrow reads fastest (`adapters/debezium/Encoder.java`), so each field has two
 types: the one it is read with and the one it has in the lake. The second is that of every topic table
 (`typemap.connect`): Connect's literal types, the semantic type as metadata. A Decimal of more than 38 digits, or of
-digits unknown, has no type in the lake; it stays Connect's bytes, and its metadata say so.
+an unknown number of digits, has no type in the lake; it stays Connect's bytes, and its metadata say so.
 """
 
 import io
@@ -83,7 +83,7 @@ def _type_of(schema: Schema) -> ConnectType:
 
 
 def read_lines(schema: pa.Schema, data: bytes, longest: int) -> pa.Table:
-    """Lines as columns in the lake's types; instead of the position there is `n`, the place in the chunk.
+    """Lines as columns in the lake's types; instead of the position there is `n`, the index in the chunk.
 
     Args:
         schema: of the topic, from `topic_schema`.
@@ -113,7 +113,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _read_type(field: pa.Field) -> pa.DataType:
-    """The type in which a field's values stand in a line."""
+    """The type that a field's values have in a line."""
     kind = field.type
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(child.name, _read_type(child)) for child in kind])

@@ -1,7 +1,7 @@
-"""Files of one batch: what an engine sent, written below the topic tables and in none of them yet.
+"""Files of one batch: events that an engine sent, written to the topic tables' folders and not committed yet.
 
 An unfinished snapshot cannot be resumed by any connector, so its chunks stay in one batch, however many files they
-take; memory holds a row group for each topic. The batch's files are no data until the ledger names them.
+take; memory holds a row group for each topic. The batch's files are not part of any table until the ledger names them.
 """
 
 import json
@@ -28,7 +28,7 @@ HISTORY = pa.schema([POSITION, pa.field("record", pa.string()), WINDOW])
 
 
 def history_directory(prefix: str) -> str:
-    """Where the schema history of a connector lies in the lake."""
+    """Directory of a connector's schema history."""
     return f"{prefix}.__engine_history"
 
 
@@ -39,8 +39,8 @@ class Staging:
         tables: the lake's Delta tables.
         prefix: topic prefix.
         batch_id: number of the batch.
-        recorded: the last recorded position, until the connector is past it; then None.
-        schemas: of the structures that this run of the engine has told; kept from batch to batch.
+        recorded: the last recorded position until the connector has passed it, then None.
+        schemas: schemas of the structures that this run of the engine has sent; kept from batch to batch.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Staging:
         return self._schemas[lines.structure]
 
     def _new(self, found: Sequence[pa.Table]) -> Sequence[pa.Table]:
-        """Without the events that a batch holds already."""
+        """The events that no batch holds yet."""
         if self.recorded is None:
             return found
         marks, through = repeated(found, self.recorded)
@@ -114,7 +114,7 @@ class Staging:
         self.rows += table.num_rows
 
     def _writer(self, topic: str, number: int, schema: pa.Schema) -> TopicWriter:
-        """The writer of a structure, and the table made ready to hold it."""
+        """The writer of a structure; its table is created or adapted first."""
         if number not in self._writers:
             directory = self._tables.directory_for(topic, schema)
             self._tables.ensure(directory, schema)
@@ -151,6 +151,6 @@ class Staging:
         return writer.files
 
     def abandon(self) -> None:
-        """Remove the files: nobody was told of them."""
+        """Remove the files, which are not recorded."""
         error = InterruptedError("abandoned")
         self._stack.__exit__(type(error), error, None)

@@ -1,11 +1,11 @@
-"""Texts that repeat go into Parquet as indexes into a dictionary, without a look at each row.
+"""Texts that repeat go into Parquet as indexes into a dictionary, without hashing each row.
 
-A Parquet writer finds the different texts of a column by hashing every row's. Of the columns that event building has made
-by repetition (`core.repeated`) they are known, and the writer takes dictionary arrays as they are. The file is the same:
-the same types, the same pages; it does not tell how it was made.
+A Parquet writer finds the distinct texts of a column by hashing every row. For columns that event building has made by
+repetition (`core.repeated`) they are known, and the writer uses dictionary arrays as they are. The file is the same, with
+the same types and pages.
 
-Which columns are handed over in this way is decided by the first rows of a file, since a file has one structure. Rows of
-such a column that come later and were made in another way are encoded here.
+The first rows of a file decide which columns are dictionaries, because a file has one structure. Later rows of such a
+column that were made in another way are encoded here.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def _encoded_type(kind: pa.DataType, arrays: Sequence[pa.Array]) -> pa.DataType:
 
 
 def _encode(arrays: Sequence[pa.Array], kind: pa.DataType) -> list[pa.Array]:
-    """Some arrays that follow one another, in a type that has dictionaries."""
+    """Consecutive arrays, in a type that has dictionaries."""
     if all(array.type == kind for array in arrays):
         return list(arrays)
     if pa.types.is_struct(kind):

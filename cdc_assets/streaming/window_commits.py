@@ -1,4 +1,4 @@
-"""Commits what the windows in flight wrote, under the number that they share.
+"""Commits the files of the windows in flight under the number that they share.
 
 The topic tables of captured tables come first, each with the files of its own window; then the
 transactions of all databases in one commit. So a transaction is published after all of its tables
@@ -27,7 +27,7 @@ class WindowCommits:
         self._lake = lake
 
     def commit(self, parts: Sequence[Part]) -> None:
-        """Commit the files of the windows, after all of them were seen in the lake.
+        """Commit the files of the windows, after checking that all of them are in the lake.
 
         Raises:
             LakeError: a file is missing, or the lake cannot be written.
@@ -64,7 +64,7 @@ class WindowCommits:
                 step("table-committed")
 
     def _commit_transactions(self, parts: Sequence[Part]) -> None:
-        """Those of all databases in one commit: the topic holds them all, and reaches the number once."""
+        """Commit the transactions of all databases at once: their topic is shared, and reaches the number once."""
         files, windows = transaction_files(parts), [part.window for part in parts]
         if files:
             metadata = {"window_id": str(windows[0].window_id)}

@@ -1,4 +1,4 @@
-"""One window among those in flight: the findings and files of one attempt to carry it out."""
+"""One of the windows in flight: the results and files of one attempt to carry it out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ Files = dict[tuple[TableId, str], list[DataFile]]
 
 @dataclass
 class Part:
-    """A window in flight, and what one attempt has found out about it, step by step.
+    """A window in flight with the results of one attempt, which are filled in step by step.
 
     Args:
         attempt: part of the names of its files.
-        files: what is committed of it, by table and directory.
+        files: the files to commit, by table and directory.
         behind: tables that keep their position.
         changed: states of tables that the window changes.
         notifications: notifications that are recorded with its completion.
@@ -38,7 +38,7 @@ class Part:
 
     @property
     def database(self) -> str:
-        """Where it reads."""
+        """Database that it reads."""
         return self.window.database
 
     def written(self) -> dict[TableId, list[DataFile]]:

@@ -23,7 +23,7 @@ from cdc_assets.streaming.window_parts import Part
 
 
 class WindowReport:
-    """Makes progress of complete windows.
+    """Makes the progress reports of complete windows.
 
     Args:
         source: asked when transactions were committed.
@@ -33,11 +33,11 @@ class WindowReport:
         self._source, self._lake = source, lake
 
     def of(self, parts: Sequence[Part], before: Mapping[TableId, TableState]) -> list[Progress]:
-        """Progress of windows.
+        """Progress reports of windows.
 
         Args:
-            parts: that are complete.
-            before: states of tables before they were.
+            parts: complete windows.
+            before: states of the tables before the windows were completed.
         """
         now = self._server_time()
         return [self._progress(part, part.written(), before, now) for part in parts]

@@ -4,25 +4,27 @@ One job of the task runner for all windows in flight, and for all their tables.
 
 *Why it is right.* Windows in flight share a number, and each table is of one
 database, so it reaches the number with the rows of its own window. The schema
-history and the transactions are of all databases: what is new in them is one commit
+history and the transaction topic are shared by all databases: they get one commit
 under the number, with the parts of every window that is carried out.
 
 *Crash between any two steps:* the windows stay pending in the manifest with their
 bounds, so the next run carries them out again. Structures that were recorded come
-from the history, topic tables that have reached the number are left out, the rest
-is read again, the same rows, because the bounds are the same and the log does not
+from the history, topic tables that have reached the number are skipped, and the rest
+is read again: the same rows, because the bounds are the same and the log does not
 change.
 
-*Trouble of one database.* If a database cannot be read any more, or not this time (a deadlock, a lost connection), or was
-restored, its window is given up and the others go on; all that is asked of a server is asked
-before the first commit. It is given up before anything is recorded in the history,
-and again before anything is committed: after a crash behind that, only the others
-are pending. So nothing that was left out of a commit for all databases can
-be repeated under its number; the next window begins where each table stands. What may succeed next time is not given
-up where that would fail a table, between the commits of two generations of its topic: the turn is repeated. If no
-window can be carried out, all stay pending, and who called decides.
+*Trouble of one database.* If a database cannot be read any more, or not this time
+(a deadlock, a lost connection), or was restored, its window is given up and the
+others continue; the server is queried only before the first commit. Windows are
+given up before anything is recorded in the history, and again before anything is
+committed: after a crash later than that, only the others are pending. So nothing
+that was left out of a commit for all databases can be repeated under its number;
+the next window begins at each table's position. A trouble that may pass does not
+give a window up between the commits of two generations of a topic, where that would
+fail the table: the turn is repeated. If no window can be carried out, all stay
+pending, and the caller decides.
 
-A table that turned out to have lost data since the window was planned (`losses`) is left out of it.
+A table that has lost data since the window was planned (`losses`) is left out of it.
 
 *Trouble of one table.* Its files are not committed, its position stays, its
 state says why, and the window completes for the others. So a table either has
@@ -80,8 +82,8 @@ class WindowExecutor:
     """Carries out windows of the log.
 
     Args:
-        server: where changes are read.
-        listener: hears of each window.
+        server: server whose changes are read.
+        listener: called with the progress of each window.
     """
 
     def __init__(
@@ -107,12 +109,12 @@ class WindowExecutor:
             repeated: whether an earlier attempt may have committed some of their tables.
 
         Returns:
-            Why windows of some databases could not be carried out. They were given up, so that the others could be; if
-            there was none that could, all stay pending.
+            By database, the reason for which its window was given up, so that the others could be carried out; if
+            none could, all stay pending.
 
         Raises:
             RetryableError: the server is away or busy; the windows stay pending.
-            LakeFullError: there is no room; they stay pending, and leave no file that is not committed.
+            LakeFullError: the store is full; they stay pending and leave no uncommitted file.
             LakeError: the lake cannot be written; they stay pending.
             FencedError: another writer has taken over.
         """
@@ -134,7 +136,7 @@ class WindowExecutor:
         return troubles
 
     def _each(self, parts: Sequence[P], action: Callable[[P], R], troubles: dict[str, CdcError]) -> list[R]:
-        """What an action gives for each window; those of databases in trouble are given up if there are others."""
+        """Results of an action for each window; windows of databases in trouble are given up if there are others."""
         done: list[R] = []
         found: dict[str, CdcError] = {}
         for part in parts:
@@ -183,7 +185,7 @@ class WindowExecutor:
         return self._complete(judged)
 
     def _judged(self, part: Part, repeated: bool) -> Part:
-        """With what is committed of it, and states of tables that change."""
+        """The part with the files to commit and the changed states of tables."""
         window, structures, results = part.window, part.structures, part.results
         for trouble in (result.trouble for result in results if result.trouble):
             raise trouble

@@ -1,1 +1,1 @@
-"""The embedded Debezium engine: a process of its own with a Java machine in it."""
+"""The embedded Debezium engine, in a separate process with its own JVM."""

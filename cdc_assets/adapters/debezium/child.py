@@ -1,18 +1,18 @@
 """The engine's own process: `python -m cdc_assets.adapters.debezium.child DESCRIPTOR`.
 
-It knows the connector and nothing of the lake. Its Java machine cannot be started twice in a process, keeps threads,
-and may run out of memory: so it is apart, and who started it may end it at any moment.
+It knows the connector and nothing of the lake. A JVM cannot be started twice in a process, keeps threads, and may run
+out of memory: so it has a process of its own, which the capture may end at any moment.
 
 *Nothing on disk is trusted.* Debezium keeps offsets and schema history in stores of its own. Here they are private
 files in a temporary folder, written anew at each start from what the capture sent, and removed with the process. What
 the connector adds is sent along with the events that need it.
 
-*When the source may forget.* A record is marked as processed only behind the capture's `committed`, so that a
-replication slot is never moved past what is in the lake.
+*When the source may discard its log.* A record is marked as processed only after the capture's `committed`, so that a
+replication slot never advances past what is in the lake.
 
-*Where chunks end.* Never between records whose offsets agree (`Encoder.java`): a restart goes on behind the offset, so
-what stood behind the cut would be lost. Those at the end wait until another record shows that they are complete, or
-until nothing came for `_QUIET_S`.
+*Where chunks end.* Never between records whose offsets agree (`Encoder.java`): a restart continues after the offset, so
+the rest of these records would be lost. The last ones wait until another record shows that they are complete, or until
+nothing has come for `_QUIET_S`.
 """
 
 import json
@@ -119,7 +119,7 @@ class EngineProcess:
         return given | own
 
     def _take(self, records: Any, committer: Any) -> None:
-        """Debezium's thread: encode, send, and wait until the capture holds it."""
+        """In Debezium's thread: encode records, send them, and wait until the capture has them."""
         with self._lock:
             self._arrived = time.monotonic()
             self._committer = committer
@@ -127,7 +127,7 @@ class EngineProcess:
             self._send(records, everything=False)
 
     def _send_what_waits(self) -> None:
-        """What waits for a record behind it, and marks, while nothing comes."""
+        """While nothing comes: send the records that wait for a later one, and mark committed ones."""
         if time.monotonic() - self._arrived < _QUIET_S or not self._lock.acquire(timeout=0.2):
             return
         try:
@@ -151,7 +151,7 @@ class EngineProcess:
                 break
 
     def _news(self) -> list[str]:
-        """What the connector has added to the schema history: always written before the events that need it."""
+        """Records that the connector has added to the schema history; it writes them before the events that need them."""
         with self._history.open("rb") as file:
             file.seek(self._told_history)
             added = file.read()
@@ -160,7 +160,7 @@ class EngineProcess:
         return whole.decode().splitlines()
 
     def _mark(self) -> None:
-        """Let the source forget what is in the lake."""
+        """Mark what is in the lake as processed, so that the source may discard it."""
         if self._committer is None or not self._unmarked or self._unmarked[0][0] > self._committed:
             return
         while self._unmarked and self._unmarked[0][0] <= self._committed:
@@ -213,7 +213,7 @@ def _write_offsets(path: Path, name: str, offsets: list[Any]) -> None:
 
 
 def _description(message: Any, error: Any) -> str:
-    """Why a connector has ended, with all causes in one line."""
+    """The reason for which a connector has ended, with all causes, in one line."""
     parts = [str(message)]
     while error is not None:
         parts.append(str(error))

@@ -1,4 +1,4 @@
-"""Starts an engine's process, hears it, and ends it: the feed of `cdc_assets.engine`."""
+"""Starts an engine's process, receives its messages, and ends it; the `EngineFeed` of `cdc_assets.engine`."""
 
 import logging
 import os
@@ -29,8 +29,8 @@ class DebeziumEngine:
     """A connector in a process of its own.
 
     Args:
-        config: the connector's properties, and the Java machine's memory.
-        offsets: to begin behind.
+        config: the connector's properties, and the JVM's memory.
+        offsets: where it begins.
         history: records of the connector's schema history.
 
     Raises:
@@ -85,7 +85,7 @@ class DebeziumEngine:
         return self._chunk(message, body)
 
     def committed(self, number: int) -> None:
-        """All chunks to this one are in the lake."""
+        """Report that all chunks up to this one are in the lake."""
         self._send({"kind": "committed", "number": number})
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class DebeziumEngine:
         self._channel.close()
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        """What cannot be sent any more is told by the thread that listens."""
+        """Send a message; if that fails, the listening thread reports the end of the process."""
         with self._lock, suppress(OSError):
             send(self._channel, message)
 

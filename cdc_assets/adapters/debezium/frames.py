@@ -1,15 +1,15 @@
-"""Messages between a capture and its engine's process: a JSON header and bytes behind it, over one socket.
+"""Messages between a capture and its engine's process over one socket: a JSON header, then bytes.
 
 | from | message | means |
 |---|---|---|
 | capture | `start` | the connector's properties, the offsets and schema history to begin from |
-| engine | `chunk` | encoded events, offsets behind them, new records of the schema history |
-| capture | `taken` | the chunk is held; send the next |
-| capture | `committed` | the chunk of that number and all before it are in the lake: the source may forget them |
+| engine | `chunk` | encoded events, the offsets after them, new records of the schema history |
+| capture | `taken` | the chunk was received; send the next |
+| capture | `committed` | the chunk of that number and all before it are in the lake: the source may discard them |
 | capture | `stop` | end the connector |
 | engine | `stopped` | the connector has ended, and why |
 
-A socket that closes is the end of the other side: the engine's process then ends at once.
+When the socket closes, the other side has ended; the engine's process then ends at once.
 """
 
 import json

@@ -1,22 +1,22 @@
 """Tasks begin in threads of this process and move to Spark when there is work enough for it.
 
-To start a session takes the processor time in which a million rows come into the lake. So nobody waits for one: as with a
-hire that becomes a purchase once it has cost as much, threads work for about as long as a start takes, and only if more is to
-be done is Spark started, in the background, while they go on. Then the tasks that nobody has begun go to it, and so do all
-later jobs of several tasks. So little work never pays for a start, and for much work a start is all that is lost.
+To start a session takes as much processor time as to write a million rows to the lake. So tasks begin at once in threads.
+Only if they have worked for about as long as a start takes, and more is to be done, is Spark started in the background
+while they continue (the ski-rental rule: at most twice the cost of the better choice). Then Spark runs the tasks that were
+not begun, and all later jobs of several tasks. So little work never pays for a start, and much work loses one start at most.
 
 | Spark is | a job of one task | a job of several |
 |---|---|---|
 | local | in this process | in threads; Spark, once it has been started for much work |
 | a cluster, or Connect | in this process, if no session is there | Spark |
 
-On a cluster several tasks are what it is there for; one alone is as fast here, and a quiet capture then holds no executors.
-Where this process cannot do what executors can, `spark.cdc.threads` set to false leaves all to Spark.
+A cluster is there for several tasks; a single one is as fast in this process, and an idle capture then holds no executors.
+If this process lacks what executors have, such as a network path, `spark.cdc.threads` set to false leaves all to Spark.
 
-*Why it is right.* A task is a pure function of its argument, of what the server holds and of where it writes files that
-count only once they are committed (`runner`): where it runs makes no difference, and each is given to one of the two, once.
-Tasks that wait for one another are never more than run at once, and as many begin at once in threads. *A crash at any moment* is
-a crash of the run with some files that no commit names, as before.
+*Why it is right.* A task depends on its argument and the server alone, and writes files that count only once they are
+committed (`runner`): so it does not matter where it runs, and each is given to threads or to Spark, once. Tasks that wait
+for one another are never more than run at once, and as many begin at once in threads. *A crash at any moment* is
+a crash of the run; it leaves some files that no commit names.
 """
 
 import logging
@@ -109,7 +109,7 @@ class EarlyRunner:
         return self._spark().run(function, tasks)
 
     def _start(self) -> None:
-        """A job with nothing to do: session, workers and their imports. What fails here fails again in the next job, which reports it."""
+        """Start the session, its workers and their imports by an empty job. If that fails, the next job fails too and reports it."""
         with suppress(Exception, Interrupted):
             self._spark().run(_nothing, range(self.parallelism))
         self._ready.set()

@@ -1,9 +1,9 @@
 """The executors of a session: number of parallel tasks, and detection of missing executors.
 
-A cluster without executors gives no error: a job waits for the first one for ever. The cluster may be full, or its
-executors may fail to reach the driver and end without the driver noticing; or they start and end again repeatedly. So a
-watch runs during each job and cancels it when no executor has stayed within `spark.cdc.executor.timeout` (twice as long
-while a new one is there, which may be the first to stay).
+A cluster without executors gives no error: a job waits for ever. The cluster may be full; its executors may fail to
+reach the driver and end unnoticed by it; or they may start and end again and again. So a
+watch runs during each job and cancels it when no executor has worked within `spark.cdc.executor.timeout` (twice as long
+while a new one is registered, which may be the first that works).
 """
 
 import threading
@@ -55,9 +55,9 @@ def wait_for_executors(context: SparkContext) -> int:
 
 
 def slots(session: SparkSession) -> int:
-    """Tasks that run at once: those of the executors that there are, or that dynamic allocation may start.
+    """Number of tasks that run at once on the registered executors, or on those that dynamic allocation may start.
 
-    On Connect it is asked for by a job of the JVM alone, for a client cannot see executors.
+    A Connect client cannot see executors, so a job that runs in the JVM alone counts the slots.
     """
     context = context_of(session)
     if context is None:
@@ -152,7 +152,7 @@ class ExecutorWatch:
 
 
 def _left(context: SparkContext) -> str:
-    """Why the last executor that left did so, as the cluster tells it."""
+    """The cluster's reason for the loss of the last executor that was lost."""
     with suppress(Py4JError):
         known = context._jsc.sc().statusStore().executorList(False)
         reasons = [known.apply(number).removeReason() for number in range(known.size())]

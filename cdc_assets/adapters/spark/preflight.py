@@ -50,7 +50,7 @@ def probe() -> Callable[[int], Facts]:
 
 
 def require_modules(found: Sequence[Facts], where: str) -> None:
-    """Raise an error for executors that lack something.
+    """Raise an error if an executor lacks a module.
 
     Raises:
         EngineError: they cannot run the tasks.

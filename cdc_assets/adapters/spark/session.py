@@ -86,7 +86,7 @@ def default_class_archive() -> str:
 
 @dataclass
 class LazySession:
-    """A Spark session that is started when somebody needs it; of a capture that has nothing to read, never.
+    """A Spark session that is started on first use: a capture with nothing to read never starts one.
 
     Args:
         settings: choice of Spark.
@@ -232,7 +232,7 @@ class LazySession:
         return SparkTaskRunner(lambda: self.session(*_QUICK), lambda: self.parallelism(*_QUICK), self.watched)
 
     def early_runner(self) -> EarlyRunner:
-        """The same, but a little work is done in threads of this process, without a session."""
+        """The same, but little work is done in threads of this process, without a session."""
         return EarlyRunner(self.settings, self.runner)
 
 
