@@ -30,11 +30,11 @@ TARGETS = set(re.findall(r"^([a-z-]+):.*?## ", (ROOT / "Makefile").read_text(), 
 documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 
 
-def cells(text: str, heading: str) -> list[str]:
-    """Code in the first column of the table below a heading."""
+def cells(text: str, heading: str, columns: tuple[int, ...] = (1,)) -> list[str]:
+    """Code in some columns, counted from 1, of the table below a heading."""
     section = text.split(f"## {heading}")[1].split("\n## ")[0]
-    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
-    return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    found = [line.split("|")[column] for line in section.splitlines() if line.startswith("|") for column in columns]
+    return [name for cell in found for name in re.findall(r"`([^`]+)`", cell)]
 
 
 @documents
@@ -141,6 +141,33 @@ def test_no_reference_leaves_out_its_document() -> None:
     for path in referring():
         loose = re.findall(r"(?:\bspec §|\bdesign §).{0,20}", path.read_text())
         assert not loose or path == Path(__file__), f"{path}: {loose}"
+
+
+PLACES = re.compile(r"`(?:cdc_assets_tests/)?((?:[a-z_]+/)*test_[a-z_]+\.py)(?:::(\w+))?`")
+
+
+@documents
+def test_tests_that_documents_name_exist(document: Path) -> None:
+    tests = ROOT / "cdc_assets_tests"
+    for file, name in PLACES.findall(document.read_text()):
+        found = [path for path in (tests / file, tests / "unit" / file, *tests.rglob(file)) if path.exists()]
+        assert found, file
+        assert not name or f"def {name}(" in found[0].read_text(), f"{file}::{name}"
+
+
+WHERE = cells((ROOT / "docs" / "contributing.md").read_text(), "Where do I change …?", columns=(2, 3))
+
+
+def test_the_answers_of_where_to_change_something_exist() -> None:
+    """Modules and folders by their path, a name behind a module stands in it."""
+    folders = (ROOT / "cdc_assets", ROOT, ROOT / "cdc_assets_tests")
+    paths = [text for text in WHERE if re.fullmatch(r"[a-z_]+(/[a-z_]+)*(/|\.py)", text)]
+    assert len(paths) >= 20
+    for path in paths:
+        assert any((folder / path).exists() for folder in folders), path
+    text = (ROOT / "docs" / "contributing.md").read_text()
+    for path, name in re.findall(r"`([a-z_/]+\.py)`: `(\w+)`", text):
+        assert re.search(rf"(def|class) {name}\b", (ROOT / "cdc_assets" / path).read_text()), f"{path}: {name}"
 
 
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()

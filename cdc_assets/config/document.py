@@ -23,7 +23,7 @@ is allowed. This page is generated from the table that the program itself uses (
 **Lists of regular expressions** are comma separated (`\\,` is a comma inside an expression, of a quantifier too). Each must match the whole
 name, and letter case is ignored. Include and exclude lists of one kind exclude each other. An expression that tries for more
 than a second to match a name is an error that names its property: at the start it ends the run; a table, column or capture
-instance that appears while the capture runs is left out or fails alone, and the others go on.
+instance that appears while the capture runs is left out or fails alone, and the others continue.
 
 **In a `.properties` file** a backslash must be doubled (`dbo\\\\.orders`), as Java demands. In JSON too. In YAML it need not be.
 """

@@ -214,7 +214,7 @@ class StreamLoop:
             self._postpone(database, error)
 
     def _postpone(self, database: str, error: RetryableError) -> None:
-        """Try a database again after a while; the others go on."""
+        """Try a database again after a while; the others continue."""
         streaming = self._config.streaming
         self._failed[database] += 1
         if 0 <= streaming.max_retries < self._failed[database]:
