@@ -157,7 +157,8 @@ class FencedError(TerminalError):
 
 
 class EngineError(TerminalError):
-    """Spark's setup cannot run the tasks: no executor, code missing on workers, or another Python version."""
+    """Spark's setup cannot run the tasks (no executor, code missing on workers, another Python version), or an embedded
+    connector has ended."""
 
 
 class LakeError(TerminalError):

@@ -22,6 +22,7 @@ _OFFERED: Final[Mapping[str, tuple[str, int, int]]] = {
     "engine.batch.rows": ("200000", 1, 100_000_000),
     "engine.batch.ms": ("2000", 1, 3_600_000),
     "engine.log.level": ("WARN", 0, 0),
+    "engine.watchdog.ms": ("300000", 0, 86_400_000),
 }
 _KEPT_BY_US: Final = ("offset.", "schema.history.internal", "tasks.max")
 """Where Debezium would keep what is kept in the lake; but what of the history is stored may be said."""
@@ -45,6 +46,7 @@ class EngineConfig:
         log_level: of Debezium's own log.
         batch_rows: events at which a batch is committed.
         batch_s: age at which it is.
+        watchdog_s: an engine that does not answer for so long is killed; 0 never.
         idle_timeout_s: a run ends after so long without an event; 0 never.
         max_duration_s: a run ends after so long; 0 never.
         ignored: properties that were given and have no effect here, with the reason.
@@ -58,6 +60,7 @@ class EngineConfig:
     log_level: str = "WARN"
     batch_rows: int = 200_000
     batch_s: float = 2.0
+    watchdog_s: float = 300.0
     idle_timeout_s: float = 10.0
     max_duration_s: float = 600.0
     ignored: tuple[tuple[str, str], ...] = ()
@@ -119,6 +122,7 @@ def engine_config(texts: Mapping[str, str]) -> EngineConfig:
         engine["engine.log.level"],
         _number("engine.batch.rows", engine),
         _number("engine.batch.ms", engine) / 1000,
+        _number("engine.watchdog.ms", engine) / 1000,
         **parsed["streaming"],
         ignored=tuple((key, reason) for key in ignored),
     )

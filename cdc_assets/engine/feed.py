@@ -66,6 +66,10 @@ class EngineFeed(Protocol):
     def started(self) -> bool:
         """Whether the connector reads its source, so that it is quiet because nothing is new."""
 
+    @property
+    def snapshot(self) -> bool:
+        """Whether the connector takes a snapshot, which it could not resume."""
+
     def committed(self, number: int) -> None:
         """Report that all chunks up to this one are in the lake, so that the source may discard them."""
 

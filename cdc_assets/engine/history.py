@@ -64,7 +64,9 @@ Place = tuple[str, int]
 
 
 def _place(position: Mapping[str, Any]) -> Place | None:
-    """Position of a record or an offset: binlog file and position, or SCN; None if it has neither."""
+    """Position of a record or an offset: binlog file and position, or SCN; None if it has neither, or GTIDs."""
+    if position.get("gtids"):  # compared by the connector itself, and numbers of another server say nothing
+        return None
     if "file" in position and "pos" in position:
         number = re.search(r"[0-9]+$", position["file"])
         return number[0].rjust(12, "0") if number else position["file"], int(position["pos"])

@@ -9,7 +9,12 @@ guarantee is at least once; a repeated event is recognised by its position:
 | postgresql | both LSNs of `sequence` | the last commit before the transaction, then the position inside it: decoding is in commit order |
 | oracle | `commit_scn`, `txId`, `scn`, `rs_id`, `ssn` | transactions are emitted in commit order, their changes in log order |
 
-Events of snapshots have no position, nor have those of connectors that are not listed: they are never dropped.
+Events of snapshots have no position, nor have PostgreSQL's messages outside a transaction, which are sent before the
+transactions around them are, nor have those of connectors that are not listed: they are never dropped.
+
+A connector repeats itself only at its start. The first event that is new ends the search, and so does one of a snapshot
+of whole tables, with which a connector begins anew, and one that stands before the offset at which it was started: both
+may come from another server, whose log counts from a lower number, and are new however small their positions are.
 """
 
 import json
@@ -24,6 +29,7 @@ Place = tuple[int | str, ...]
 """Compared part by part."""
 Source = Mapping[str, Any]
 _STREAMED = (None, "false", "")
+_AMID_STREAM = "incremental"
 
 
 def place_of(source: Source) -> Place | None:
@@ -44,8 +50,10 @@ def _binlog(source: Source) -> Place | None:
     return int(number.group(1)), int(source["pos"]), int(source["row"])
 
 
-def _wal(source: Source) -> Place:
+def _wal(source: Source) -> Place | None:
     before, own = json.loads(source["sequence"])
+    if source["txId"] is None:
+        return None
     return int(before or 0), int(own)
 
 
@@ -69,18 +77,41 @@ _RULES: Mapping[str, Callable[[Source], Place | None]] = {
 }
 
 
-def sources_of(table: pa.Table) -> list[Source | None]:
-    """The source block of each event; None for a tombstone and for events without one."""
-    if "value" not in table.column_names:
-        return [None] * table.num_rows
-    kind = table.schema.field("value").type
-    if not pa.types.is_struct(kind) or kind.get_field_index("source") < 0:
-        return [None] * table.num_rows
-    found: list[Source | None] = pc.struct_field(table.column("value"), "source").to_pylist()
-    return found
+def start_of(connector: str, offset: Mapping[str, Any]) -> Place:
+    """The least position that a connector sends when it is started behind an offset; () if that is not known."""
+    try:
+        if connector in ("mysql", "mariadb") and (number := re.search(r"\.(\d+)$", offset["file"])):
+            return int(number.group(1)), int(offset["pos"])
+        return (int(offset["lsn_commit"]),) if connector == "postgresql" else ()
+    except (KeyError, TypeError, ValueError):
+        return ()
 
 
-def repeated(tables: Sequence[pa.Table], recorded: Place) -> tuple[list[list[bool]], bool]:
+class Repetitions:
+    """What one connector sends again at its start.
+
+    Args:
+        recorded: the last position that a batch holds; None if there is none that can be compared.
+        offsets: behind which the connector was started.
+    """
+
+    def __init__(self, recorded: Place | None, offsets: Sequence[Mapping[str, Any]]) -> None:
+        self._recorded, self._offsets = recorded, offsets
+
+    def drop(self, tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
+        """The tables of a chunk without what a batch holds already."""
+        if self._recorded is None:
+            return tables
+        marks, through = repeated(tables, self._recorded, self._offsets)
+        if through:
+            self._recorded = None
+        kept = [pa.array([not repetition for repetition in mark], pa.bool_()) for mark in marks]
+        return [table.filter(mask) for table, mask in zip(tables, kept, strict=True)]
+
+
+def repeated(
+    tables: Sequence[pa.Table], recorded: Place, offsets: Sequence[Mapping[str, Any]] = ()
+) -> tuple[list[list[bool]], bool]:
     """Which events of a chunk a batch holds already.
 
     An event without a source block, such as a tombstone, goes with the one before it.
@@ -88,6 +119,7 @@ def repeated(tables: Sequence[pa.Table], recorded: Place) -> tuple[list[list[boo
     Args:
         tables: one for each topic and schemas, with each event's index in the chunk in `n`.
         recorded: the last position that is recorded.
+        offsets: behind which the connector was started.
 
     Returns:
         For each table which of its events are repetitions, and whether the last repetition has passed.
@@ -101,22 +133,60 @@ def repeated(tables: Sequence[pa.Table], recorded: Place) -> tuple[list[list[boo
     for _, part, row in order:
         if (source := sources[part][row]) is not None:
             place = place_of(source)
-            if place is not None and is_behind(place, recorded):
+            if _is_of_new_snapshot(source) or (place is not None and _is_new(source, place, recorded, offsets)):
                 return found, True
             drop = place is not None
         found[part][row] = drop
     return found, False
 
 
+def _is_of_new_snapshot(source: Source) -> bool:
+    return source.get("snapshot") not in (*_STREAMED, _AMID_STREAM)
+
+
+def _is_new(source: Source, place: Place, recorded: Place, offsets: Sequence[Mapping[str, Any]]) -> bool:
+    starts = [start_of(str(source["connector"]), offset) for offset in offsets]
+    return is_behind(place, recorded) or any(place[: len(start)] < start for start in starts)
+
+
 def last_place(tables: Sequence[pa.Table]) -> Place | None:
-    """The greatest position among the last events of a chunk's tables: each has its own events in order."""
+    """The greatest position among the last streamed events of a chunk's tables: each has its own events in order."""
     found = [_last_place(table) for table in tables]
     return max((place for place in found if place is not None), default=None)
 
 
 def _last_place(table: pa.Table) -> Place | None:
-    for row in range(table.num_rows - 1, -1, -1):
-        source = sources_of(table.slice(row, 1))[0]
-        if source is not None:
-            return place_of(source)
+    """Of the last event that has one; events of a snapshot are passed over together, for there may be many."""
+    streamed = _streamed(table)
+    for row in range(streamed.num_rows - 1, -1, -1):
+        source = sources_of(streamed.slice(row, 1))[0]
+        if source is not None and (place := place_of(source)) is not None:
+            return place
     return None
+
+
+def _streamed(table: pa.Table) -> pa.Table:
+    if "value" not in table.column_names or not (blocks := _blocks(table)):
+        return table.slice(0, 0)
+    source = blocks[0]
+    if source.type.get_field_index("snapshot") < 0:
+        return table
+    mark = pc.fill_null(pc.struct_field(source, "snapshot").cast(pa.string()), "")
+    known = pc.and_(source.is_valid(), pc.is_in(mark, value_set=pa.array(["", "false"])))
+    return table.filter(known)
+
+
+def _blocks(table: pa.Table) -> list[pa.ChunkedArray]:
+    """The source blocks as one column; none if events have none."""
+    kind = table.schema.field("value").type
+    if not pa.types.is_struct(kind) or kind.get_field_index("source") < 0:
+        return []
+    return [pc.struct_field(table.column("value"), "source")]
+
+
+def sources_of(table: pa.Table) -> list[Source | None]:
+    """The source block of each event; None for a tombstone and for events without one."""
+    if "value" not in table.column_names or not (blocks := _blocks(table)):
+        return [None] * table.num_rows
+    found: list[Source | None] = blocks[0].to_pylist()
+    return found

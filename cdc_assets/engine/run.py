@@ -27,7 +27,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.engine.feed import Chunk, EngineFeed, EngineStart
 from cdc_assets.engine.history import History
 from cdc_assets.engine.ledger import Batch, BatchLedger
-from cdc_assets.engine.positions import Place
+from cdc_assets.engine.positions import Repetitions
 from cdc_assets.engine.staging import Staging, history_directory
 from cdc_assets.engine.upkeep import BatchUpkeep
 from cdc_assets.errors import LakeError
@@ -85,7 +85,7 @@ class EngineRun:
         self._batches, self._since = 0, 0.0
         self._staging: Staging | None = None
         self._heard, self._warm_up_s = False, warm_up_s
-        self._recorded: Place | None = None
+        self._repetitions = Repetitions(None, ())
 
     def run(self) -> EngineSummary:
         """Finish the planned batch, then commit what the connector sends until it is idle.
@@ -103,8 +103,9 @@ class EngineRun:
             log.info("Batch %s was planned and is not complete; it is finished first.", state.pending.batch_id)
             self._commit(state.pending)
         self._check_tables()
-        self._recorded = self._ledger.state.place
-        feed = self._start(self._ledger.state.pairs(), self._history.read())
+        state = self._ledger.state
+        self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()])
+        feed = self._start(state.pairs(), self._history.read())
         try:
             ended = self._follow(feed)
         finally:
@@ -133,7 +134,7 @@ class EngineRun:
                 now = time.monotonic()
                 if (chunk is not None and self._is_news(chunk)) or not feed.started:
                     heard = now
-                ending = self._ending(now - begun, now - heard)
+                ending = self._ending(feed, now - begun, now - heard)
                 if self._staging is not None and not self._staging.unfinished and (ending or self._is_full(now)):
                     self._close(feed)
                 if ending is not None and (self._staging is None or ending == "deadline"):
@@ -153,7 +154,7 @@ class EngineRun:
         if self._staging is None:
             number = self._ledger.state.next_batch
             prefix = self._config.topic_prefix
-            self._staging = Staging(self._tables, prefix, number, self._recorded, self._schemas)
+            self._staging = Staging(self._tables, prefix, number, self._repetitions, self._schemas)
             self._since = time.monotonic()
         self._staging.add(replace(chunk, history=self._history.reached(chunk.history, chunk.offsets)))
 
@@ -161,7 +162,10 @@ class EngineRun:
         staging, config = self._staging, self._config
         return staging is not None and (staging.rows >= config.batch_rows or now - self._since >= config.batch_s)
 
-    def _ending(self, passed_s: float, quiet_s: float) -> Ending | None:
+    def _ending(self, feed: EngineFeed, passed_s: float, quiet_s: float) -> Ending | None:
+        """Whether the run ends. No deadline ends a snapshot, which would begin again with the next run, and again."""
+        if feed.snapshot or (self._staging is not None and self._staging.unfinished):
+            return None
         if 0 < self._config.max_duration_s <= passed_s:
             return "deadline"
         patience = self._config.idle_timeout_s
@@ -173,7 +177,11 @@ class EngineRun:
         """Record and commit the current batch."""
         staging, self._staging = self._staging, None
         assert staging is not None  # noqa: S101 - the caller has looked
-        batch, self._recorded = staging.close(), staging.recorded
+        try:
+            batch = staging.close()
+        except BaseException:
+            staging.abandon()
+            raise
         self._ledger.plan(_now(), batch)
         self._commit(batch)
         feed.committed(staging.chunk)

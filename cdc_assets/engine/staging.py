@@ -5,7 +5,6 @@ take; memory holds a row group for each topic. The batch's files are not part of
 """
 
 import json
-from collections.abc import Sequence
 from contextlib import ExitStack
 from uuid import uuid4
 
@@ -15,7 +14,7 @@ import pyarrow as pa
 from cdc_assets.core.steps import step
 from cdc_assets.engine.feed import Chunk, Lines
 from cdc_assets.engine.ledger import Batch
-from cdc_assets.engine.positions import Place, last_place, repeated
+from cdc_assets.engine.positions import Place, Repetitions, last_place
 from cdc_assets.engine.schemas import read_lines, topic_schema
 from cdc_assets.envelope.plan import POSITION, WINDOW
 from cdc_assets.lake.files import DataFile, TopicWriter
@@ -39,7 +38,7 @@ class Staging:
         tables: the lake's Delta tables.
         prefix: topic prefix.
         batch_id: number of the batch.
-        recorded: the last recorded position until the connector has passed it, then None.
+        repetitions: of this run of the engine.
         schemas: schemas of the structures that this run of the engine has sent; kept from batch to batch.
     """
 
@@ -48,7 +47,7 @@ class Staging:
         tables: TopicTables,
         prefix: str,
         batch_id: int,
-        recorded: Place | None,
+        repetitions: Repetitions,
         schemas: dict[int, pa.Schema],
     ) -> None:
         self._tables, self._prefix, self._batch_id, self._schemas = tables, prefix, batch_id, schemas
@@ -58,7 +57,7 @@ class Staging:
         self._offsets: dict[str, tuple[object, object]] = {}
         self._added_history: list[str] = []
         self._place: Place | None = None
-        self.recorded = recorded
+        self._repetitions = repetitions
         self.rows = self.next_number = self.chunk = 0
         self.unfinished = False
 
@@ -74,7 +73,7 @@ class Staging:
             read_lines(schema, lines.data, lines.longest) for schema, lines in zip(schemas, chunk.lines, strict=True)
         ]
         self._place = last_place(found) or self._place
-        for schema, lines, table in zip(schemas, chunk.lines, self._new(found), strict=True):
+        for schema, lines, table in zip(schemas, chunk.lines, self._repetitions.drop(found), strict=True):
             self._write(lines, schema, table)
         self._added_history += chunk.history
         self._offsets |= {json.dumps(partition, sort_keys=True): (partition, at) for partition, at in chunk.offsets}
@@ -88,16 +87,6 @@ class Staging:
         if lines.key is None and not self._tables.generations(lines.topic):  # of a table without a key
             self._schemas[lines.structure] = schema.insert(1, KEYLESS)
         return self._schemas[lines.structure]
-
-    def _new(self, found: Sequence[pa.Table]) -> Sequence[pa.Table]:
-        """The events that no batch holds yet."""
-        if self.recorded is None:
-            return found
-        marks, through = repeated(found, self.recorded)
-        if through:
-            self.recorded = None
-        kept = [pa.array([not repetition for repetition in mark], pa.bool_()) for mark in marks]
-        return [table.filter(mask) for table, mask in zip(found, kept, strict=True)]
 
     def _write(self, lines: Lines, schema: pa.Schema, table: pa.Table) -> None:
         if not table.num_rows:

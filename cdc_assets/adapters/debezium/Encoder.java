@@ -44,9 +44,12 @@ public class Encoder {
         int rows;
         int longest;
         boolean told;
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream(1 << 16);
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream(0);
         JsonGenerator out;
     }
+
+    // Bytes of a buffer that is used again: there may be thousands of tables.
+    private static final int KEPT = 1 << 20;
 
     private final JsonFactory factory = new JsonFactory();
     private final ObjectMapper mapper = new ObjectMapper();
@@ -77,6 +80,15 @@ public class Encoder {
 
     public byte[] body() {
         return body;
+    }
+
+    // Heartbeats come although nothing is new, so they say nothing of what waits.
+    public boolean areHeartbeats(List records) {
+        for (int i = 0; i < records.size(); i++) {
+            Schema value = recordOf(records, i).valueSchema();
+            if (value == null || !"io.debezium.connector.common.Heartbeat".equals(value.name())) return false;
+        }
+        return true;
     }
 
     // Encodes what is complete and returns a description of it, or null if all of it waits. Records whose offsets agree
@@ -278,7 +290,8 @@ public class Encoder {
                 group.told = true;
             }
             group.bytes.writeTo(all);
-            group.bytes.reset();
+            if (group.bytes.size() > KEPT) group.bytes = new ByteArrayOutputStream(0);
+            else group.bytes.reset();
             group.rows = 0;
             group.longest = 0;
         }

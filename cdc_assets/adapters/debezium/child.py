@@ -12,7 +12,8 @@ replication slot never advances past what is in the lake.
 
 *Where chunks end.* Never between records whose offsets agree (`Encoder.java`): a restart continues after the offset, so
 the rest of these records would be lost. The last ones wait until another record shows that they are complete, or until
-nothing has come for `_QUIET_S`.
+nothing but heartbeats has come during `_QUIET_LOOKS`. Quiet is counted in looks that go through the Java machine and
+not in time, which also passes while the machine collects garbage or this process is stopped.
 """
 
 import json
@@ -22,7 +23,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,7 +30,9 @@ from typing import Any
 
 from cdc_assets.adapters.debezium.frames import receive, send
 
-_QUIET_S = 1.0
+_LOOK_S = 0.2
+_QUIET_LOOKS = 6
+_ALIVE_LOOKS = 5
 _STOP_S = 20.0
 _LEFT_OUT = ("cassandra", "mongodb", "db2", "spanner", "vitess", "logback")
 """Connectors and loggers of the package that have no use here, or disturb."""
@@ -47,7 +49,7 @@ class EngineProcess:
         self._taken = threading.Semaphore(0)
         self._stop, self._done = threading.Event(), threading.Event()
         self._reason: dict[str, Any] = {"message": "", "failed": False}
-        self._arrived = time.monotonic()
+        self._quiet_looks, self._polling = 0, False
         self._chunks = self._committed = 0
         self._unmarked: list[tuple[int, Any]] = []
         self._committer: Any = None
@@ -59,8 +61,12 @@ class EngineProcess:
         threading.Thread(target=self._listen, name="capture", daemon=True).start()
         executor = _java("java.util.concurrent.Executors").newSingleThreadExecutor()
         executor.execute(engine)
-        while not self._done.wait(0.2) and not self._stop.is_set():
+        looks = 0
+        while not self._done.wait(_LOOK_S) and not self._stop.is_set():
             self._send_what_waits()
+            looks += 1
+            if looks % _ALIVE_LOOKS == 0:
+                self._tell({"kind": "alive", **progress(polling=self._polling)})
         if not self._done.is_set():
             with self._lock:
                 self._mark()
@@ -98,7 +104,7 @@ class EngineProcess:
         class Progress:
             @jpype.JOverride
             def pollingStarted(_) -> None:  # noqa: N802, N805 - the interface's name
-                self._tell({"kind": "started"})
+                self._polling = True
 
         builder = _java("io.debezium.engine.DebeziumEngine").create(format_)
         return builder.using(properties).using(Completion()).using(Progress()).notifying(Consumer()).build()
@@ -121,17 +127,22 @@ class EngineProcess:
     def _take(self, records: Any, committer: Any) -> None:
         """In Debezium's thread: encode records, send them, and wait until the capture has them."""
         with self._lock:
-            self._arrived = time.monotonic()
+            if not self._encoder.areHeartbeats(records):
+                self._quiet_looks = 0
             self._committer = committer
             self._mark()
             self._send(records, everything=False)
 
     def _send_what_waits(self) -> None:
         """While nothing comes: send the records that wait for a later one, and mark committed ones."""
-        if time.monotonic() - self._arrived < _QUIET_S or not self._lock.acquire(timeout=0.2):
+        if not self._lock.acquire(timeout=_LOOK_S):
             return
         try:
-            if self._encoder.held() and time.monotonic() - self._arrived > _QUIET_S:
+            held = self._encoder.held()
+            self._quiet_looks += 1
+            if self._quiet_looks < _QUIET_LOOKS:
+                return
+            if held:
                 self._send(_java("java.util.ArrayList")(), everything=True)
             self._mark()
         finally:
@@ -143,8 +154,10 @@ class EngineProcess:
             return
         self._chunks += 1
         header = json.loads(bytes(described)) | {"kind": "chunk", "number": self._chunks, "history": self._news()}
-        last = self._encoder.lastEvent()
-        self._unmarked.append((self._chunks, last))
+        if not header[
+            "unfinished"
+        ]:  # no batch ends there, and each event that is kept takes memory of the Java machine
+            self._unmarked.append((self._chunks, self._encoder.lastEvent()))
         self._tell(header, bytes(self._encoder.body()))
         while not self._taken.acquire(timeout=0.5):
             if self._stop.is_set():
@@ -181,6 +194,27 @@ class EngineProcess:
                 self._committed = message["number"]
             elif message["kind"] == "stop":
                 self._stop.set()
+
+
+def progress(*, polling: bool) -> dict[str, bool]:
+    """Where the connector is, by its own metrics: whether it is in its first snapshot, and whether it reads the log.
+
+    Args:
+        polling: whether the engine asks the connector for records.
+    """
+    server = _java("java.lang.management.ManagementFactory").getPlatformMBeanServer()
+
+    def found(context: str, attribute: str) -> list[bool]:
+        pattern = _java("javax.management.ObjectName")(f"debezium.*:type=connector-metrics,context={context},*")
+        return [bool(server.getAttribute(name, attribute)) for name in server.queryNames(pattern, None)]
+
+    try:
+        running = any(found("snapshot", "SnapshotRunning"))
+        ended = [any(found("snapshot", f"Snapshot{word}")) for word in ("Completed", "Skipped", "Aborted")]
+        streams = any(found("streaming", "Connected"))
+    except _java("javax.management.JMException"):  # a connector of another kind
+        return {"started": polling, "snapshot": False}
+    return {"started": polling and not running and (any(ended) or streams), "snapshot": running and not streams}
 
 
 def _java(name: str) -> Any:
@@ -256,6 +290,7 @@ def main(descriptor: int) -> None:
     try:
         jpype.startJVM(
             f"-Xmx{start['heap']}",
+            "-XX:+ExitOnOutOfMemoryError",
             f"-Dlog4j2.configurationFile={_log_settings(work, start['log_level'])}",
             "-Dslf4j.provider=org.apache.logging.slf4j.SLF4JServiceProvider",
             "-Dslf4j.internal.verbosity=WARN",

@@ -13,7 +13,9 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
+from cdc_assets.adapters.debezium.ending import GO_ON, ending_error
 from cdc_assets.adapters.debezium.frames import receive, send
+from cdc_assets.adapters.debezium.log import EngineLog
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.engine.feed import Chunk, Lines, Offsets
 from cdc_assets.errors import EngineError
@@ -46,13 +48,21 @@ class DebeziumEngine:
         self._channel, other = socket.socketpair()
         command = [sys.executable, "-m", "cdc_assets.adapters.debezium.child", str(other.fileno())]
         self._process = subprocess.Popen(  # noqa: S603 - this Python, and no text of anybody else
-            command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+            command,
+            pass_fds=[other.fileno()],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         other.close()
+        assert self._process.stderr is not None  # noqa: S101 - it is a pipe
+        self._log = EngineLog(config.properties)
+        self._reader = self._log.follow(self._process.stderr)
+        self._patience_s, self._silent_s = config.watchdog_s, 0.0
         self._messages: queue.Queue[tuple[dict[str, Any], bytes]] = queue.Queue(_AHEAD)
         self._structures: dict[int, tuple[str, Any, Any]] = {}
         self._lock = threading.Lock()
-        self._started = self._closing = False
+        self._started = self._snapshot = self._closing = False
         self._send(
             {
                 "kind": "start",
@@ -70,18 +80,30 @@ class DebeziumEngine:
         """Whether the connector reads its source."""
         return self._started
 
+    @property
+    def snapshot(self) -> bool:
+        """Whether the connector takes its first snapshot."""
+        return self._snapshot
+
     def next(self, timeout_s: float) -> Chunk | None:
         """The next chunk; None if there is none within this time.
 
         Raises:
-            EngineError: the connector or its process has ended by itself.
+            EngineError: the connector or its process has ended by itself, or answers no more.
+            ConnectionLostError: the same, and another run may succeed.
         """
         try:
             message, body = self._messages.get(timeout=timeout_s)
         except queue.Empty:
+            self._silent_s += timeout_s
+            if 0 < self._patience_s < self._silent_s:
+                raise EngineError(
+                    f"The engine's process has not answered for {self._silent_s:.0f} s (engine.watchdog.ms); it is killed. "
+                    f"Next: if its memory is small for its tables, raise engine.heap; {GO_ON}."
+                ) from None
             return None
         if message["kind"] == "stopped":
-            raise EngineError(f"The connector has ended: {message['message']}. Next: see its log above; {_GO_ON}.")
+            raise ending_error(self._log.masked(str(message["message"])))
         return self._chunk(message, body)
 
     def committed(self, number: int) -> None:
@@ -114,8 +136,9 @@ class DebeziumEngine:
                 message, body = receive(self._channel)
             except (EOFError, OSError):
                 message, body = {"kind": "stopped", "message": self._ended()}, b""
-            if message["kind"] == "started":
-                self._started = True
+            self._silent_s = 0.0
+            if message["kind"] == "alive":
+                self._started, self._snapshot = message["started"], message["snapshot"]
                 continue
             while not self._closing:
                 with suppress(queue.Full):
@@ -128,7 +151,9 @@ class DebeziumEngine:
     def _ended(self) -> str:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
-        return f"its process is gone (exit status {self._process.poll()})"
+        self._reader.join(1.0)
+        error = self._log.last_error()
+        return f"its process is gone (exit status {self._process.poll()}){error and f', last error: {error}'}"
 
     def _chunk(self, message: Mapping[str, Any], body: bytes) -> Chunk:
         lines, start = [], 0
@@ -141,6 +166,3 @@ class DebeziumEngine:
             start = end
         offsets = [(partition, offset) for partition, offset in message["offsets"]]
         return Chunk(message["number"], lines, message["rows"], offsets, message["history"], message["unfinished"])
-
-
-_GO_ON = "when the cause is removed, the next run goes on behind the last batch"

@@ -7,6 +7,7 @@
 | capture | `taken` | the chunk was received; send the next |
 | capture | `committed` | the chunk of that number and all before it are in the lake: the source may discard them |
 | capture | `stop` | end the connector |
+| engine | `alive` | the Java machine answers; whether the connector takes its first snapshot, or reads the log |
 | engine | `stopped` | the connector has ended, and why |
 
 When the socket closes, the other side has ended; the engine's process then ends at once.

@@ -56,7 +56,7 @@ class ListFeed:
         self, events: Sequence[dict[str, Any]], ends: Sequence[int], again: int = 0, snapshot: int = 0
     ) -> None:
         self._events, self._ends, self._again, self._snapshot = events, ends, again, snapshot
-        self.started, self.closed = True, False
+        self.started, self.snapshot, self.closed = True, False, False
         self.acknowledged: list[int] = []
         self.starts: list[tuple[Offsets, Sequence[str]]] = []
         self._pending: list[Chunk] = []

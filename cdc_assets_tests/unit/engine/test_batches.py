@@ -183,3 +183,37 @@ def test_small_files_are_joined_between_batches(tmp_path: Path) -> None:
         assert len(DeltaTable(str(tmp_path / topic)).file_uris()) < 6
     run(tmp_path, ListFeed(EVENTS, [60], again=5))
     assert_each_once(tmp_path)
+
+
+class Slow(ListFeed):
+    """Takes its time for each chunk, as a long snapshot does."""
+
+    def next(self, timeout_s: float) -> Chunk | None:
+        time.sleep(0.02)
+        return super().next(timeout_s)
+
+
+def test_no_deadline_ends_a_snapshot(tmp_path: Path) -> None:
+    """It would begin again with each run, and never end."""
+    config = replace(config_for(tmp_path), max_duration_s=0.1, idle_timeout_s=60.0)
+    tables = TopicTables(Location.of(config.lake), "shop")
+    summary = EngineRun(config, tables, Slow(EVENTS, range(2, 61, 2), snapshot=55)).run()
+    assert summary.ended == "deadline"
+    assert [row["key"]["id"] for row in held(tmp_path)][:56] == list(range(1, 57))
+
+
+class Preparing(ListFeed):
+    """A connector that prepares its snapshot for longer than a run may be quiet."""
+
+    looks = 0
+
+    def next(self, timeout_s: float) -> Chunk | None:
+        self.looks += 1
+        self.snapshot = self.looks < 30
+        time.sleep(0.002)
+        return super().next(timeout_s) if not self.snapshot else None
+
+
+def test_no_quiet_ends_a_snapshot(tmp_path: Path) -> None:
+    run(tmp_path, Preparing(EVENTS, range(5, 61, 5)))
+    assert_each_once(tmp_path)

@@ -29,3 +29,10 @@ def test_records_without_a_place_that_can_be_compared_count_at_once(tmp_path: Pa
     history = History(TopicTables(Location(str(tmp_path)), "shop"), "shop")
     other = json.dumps({"position": {"commit_lsn": "1"}, "ddl": ""})
     assert history.reached([other], [({}, {"commit_lsn": "0"})]) == [other]
+
+
+def test_records_with_gtids_are_compared_by_the_connector_alone(tmp_path: Path) -> None:
+    history = History(TopicTables(Location(str(tmp_path)), "shop"), "shop")
+    position = {"file": "bin.000900", "pos": 9, "gtids": "a:1-9"}
+    made = json.dumps({"position": position, "ddl": "alter"})
+    assert history.reached([made], at(200)) == [made]

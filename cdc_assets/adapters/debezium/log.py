@@ -1,0 +1,57 @@
+"""The log of an engine's process, told as this process's own, without secrets."""
+
+import logging
+import re
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import IO, Final
+
+from cdc_assets.config.masks import HIDDEN, Masks
+
+log = logging.getLogger("cdc_assets.engine.log")
+
+_LEVELS: Final = {"ERROR": logging.ERROR, "FATAL": logging.ERROR, "WARN": logging.WARNING}
+_LEVEL: Final = re.compile(r"^\d\d:\d\d:\d\d\.\d+ +([A-Z]+)")
+_REMEMBERED: Final = 50
+
+
+class EngineLog:
+    """Tells the lines of a stream until it ends.
+
+    Args:
+        properties: the connector's, with the secrets.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        masks = Masks(properties)
+        secrets = {text.strip() for name, text in properties.items() if masks.hides(name)} - {""}
+        self._secrets = sorted(secrets, key=len, reverse=True)
+        self._last: deque[str] = deque(maxlen=_REMEMBERED)
+        self._level = logging.WARNING
+
+    def follow(self, stream: IO[bytes]) -> threading.Thread:
+        """Read it in a thread, which ends with the stream."""
+        thread = threading.Thread(target=self._read, args=(stream,), name="engine-log", daemon=True)
+        thread.start()
+        return thread
+
+    def masked(self, text: str) -> str:
+        """A text without secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def last_error(self) -> str:
+        """The last line that tells of an error; empty if there is none."""
+        found = [line for line in self._last if re.search(r"ERROR|FATAL|Error|Exception", line)]
+        return found[-1] if found else ""
+
+    def _read(self, stream: IO[bytes]) -> None:
+        with stream:
+            for raw in stream:
+                line = self.masked(raw.decode(errors="replace").rstrip())
+                self._last.append(line)
+                if level := _LEVEL.match(line):
+                    self._level = _LEVELS.get(level[1], logging.INFO)
+                log.log(self._level, "%s", line)
