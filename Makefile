@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run dev test test-daemon test-install test-cluster conformance conformance-short test-engines laws lint bench bench-curves lock clean
+.PHONY: help setup setup-dev setup-mysql run run-mysql dev test test-daemon test-install test-cluster conformance conformance-short test-engines laws lint bench bench-curves lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -16,6 +16,12 @@ setup-dev: ## The same, with what the tests need
 
 run: setup ## The whole story once: stand-in server, live workload, capture through Dagster, summary
 	@$(PY) -m cdc_assets.cli.demo run
+
+run-mysql: setup-mysql ## The story on a MariaDB of its own, by Debezium's MySQL connector; ends with a summary
+	@$(PY) -m cdc_assets.cli.demo mysql
+
+setup-mysql: ## System packages and .venv, with MariaDB's programs (no service is started) and Debezium's connectors
+	@.ci/setup.sh mysql
 
 dev: setup ## Dagster's web pages with sensors on, a stand-in server and a live workload
 	@$(PY) -m cdc_assets.cli.demo dev

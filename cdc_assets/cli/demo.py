@@ -150,6 +150,27 @@ def run(
         raise typer.Exit(1)
 
 
+@app.command()
+@needs_demo
+@clear_errors
+def mysql(
+    seconds: Annotated[
+        float, typer.Option(min=0, help="How many seconds the workload continues after the snapshot.")
+    ] = 8.0,
+) -> None:
+    """Capture a busy shop in a MariaDB of the demo's own with Debezium's MySQL connector, then print a summary."""
+    from cdc_assets.cli.demo_mysql import play
+
+    started = time.monotonic()
+    with ended_by_signals():
+        agrees = play(seconds)
+    out.print(
+        f"[dim]{time.monotonic() - started:.0f} s. Run it again to capture only what is new. Start over: make clean.[/]"
+    )
+    if not agrees:
+        raise typer.Exit(1)
+
+
 def capture_while_busy(demo: DemoServer, seconds: float) -> None:
     """Run the capture process; stop the workload some time after the snapshot; wait until the capture is idle."""
     command = [sys.executable, "-m", "cdc_assets.cli.demo_capture"]

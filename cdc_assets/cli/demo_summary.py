@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -58,20 +59,20 @@ def compare(config: CaptureConfig, before: Totals, server: "StandIn") -> list[Co
         Comparison(
             topic,
             Counter(rows_by_operation(overview.lake, topic.directories)) - before.get(topic.topic, Counter()),
-            live_rows(overview.lake, topic),
+            live_rows(overview.lake, topic.directories),
             _rows_on(server, topic),
         )
         for topic in overview.tables
     ]
 
 
-def live_rows(lake: TopicTables, topic: TableOverview) -> int:
+def live_rows(lake: TopicTables, directories: Iterable[str]) -> int:
     """Number of rows after applying a topic's events in position order: the last event of a key decides."""
     tables = [
         handle.to_pyarrow_dataset().to_table(
             columns={"position": pc.field("position"), "key": pc.field("key"), "op": pc.field("value", "op")}
         )
-        for directory in topic.directories
+        for directory in directories
         if (handle := lake.open(directory)) is not None
     ]
     last: dict[str, str] = {}

@@ -1,15 +1,14 @@
 """What connectors can send beside plain rows, from real servers: the same as the connector's own JSON, and each once."""
 
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cdc_assets_tests.engines.captures import comparable, connector_alone, ours, quiet, sent, topics
 from cdc_assets_tests.engines.servers import MariaDb, Postgres, Server
-from cdc_assets_tests.engines.test_servers import comparable, connector_alone, ours, quiet, topics
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1200)]
 
@@ -75,15 +74,6 @@ def captured(folder: Path, properties: dict[str, str], *, idle: float = 4, **env
 
 def log_of(folder: Path) -> str:
     return " ".join((folder / "ours.log").read_text().split())
-
-
-def sent(alone: Path) -> dict[str, list[dict[str, Any]]]:
-    """The connector's own events by topic."""
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for line in alone.read_text().splitlines():
-        event = json.loads(line)
-        found[event.pop("topic")].append(event)
-    return dict(found)
 
 
 def assert_same(lake: Path, expected: dict[str, list[dict[str, Any]]]) -> None:
