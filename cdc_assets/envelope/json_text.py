@@ -125,9 +125,10 @@ def _list_text(field: pa.Field, array: pa.Array, defaults: bool) -> pa.Array:
 
 
 def _map_text(array: pa.Array) -> pa.Array:
-    """JSON objects of maps from text to text."""
-    texts = [joined(text_pieces(part), len(part)) for part in (array.keys, array.items)]
-    entries = pc.binary_join_element_wise(*texts, ":")
+    """JSON objects of maps from text to text, or to null."""
+    keys = joined(text_pieces(array.keys), len(array.keys))
+    values = pc.fill_null(_with_nulls(text_pieces(array.items)), "null")
+    entries = pc.binary_join_element_wise(keys, values, ":")
     body = pc.binary_join(pa.ListArray.from_arrays(array.offsets, entries), ",")
     text = pc.binary_join_element_wise("{", body, "}", "")
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))

@@ -81,6 +81,17 @@ def test_numbers_of_unknown_digits_are_printed_as_the_connector_prints_them() ->
     assert value.to_pylist() == ['{"after":{"c":"Bw=="}}']
 
 
+def test_maps_may_hold_nulls() -> None:
+    text, maybe = {"type": "string", "optional": False}, {"type": "string", "optional": True}
+    schema = topic_schema(KEY, envelope({"type": "map", "keys": text, "values": maybe}))
+    entries = [{"key": "a", "value": "1"}, {"key": "b", "value": None}]
+    rows = [{"key": {"id": 1}, "value": {"after": {"c": value}}} for value in (entries, None, [])]
+    batch = read(schema, *rows).append_column("position", pa.array(["0", "1", "2"])).combine_chunks().to_batches()[0]
+    _, value, _ = to_json(schema, batch, schemas=False)
+    shown = ['{"a":"1","b":null}', "null", "{}"]
+    assert value.to_pylist() == [f'{{"after":{{"c":{text}}}}}' for text in shown]
+
+
 def test_tombstones_need_no_schema_of_values() -> None:
     table = read(topic_schema(KEY, None), {"key": {"id": 1}, "value": None})
     assert table.column_names == ["n", "key", "headers"]
