@@ -12,6 +12,7 @@ SUBJECTS = {
     "commit_cost": "windows behind many windows",
     "thousand_tables": "Dagster with many tables",
     "cold_start": "a million rows by a cold process; the way of an idle capture's first change",
+    "engine": "an embedded connector into the lake beside the same with an empty sink",
     "standin": "the stand-in itself",
     "envelopes": "events and JSON from rows in memory",
 }

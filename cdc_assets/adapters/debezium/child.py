@@ -111,18 +111,19 @@ class EngineProcess:
 
     def _properties(self) -> dict[str, str]:
         given: dict[str, str] = self._start["properties"]
-        offsets = self._work / "offsets.dat"
-        _write_offsets(offsets, given["name"], self._start["offsets"])
+        _write_offsets(self._work / "offsets.dat", given["name"], self._start["offsets"])
         self._history.write_text("".join(line + "\n" for line in self._start["history"]))
         self._told_history = self._history.stat().st_size
-        own = {
+        return given | self._stores()
+
+    def _stores(self) -> dict[str, str]:
+        return {
             "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
-            "offset.storage.file.filename": str(offsets),
+            "offset.storage.file.filename": str(self._work / "offsets.dat"),
             "offset.flush.interval.ms": "0",
             "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
             "schema.history.internal.file.filename": str(self._history),
         }
-        return given | own
 
     def _take(self, records: Any, committer: Any) -> None:
         """In Debezium's thread: encode records, send them, and wait until the capture has them."""
@@ -280,24 +281,29 @@ def _log_settings(work: Path, level: str) -> Path:
     return path
 
 
-def main(descriptor: int) -> None:
-    """Run one connector for the capture at the other end of a socket."""
+def start_java(work: Path, heap: str, log_level: str) -> None:
+    """Start the Java machine, which ends by itself when it has no memory left."""
     import jpype
 
+    jpype.startJVM(
+        f"-Xmx{heap}",
+        "-XX:+ExitOnOutOfMemoryError",
+        f"-Dlog4j2.configurationFile={_log_settings(work, log_level)}",
+        "-Dslf4j.provider=org.apache.logging.slf4j.SLF4JServiceProvider",
+        "-Dslf4j.internal.verbosity=WARN",
+        classpath=jars(),
+        convertStrings=True,
+    )
+    _java("java.util.logging.LogManager").getLogManager().reset()  # a driver writes there, past the log above
+
+
+def main(descriptor: int) -> None:
+    """Run one connector for the capture at the other end of a socket."""
     channel = socket.socket(fileno=descriptor)
     start, _ = receive(channel)
     work = Path(tempfile.mkdtemp(prefix="cdc-engine-"))
     try:
-        jpype.startJVM(
-            f"-Xmx{start['heap']}",
-            "-XX:+ExitOnOutOfMemoryError",
-            f"-Dlog4j2.configurationFile={_log_settings(work, start['log_level'])}",
-            "-Dslf4j.provider=org.apache.logging.slf4j.SLF4JServiceProvider",
-            "-Dslf4j.internal.verbosity=WARN",
-            classpath=jars(),
-            convertStrings=True,
-        )
-        _java("java.util.logging.LogManager").getLogManager().reset()  # a driver writes there, past the log above
+        start_java(work, start["heap"], start["log_level"])
         EngineProcess(channel, work, start).run()
     except Exception as error:  # noqa: BLE001 - reported to the capture, which decides
         send(channel, {"kind": "stopped", "message": f"{type(error).__name__}: {error}", "failed": True})
