@@ -125,7 +125,7 @@ def fill(server: MariaDb, rows: int) -> None:
         "at datetime(3), note varchar(80), flag tinyint)"
     )
     server.execute(
-        "insert into bench.items select seq, seq % 1000, concat('item ', seq), seq / 100, seq / 3, now(3), "
+        "use bench; insert into bench.items select seq, seq % 1000, concat('item ', seq), seq / 100, seq / 3, now(3), "
         f"concat('a note of some length, number ', seq), seq % 2 from seq_1_to_{int(rows)}"
     )
 
