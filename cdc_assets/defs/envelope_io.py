@@ -8,7 +8,7 @@ skipped by the statistics in the Delta log. Spark reads local files itself, and 
 structure of the Delta table, so rows written before a column was added read as null. A topic that changed in an
 incompatible way is read over all its generations (`generations`), unless the input's metadata chooses one.
 
-*Appending.* Spark writes Parquet files below the table's directory, and one Delta commit adds them to the table. The
+*Appending.* Spark's tasks write Parquet files below the table's directory, and one Delta commit adds them to the table. The
 commit carries the application transaction `(run, step)`, so a step that is retried in its run appends once. A crash
 before the commit leaves files that no version refers to; vacuum removes them.
 
@@ -18,19 +18,15 @@ reports it. A crash in between loses a report and no event; the next run's repor
 """
 
 import json
-import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import Schema
-from pyarrow import fs
 from pydantic import Field, PrivateAttr
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
@@ -47,7 +43,7 @@ from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, asset_facts
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.envelope.naming import key_parts, sanitized
 from cdc_assets.errors import InvalidValueError, LakeError
-from cdc_assets.lake.files import DataFile, operations_of
+from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
@@ -232,11 +228,8 @@ class LakeIOManager(dg.ConfigurableIOManager):
         directory = tables.directory_for(topic, schema)
         folder = f"spark-{uuid.uuid4().hex}"
         path = f"{directory}/{folder}"
-        if tables.location.on_disk:
-            frame.write.option("compression", "zstd").parquet(tables.location.uri(path))
-        else:
-            write_files(frame, tables.location, path, schema, NO_WINDOW)
-        return directory, EnvelopeFiles(schema, list(_described(tables.location, directory, folder)))
+        files = write_files(frame, tables.location, path, schema, NO_WINDOW)
+        return directory, EnvelopeFiles(schema, [replace(file, path=f"{folder}/{file.path}") for file in files])
 
 
 class EnvelopeIOManager(LakeIOManager):
@@ -310,24 +303,3 @@ class EnvelopeIOManager(LakeIOManager):
 def _column(adds: pa.Table, name: str) -> list[str | None]:
     """A statistics column; all None if the table's files have no statistics."""
     return list(adds[name].to_pylist()) if name in adds.column_names else [None] * adds.num_rows
-
-
-def _described(location: Location, directory: str, folder: str) -> Iterator[DataFile]:
-    """The files that Spark wrote, as a Delta commit needs them."""
-    files = location.filesystem(directory)
-    for entry in files.get_file_info(fs.FileSelector(folder, recursive=True)):
-        if not entry.path.endswith(".parquet"):
-            continue
-        table = pq.read_table(entry.path, columns=["position", "value"], filesystem=files)
-        bounds = pc.min_max(table["position"]).as_py()
-        if table.num_rows:
-            yield DataFile(
-                entry.path,
-                entry.size,
-                table.num_rows,
-                bounds["min"],
-                bounds["max"],
-                NO_WINDOW,
-                operations_of(table),
-                int(time.time() * 1000),
-            )

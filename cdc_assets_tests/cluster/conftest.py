@@ -28,7 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
                 "spark.pyspark.python": python,
                 "spark.cdc.executor.timeout": f"{round(60 * SLOW)}s",
             }
-            site = Site(network, cluster, shop, folder, conf)
+            site = Site(network, cluster, shop, forwarder, folder, conf)
             site.write({})
             for number in (1, 2):
                 site.add_worker(number)

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -102,7 +103,7 @@ def _set(handle: int) -> None:
 
 
 class Forwarder:
-    """Passes connections to an address of this host on to a port of its loopback.
+    """Passes connections to an address of this host on to a port of its loopback, and counts what each host gets by them.
 
     Args:
         host: the address.
@@ -111,6 +112,8 @@ class Forwarder:
 
     def __init__(self, host: str, port: int) -> None:
         self._target = ("127.0.0.1", port)
+        self.sent: Counter[str] = Counter()
+        """Bytes from the server, by the address of who got them."""
         self._listener = socket.create_server((host, port))
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -128,15 +131,17 @@ class Forwarder:
 
     def _serve(self, client: socket.socket) -> None:
         with client, socket.create_connection(self._target) as server:
-            back = threading.Thread(target=_pump, args=(server, client), daemon=True)
+            reader, passed = client.getpeername()[0], Counter[str]()
+            back = threading.Thread(target=_pump, args=(server, client, self.sent, reader), daemon=True)
             back.start()
-            _pump(client, server)
+            _pump(client, server, passed, reader)
             back.join()
 
 
-def _pump(source: socket.socket, target: socket.socket) -> None:
+def _pump(source: socket.socket, target: socket.socket, passed: Counter[str], reader: str) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
+            passed[reader] += len(data)
             target.sendall(data)
     for end in (source, target):
         with suppress(OSError):

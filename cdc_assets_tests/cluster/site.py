@@ -4,17 +4,21 @@ Executors run a Python that has the libraries of tasks but not our code, which m
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
 import venv
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cdc_assets.standin.sample import SIGNAL_TABLE
-from cdc_assets_tests.cluster.hosts import Network
+from cdc_assets_tests.cluster.hosts import Forwarder, Network
 from cdc_assets_tests.cluster.standalone import StandaloneCluster
+from cdc_assets_tests.object_store import SECRET
 from cdc_assets_tests.shop import Shop
 
 SLOW = float(os.environ.get("CDC_CLUSTER_PATIENCE", "1"))
@@ -29,8 +33,19 @@ class Site:
     network: Network
     cluster: StandaloneCluster
     shop: Shop
+    forwarder: Forwarder
     folder: Path
     properties: dict[str, str] = field(default_factory=dict)
+    remote: str = ""
+    """Address of a Connect server, by way of which tasks get to the cluster."""
+    lake: dict[str, str] = field(default_factory=dict)
+    """Properties of the lake; without any it is the folder that both workers share."""
+
+    def with_lake(self, folder: Path, **lake: str) -> "Site":
+        """The site with a capture of its own, from its first snapshot on."""
+        own = replace(self, shop=Shop(self.shop.server, folder), lake=lake)
+        own.write({})
+        return own
 
     def add_worker(self, number: int, *, own_lake: bool = False) -> None:
         """Start a worker; one with a lake of its own mounts another disk at the lake's path."""
@@ -42,13 +57,22 @@ class Site:
 
     def write(self, properties: Mapping[str, str]) -> None:
         """(Re)write the capture's configuration: each window is read by as many tasks as there are workers."""
-        self.shop.write({"database.hostname": self.network.head, "slices.per.window": "2", **properties})
+        self.shop.write({"database.hostname": self.network.head, "slices.per.window": "2", **self.lake, **properties})
+
+    @contextmanager
+    def read_by(self, *workers: int) -> Iterator[None]:
+        """A block in which each of these workers reads rows from the server; a driver alone could do without them."""
+        before = Counter(self.forwarder.sent)
+        yield
+        read = self.forwarder.sent - before
+        assert not [number for number in workers if not read[self.network.address(number)]], read
 
     def environment(self, **properties: str) -> dict[str, str]:
         """Of a capture on the cluster."""
         conf = self.folder / "spark.conf"
         conf.write_text("".join(f"{name} {text}\n" for name, text in (self.properties | properties).items()))
-        chosen = {"CDC_SPARK_MASTER": self.cluster.address, "CDC_SPARK_CONF": str(conf)}
+        chosen = {"CDC_SPARK_MASTER": self.cluster.address, "CDC_SPARK_CONF": str(conf), "LAKE_SECRET": SECRET}
+        chosen["CDC_SPARK_REMOTE"] = self.remote
         return os.environ | self.shop.environment | chosen
 
     def capture(self, *arguments: str, **properties: str) -> "subprocess.CompletedProcess[str]":
@@ -56,6 +80,29 @@ class Site:
         return subprocess.run(
             [*CAPTURE, *arguments], env=self.environment(**properties), capture_output=True, text=True, timeout=600
         )
+
+    @contextmanager
+    def following(self, code: int = 130, **properties: str) -> Iterator["subprocess.Popen[bytes]"]:
+        """A capture that follows the log until the block ends, and then ends with this code."""
+        with (self.folder / "following.log").open("wb") as log:
+            following = subprocess.Popen([*CAPTURE, "--follow"], env=self.environment(**properties), stderr=log)
+        try:
+            yield following
+        finally:
+            following.send_signal(signal.SIGTERM)
+            following.wait(300)
+        assert following.returncode == code, self.told()
+
+    def told(self) -> str:
+        """What the last capture that followed has logged."""
+        return (self.folder / "following.log").read_text(errors="replace")
+
+    def wait_until_told(self, text: str) -> None:
+        """Until the capture that follows says something."""
+        until = time.monotonic() + 60 * SLOW
+        while text not in self.told():
+            assert time.monotonic() < until, self.told()
+            time.sleep(0.5)
 
     def exact(self) -> None:
         """What was captured is what is on the server, once."""
@@ -73,9 +120,7 @@ class Site:
 
     def ask_for_orders(self) -> None:
         """Have the orders read again, beside the stream."""
-        self.shop.write(
-            {"database.hostname": self.network.head, "signal.data.collection": f"SalesDb.dbo.{SIGNAL_TABLE}"}
-        )
+        self.write({"signal.data.collection": f"SalesDb.dbo.{SIGNAL_TABLE}"})
         data = '{"data-collections": ["SalesDb.dbo.orders"]}'
         self.shop.execute(
             f"INSERT INTO dbo.{SIGNAL_TABLE} VALUES (?, 'execute-snapshot', ?)", f"again-{time.time()}", data

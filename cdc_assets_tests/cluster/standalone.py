@@ -36,11 +36,11 @@ class StandaloneCluster:
         self._start(name, ["org.apache.spark.deploy.worker.Worker", *arguments, self.address], *prefix)
         self._told(name, r"(Successfully registered with master)")
 
-    def add_connect_server(self, host: str, python: str, *, cores: int = 2) -> str:
+    def add_connect_server(self, host: str, python: str, *, port: int = 0, cores: int = 2) -> str:
         """Start a Spark Connect server whose tasks run here; its address."""
         conf = {
             "spark.connect.grpc.binding.address": host,
-            "spark.connect.grpc.binding.port": str(_free_port(host)),
+            "spark.connect.grpc.binding.port": str(port or _free_port(host)),
             "spark.driver.host": host,
             "spark.cores.max": str(cores),
             "spark.ui.enabled": "false",
@@ -48,8 +48,8 @@ class StandaloneCluster:
         given = [part for name, text in conf.items() for part in ("--conf", f"{name}={text}")]
         main = ["org.apache.spark.deploy.SparkSubmit", "--master", self.address, *given, "--class", _CONNECT_SERVER]
         self._start("connect", [*main, "spark-internal"], python=python)
-        port = self._told("connect", r"Spark Connect server started at: \S*?:(\d+)")
-        return f"sc://{host}:{port}"
+        told = self._told("connect", r"Spark Connect server started at: \S*?:(\d+)")
+        return f"sc://{host}:{told}"
 
     def kill(self, name: str) -> None:
         """SIGKILL for a worker and its executors."""

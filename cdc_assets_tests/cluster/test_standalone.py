@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -15,41 +14,21 @@ from cdc_assets_tests.cluster.site import CAPTURE, SLOW, Site, bare_python
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
-def test_snapshot_stream_and_incremental_snapshot_are_exact(site: Site) -> None:
-    site.shop.add_customers(3)
-    first = site.capture()
+def test_snapshot_stream_and_incremental_snapshot_are_exact(site: Site, tmp_path: Path) -> None:
+    site = site.with_lake(tmp_path)
+    with site.read_by(1, 2):
+        first = site.capture()
     assert first.returncode == 0, first.stderr
     assert "2 tasks at once" in first.stderr
     assert "code shipped by this process" in first.stderr
     site.exact()
     reads = site.order_reads()
     site.ask_for_orders()
-    again = site.capture()
+    site.shop.add_customers(4)
+    with site.read_by(1, 2):
+        again = site.capture()
     assert again.returncode == 0, again.stderr
     assert site.order_reads() == 2 * reads
-    site.exact()
-
-
-@pytest.mark.parametrize("loss", ["killed", "cut off"])
-def test_worker_that_is_lost_in_a_stream_costs_nothing(site: Site, loss: str) -> None:
-    following = subprocess.Popen([*CAPTURE, "--follow"], env=site.environment(), stderr=subprocess.PIPE, text=True)
-    try:
-        for number in range(60):
-            site.shop.add_customers(2)
-            if number == 5:
-                site.wait_for_customers()  # both workers are at work now
-            if number == 8 and loss == "killed":
-                site.cluster.kill("worker2")
-            elif number == 8:
-                site.network.connect(2, False)
-        site.wait_for_customers()
-    finally:
-        following.send_signal(signal.SIGTERM)
-        told = following.communicate(timeout=300)[1]
-        site.network.connect(2, True)
-        if loss == "killed":
-            site.add_worker(2)
-    assert following.returncode == 130, told
     site.exact()
 
 
@@ -93,7 +72,7 @@ def test_lake_that_a_worker_does_not_share_is_told(site: Site) -> None:
     site.add_worker(2, own_lake=True)
     try:
         site.shop.add_customers(40)
-        done = site.capture("--table", "dbo.orders")
+        done = site.capture()
         assert (done.returncode, "not shared between driver and executors" in done.stderr) == (1, True), done.stderr
     finally:
         site.cluster.kill("worker2")
@@ -112,5 +91,16 @@ def test_cluster_of_processes_of_one_machine_is_exact(site: Site) -> None:
     finally:
         if not before:
             shutil.rmtree(work, ignore_errors=True)
+    assert (done.returncode, "2 tasks at once" in done.stderr) == (0, True), done.stderr
+    site.exact()
+
+
+@pytest.mark.parametrize("limit", [{"spark.dynamicAllocation.maxExecutors": "2"}, {}], ids=["limited", "unlimited"])
+def test_executors_that_are_allocated_as_they_are_needed_do_the_work(site: Site, limit: dict[str, str]) -> None:
+    site.shop.add_customers(10)
+    dynamic = {"enabled": "true", "shuffleTracking.enabled": "true", "schedulerBacklogTimeout": "200ms"}
+    conf = {f"spark.dynamicAllocation.{name}": text for name, text in dynamic.items()}
+    with site.read_by(1, 2):
+        done = site.capture(**conf, **limit, **{"spark.executor.cores": "1"})
     assert (done.returncode, "2 tasks at once" in done.stderr) == (0, True), done.stderr
     site.exact()

@@ -1,16 +1,8 @@
-"""A lake in an object store, by the S3 protocol: capture, crash, fence, read back and append, against a store on loopback.
-
-The store is moto's server in a process of its own. It keeps objects in memory and honours conditional writes
-(`If-None-Match`), which is what a commit rests on.
-"""
+"""A lake in an object store, by the S3 protocol: capture, crash, fence, read back and append, against a store on loopback."""
 
 import os
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,6 +22,7 @@ from cdc_assets.lake.delta_log import CHECKPOINT_EVERY
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets_tests.object_store import BUCKET, SECRET, lake_properties, open_store, options
 from cdc_assets_tests.shop import Shop, key, open_shop
 from cdc_assets_tests.unit.lake.writing import schema_of, write
 
@@ -38,53 +31,21 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning"),
 ]
 
-SECRET = "never-to-be-seen"
-BUCKET = "lake"
 CAPTURE = ("capture", "--local")
 
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[str]:
     """Address of an S3 store with one bucket."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(300):
-            try:
-                request = urllib.request.Request(f"{address}/{BUCKET}", method="PUT")  # noqa: S310 - http to loopback
-                urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - http to loopback
-                break
-            except urllib.error.URLError:
-                assert process.poll() is None, "the store ended"
-                time.sleep(0.1)
+    with open_store() as address:
         yield address
-    finally:
-        process.kill()
-        process.wait()
-
-
-def options(store: str) -> dict[str, str]:
-    """For the store's client."""
-    return {
-        "AWS_ENDPOINT_URL": store,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-    }
 
 
 @pytest.fixture(scope="module")
 def shop(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     """A shop whose lake lies in the store."""
-    found = {f"lake.storage.option.{name}": value for name, value in options(store).items()}
-    found["lake.storage.option.AWS_SECRET_ACCESS_KEY"] = "${env:LAKE_SECRET}"
     with open_shop(tmp_path_factory.mktemp("store")) as opened:
-        opened.write({"lake.path": f"s3://{BUCKET}/shop", "lake.compact.after.files": "4", **found})
+        opened.write(lake_properties(store) | {"lake.compact.after.files": "4"})
         yield opened
 
 

@@ -3,7 +3,7 @@
 A cluster without executors gives no error: a job waits for ever. The cluster may be full; its executors may fail to
 reach the driver and end unnoticed by it; or they may start and end again and again. So a
 watch runs during each job and cancels it when no executor has worked within `spark.cdc.executor.timeout` (twice as long
-while a new one is registered, which may be the first that works).
+while a new one is registered, which may be the first that works). On Connect, which shows no executors, tasks must run.
 """
 
 import threading
@@ -16,6 +16,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import spark_partition_id
 
+from cdc_assets.adapters.spark.connect import Progress
 from cdc_assets.adapters.spark.failures import SparkTaskError
 from cdc_assets.core.interruption import sleep
 from cdc_assets.errors import CdcError, EngineError
@@ -57,6 +58,7 @@ def wait_for_executors(context: SparkContext) -> int:
 def slots(session: SparkSession) -> int:
     """Number of tasks that run at once on the registered executors, or on those that dynamic allocation may start.
 
+    If that has no limit, it is twice as many as are registered: Spark starts executors for waiting tasks alone.
     A Connect client cannot see executors, so a job that runs in the JVM alone counts the slots.
     """
     context = context_of(session)
@@ -64,10 +66,10 @@ def slots(session: SparkSession) -> int:
         return len(session.range(_ROWS).select(spark_partition_id()).distinct().collect())
     conf, now = context.getConf(), int(context.defaultParallelism)
     each = int(conf.get("spark.task.cpus", "1") or 1)
-    most = conf.get("spark.dynamicAllocation.maxExecutors", "")
-    if str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true" and most:
-        cores = conf.get("spark.executor.cores", "") or now // max(1, count(context))
-        now = max(now, int(most) * int(cores))
+    if str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
+        executors = max(1, count(context))
+        cores = conf.get("spark.executor.cores", "") or now // executors
+        now = max(now, int(conf.get("spark.dynamicAllocation.maxExecutors", "") or 2 * executors) * int(cores))
     return max(1, now // each)
 
 
@@ -82,6 +84,7 @@ class ExecutorWatch:
 
     def __init__(self, session: SparkSession, timeout_s: float, where: str) -> None:
         self._session, self._context = session, context_of(session)
+        self._progress = Progress(session) if self._context is None else None
         self._timeout_s, self._where = timeout_s, where
         self._seen = False
 
@@ -106,18 +109,18 @@ class ExecutorWatch:
             done.set()
 
     def _watch(self, done: threading.Event, expired: threading.Event) -> None:
-        begun = served = time.monotonic()
+        served = time.monotonic()
         since: dict[str, float] = {}
         while not done.wait(_LOOK_S):
-            with suppress(Py4JError, OSError):
-                now = time.monotonic()
-                if self._context is None:
-                    patience, served = self._timeout_s, now if self._seen else begun
+            with suppress(Exception):  # a session may end meanwhile; then its job fails by itself
+                now, patience = time.monotonic(), self._timeout_s
+                if self._progress is not None:
+                    stay = self._progress.running or (self._seen and not self._progress.told)
                 else:
                     since = {member: since.get(member, now) for member in _members(self._context)}
                     stay = sum(now - first >= _STAYS_S for first in since.values()) > 1  # the driver is one of them
-                    served, self._seen = now if stay else served, self._seen or stay
-                    patience = self._timeout_s * (2 if len(since) > 1 else 1)
+                    patience *= 2 if len(since) > 1 else 1
+                served, self._seen = now if stay else served, self._seen or stay
                 if now - served >= patience:
                     expired.set()
                     self._cancel()
@@ -130,8 +133,8 @@ class ExecutorWatch:
 
     def _reason(self) -> CdcError:
         if self._context is None:
-            return EngineError(
-                f"Spark Connect at {self._where} ended no task within {self._timeout_s:g} s: its cluster is full or has no "
+            return (SparkTaskError if self._seen else EngineError)(
+                f"Spark Connect at {self._where} ran no task for {self._timeout_s:g} s: its cluster is full or has no "
                 "executors. Next: look at the server's page of executors; spark.cdc.executor.timeout says how long is waited."
             )
         conf = self._context.getConf()

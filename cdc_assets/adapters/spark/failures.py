@@ -23,8 +23,9 @@ _FETCH = re.compile(
     r"(?:Failed to (?:fetch|download|open|connect to)|Error(?: while)? (?:fetching|downloading))[^\n]*(?:/files/|/jars/|spark://)[^\n]*"
 )
 _REMOVED = re.compile(r"Master removed our application")
+_AWAY = re.compile(r"StatusCode\.(?:UNAVAILABLE|DEADLINE_EXCEEDED)")
 _GONE = re.compile(
-    r"SparkContext was shut down|stopped SparkContext|INVALID_HANDLE|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED|Master removed our application|All masters are unresponsive"
+    r"StatusCode\.UNAVAILABLE|SparkContext was shut down|stopped SparkContext|INVALID_HANDLE|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED|Master removed our application|All masters are unresponsive"
 )
 _LIBRARIES = (
     "install cdc-assets[tasks] for the Python of the executors, or ship the libraries: `cdc-assets spark --archive` makes the "
@@ -50,6 +51,11 @@ def job_error(error: Exception, where: str) -> CdcError:
                 next(group for group in (*match.groups(), match.group(0)) if group).strip().rstrip(".")
             )
             return EngineError(f"Spark at {where} cannot run the tasks: {fact}. Next: {step}.")
+    if _AWAY.search(text):
+        return SparkTaskError(
+            f"Spark Connect at {where} does not answer any more. Next: look at the server and its log; a new session is "
+            "begun with it, and what was read is read again."
+        )
     return SparkTaskError(
         f"A Spark job at {where} broke: {_cause(text) or type(error).__name__}. "
         "Next: look for a killed Python worker or lost executor in Spark's log; what was read is read again."

@@ -5,7 +5,12 @@ brings, and every address and credential spelled a second time. A task that open
 client needs neither: there is one set of options for the capture, its commits and its readers.
 
 It costs more processor time than Spark's reader and reads all columns of a file; files are selected before that by the
-statistics in the Delta log. So local files are read by Spark's own reader.
+statistics in the Delta log. So local files are read by Spark's own reader. All are written here: Spark's own writer says
+neither which files it has written nor how many rows, so nobody would notice that executors write to another disk.
+
+*Why a repeated task doubles nothing.* A task whose executor is lost is run again, and the file of the first attempt may be
+there already. So a folder's files are not listed: each task reports its own, Spark passes on the reports of the attempts
+that count, and `commit` writes them into the folder, in one file. A crash before that leaves files that nobody refers to.
 
 The lake's options may hold secrets. They are sent to the tasks inside the pickled source and are never among the
 options of a read, which Spark shows in its plans.
@@ -13,6 +18,7 @@ options of a read, which Spark shows in its plans.
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 
 import pyarrow as pa
@@ -27,10 +33,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from cdc_assets.lake.files import TopicWriter
+from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
 
 _DIRECTORY, _FILES, _WINDOW = "directory", "files", "window_id"
+_REPORT = "files.json"
 _BATCH_ROWS = 16 * 1024
 _NO_COLUMNS = pa.schema([])
 
@@ -49,16 +57,25 @@ def read_files(
     return reader.option(_DIRECTORY, directory).option(_FILES, json.dumps(list(files))).load()
 
 
-def write_files(frame: DataFrame, location: Location, directory: str, schema: pa.Schema, window_id: int) -> None:
-    """Write a data frame as Parquet files into a directory, one for each of its partitions with rows.
+def write_files(
+    frame: DataFrame, location: Location, directory: str, schema: pa.Schema, window_id: int
+) -> list[DataFile]:
+    """Write a data frame as Parquet files into a new directory, one for each of its partitions with rows.
 
     Args:
-        directory: below it.
+        directory: below the lake.
         schema: of the files.
         window_id: number that becomes part of their names.
+
+    Raises:
+        LakeError: Spark's driver does not write to this lake.
     """
     writer = frame.write.format(_registered(frame.sparkSession, location, schema)).mode("append")
     writer.option(_DIRECTORY, directory).option(_WINDOW, str(window_id)).save()
+    folder = Folder(location, directory)
+    files = [DataFile(**file) for file in json.loads(folder.read(_REPORT))]
+    folder.remove(_REPORT)
+    return files
 
 
 def _registered(session: SparkSession, location: Location, columns: pa.Schema = _NO_COLUMNS) -> str:
@@ -115,8 +132,15 @@ class _Reader(DataSourceReader):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Written(WriterCommitMessage):
+    """Files of a task."""
+
+    files: Sequence[DataFile]
+
+
 class _Writer(DataSourceArrowWriter):
-    """Writes a partition in a task; the files count only once a Delta commit names them.
+    """Writes partitions in tasks; the files count only once a Delta commit names them.
 
     Args:
         directory: below it.
@@ -132,4 +156,10 @@ class _Writer(DataSourceArrowWriter):
         with TopicWriter(self._location, self._directory, self._schema, self._window_id) as writer:
             for batch in iterator:
                 writer.write(pa.Table.from_batches([batch]).cast(self._schema).to_batches())
-        return WriterCommitMessage()
+        return _Written(writer.files)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """On Spark's driver: report the files of the attempts that count."""
+        files = [file for message in messages if isinstance(message, _Written) for file in message.files]
+        report = json.dumps([asdict(file) for file in files]).encode()
+        Folder(self._location, self._directory).write(_REPORT, report)

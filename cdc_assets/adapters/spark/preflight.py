@@ -66,6 +66,19 @@ def require_modules(found: Sequence[Facts], where: str) -> None:
         )
 
 
+def require_shipped_code(found: Sequence[Facts], where: str, archive: str) -> None:
+    """Raise an error for executors that import our code from elsewhere than the archive that was shipped.
+
+    Raises:
+        EngineError: they would run other code than the driver's.
+    """
+    if other := next((facts for facts in found if archive not in facts["code"]), None):
+        raise EngineError(
+            f"Executors of {where} would run other code than this process: {other['code']} on {other['host']}, not the "
+            f"shipped {archive}. Next: remove what puts it before the shipped code on their sys.path."
+        )
+
+
 def log_facts(found: Sequence[Facts], where: str) -> None:
     """Log the facts about executors, and whether code and libraries were shipped or are installed."""
     first = found[0]

@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.adapters.spark import preflight
 from cdc_assets.adapters.spark.address import driver_address
+from cdc_assets.adapters.spark.connect import abandon, limit_repetitions
 from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.executors import ExecutorWatch, context_of, slots, wait_for_executors
-from cdc_assets.adapters.spark.failures import JOB_ERRORS, job_error, session_gone
+from cdc_assets.adapters.spark.failures import JOB_ERRORS, SparkTaskError, job_error, session_gone
 from cdc_assets.adapters.spark.jobs import cancelled_with_run, map_indexes
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.adapters.spark.settings import SparkSettings
@@ -100,6 +101,12 @@ class LazySession:
     _session: SparkSession | None = None
     _watch: ExecutorWatch | None = None
     _starts: threading.RLock = field(default_factory=threading.RLock)  # it may be asked for by several threads at once
+    _worked: bool = False
+
+    def __post_init__(self) -> None:
+        """Pack our code for executors now: a session may start hours later, when another version may be installed here."""
+        if not self.settings.local:
+            code_archive()
 
     def session(self, *java: str) -> SparkSession:
         """The session, started with these options of Java unless it runs already; another one if it has ended.
@@ -113,11 +120,20 @@ class LazySession:
             if self._session is not None and not _ended(self._session):
                 return self._session
             self._forget()
-            session = self._started(*java)
+            session = self._again(*java) if self._worked else self._started(*java)
             if not self.settings.local:
                 self._prepare(session)
-            self._session = session
+            self._session, self._worked = session, True
             return session
+
+    def _again(self, *java: str) -> SparkSession:
+        """Another session after one that was lost: what has worked is not configured wrongly, so it may come back."""
+        try:
+            return self._started(*java)
+        except ConfigurationError as error:
+            raise SparkTaskError(
+                f"Spark at {self.settings.address} has gone: {error}. What was read is read again once it is back."
+            ) from error
 
     def _started(self, *java: str) -> SparkSession:
         settings = self.settings
@@ -132,7 +148,7 @@ class LazySession:
             builder = builder.remote(settings.remote) if settings.remote else builder.master(settings.master)
             for name, value in (address | self.properties(*java)).items():
                 builder = builder.config(name, value)
-            return in_thread(builder.getOrCreate)
+            session = in_thread(builder.getOrCreate)
         except ImportError as error:
             raise ConfigurationError(
                 "Spark Connect",
@@ -145,6 +161,9 @@ class LazySession:
                 "Spark session", settings.address, "a reachable Spark",
                 f"check {'the server' if settings.remote else 'Java (17 or newer)'} and the address ({_first_line(error)})",
             ) from error  # fmt: skip
+        if settings.remote:
+            limit_repetitions(session)
+        return session
 
     def _prepare(self, session: SparkSession) -> None:
         """Send our code to the executors, wait until they are there, and ask them what they have."""
@@ -164,6 +183,8 @@ class LazySession:
         with cancelled_with_run(session), self.watched():
             found = map_indexes(session, preflight.probe(), self._slots(session))
         preflight.require_modules(found, self.settings.address)
+        if not self.settings.local:
+            preflight.require_shipped_code(found, self.settings.address, code_archive().name)
         return found
 
     def inspect(self) -> list[preflight.Facts]:
@@ -198,7 +219,7 @@ class LazySession:
         session, self._session, self._watch = self._session, None, None
         if session is not None:
             with suppress(Exception):  # it has ended
-                session.stop()
+                abandon(session) if self.settings.remote else session.stop()
 
     def properties(self, *java: str) -> dict[str, str]:
         """Spark properties in force, with further options of Java; for Connect only those that a session may set."""

@@ -50,8 +50,8 @@ def code_archive() -> Path:
 
 
 def python_path(configured: str = "") -> str:
-    """`PYTHONPATH` of executors: the code and the libraries in their working directory, behind what is configured."""
-    return ":".join([*filter(None, [configured]), code_archive().name, UNPACKED])
+    """`PYTHONPATH` of executors: the code in their working directory, what is configured, and the libraries."""
+    return ":".join([code_archive().name, *filter(None, [configured]), UNPACKED])
 
 
 def build_library_archive(archive: Path) -> list[str]:

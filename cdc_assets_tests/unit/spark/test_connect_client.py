@@ -4,9 +4,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from cdc_assets.adapters.spark.connect import Progress
+from cdc_assets.adapters.spark.failures import SparkTaskError
 from cdc_assets.adapters.spark.session import LazySession
 from cdc_assets.adapters.spark.settings import SparkSettings
 from cdc_assets.errors import ConfigurationError
@@ -39,3 +42,23 @@ def test_server_that_is_not_there_is_told_at_once() -> None:
         remote = f"sc://127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(ConfigurationError, match="answers"):
         LazySession(SparkSettings(remote=remote)).session()
+
+
+def test_server_that_was_there_and_is_gone_may_come_back() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        remote = f"sc://127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(SparkTaskError, match=f"{remote} has gone") as error:
+        LazySession(SparkSettings(remote=remote), _worked=True).session()
+    assert error.value.retryable
+
+
+def test_tasks_run_as_long_as_the_newest_report_of_a_query_says_so() -> None:
+    session = Mock()
+    progress = Progress(session)
+    (hear,) = session.registerProgressHandler.call_args.args
+    assert (progress.running, progress.told) == (False, False)
+    hear([], 2, "first", False)
+    hear([], 0, "second", False)
+    assert (progress.running, progress.told) == (True, True)
+    hear([], 0, "first", True)
+    assert not progress.running

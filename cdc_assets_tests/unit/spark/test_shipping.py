@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.adapters.spark import daemon, shipping
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.adapters.spark.preflight import require_shipped_code
+from cdc_assets.errors import ConfigurationError, EngineError
 
 ROOT = Path(__file__).parents[3]
 _IMPORTS = """
@@ -48,8 +49,18 @@ def test_neither_the_stand_in_nor_the_command_line_is_shipped() -> None:
     ]
 
 
-def test_executors_find_what_is_shipped_behind_what_is_configured() -> None:
-    assert shipping.python_path("/own").split(":") == ["/own", shipping.code_archive().name, shipping.UNPACKED]
+def test_executors_find_the_drivers_code_before_any_other() -> None:
+    assert shipping.python_path("/own").split(":") == [shipping.code_archive().name, "/own", shipping.UNPACKED]
+
+
+def test_other_code_than_the_drivers_is_told() -> None:
+    own = shipping.code_archive().name
+    facts = {"host": "h", "missing": {}, "code": f"/work/app-1/0/{own}/cdc_assets/__init__.py"}
+    require_shipped_code([facts], "spark://m:7077", own)
+    with pytest.raises(EngineError, match="other code than this process: /opt/old/cdc_assets-1.zip"):
+        require_shipped_code(
+            [facts, facts | {"code": "/opt/old/cdc_assets-1.zip/cdc_assets/__init__.py"}], "spark://m:7077", own
+        )
 
 
 def test_libraries_are_those_of_the_extra() -> None:

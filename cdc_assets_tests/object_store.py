@@ -1,0 +1,58 @@
+"""A store that speaks S3's protocol: moto's server in a process of its own, which keeps objects in memory.
+
+It honours conditional writes (`If-None-Match`), which is what a commit rests on.
+"""
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+BUCKET = "lake"
+SECRET = "never-to-be-seen"
+
+
+@contextmanager
+def open_store(host: str = "127.0.0.1") -> Iterator[str]:
+    """Address of a store with one bucket."""
+    with socket.socket() as free:
+        free.bind((host, 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", host, "-p", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    address = f"http://{host}:{port}"
+    try:
+        for _ in range(600):
+            try:
+                request = urllib.request.Request(f"{address}/{BUCKET}", method="PUT")  # noqa: S310 - http to this machine
+                urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - http to this machine
+                break
+            except urllib.error.URLError:
+                assert process.poll() is None, "the store ended"
+                time.sleep(0.1)
+        yield address
+    finally:
+        process.kill()
+        process.wait()
+
+
+def options(store: str) -> dict[str, str]:
+    """For the store's client."""
+    return {
+        "AWS_ENDPOINT_URL": store,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+    }
+
+
+def lake_properties(store: str) -> dict[str, str]:
+    """Of a capture whose lake lies in the store; the environment variable `LAKE_SECRET` holds the key."""
+    found = {f"lake.storage.option.{name}": value for name, value in options(store).items()}
+    found["lake.storage.option.AWS_SECRET_ACCESS_KEY"] = "${env:LAKE_SECRET}"
+    return found | {"lake.path": f"s3://{BUCKET}/shop"}
