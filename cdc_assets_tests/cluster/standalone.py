@@ -52,10 +52,10 @@ class StandaloneCluster:
         return f"sc://{host}:{told}"
 
     def kill(self, name: str) -> None:
-        """SIGKILL for a worker and its executors."""
-        process = self._processes.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        """SIGKILL for a worker and its executors, unless it is gone already."""
+        if process := self._processes.pop(name, None):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     def stop(self) -> None:
         """End everything."""
