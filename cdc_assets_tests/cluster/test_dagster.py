@@ -21,10 +21,10 @@ from pyspark.sql import DataFrame
 
 from cdc_assets import SparkResource, build_definitions
 
-CUSTOMERS = dg.AssetKey(["shop", "SalesDb", "dbo", "customers"])
+CUSTOMERS = dg.AssetKey(["shop", "SalesDb", "dbo", "customers", "changes"])
 
 
-@dg.asset(ins={"events": dg.AssetIn(CUSTOMERS, input_manager_key="shop_envelope_io")}, deps=[])
+@dg.asset(ins={"events": dg.AssetIn(CUSTOMERS, input_manager_key="shop_envelope_io")})
 def counted(events: DataFrame) -> None:
     print("rows", events.count(), "by", events.sparkSession.sparkContext.master)
 
@@ -76,7 +76,7 @@ def test_runs_of_dagster_are_exact_and_its_assets_read_and_write_topics(own: Sit
     with own.read_by(1, 2):
         dagster(own, "job", "execute", "-f", "mine.py", "-j", "shop_changes")
     own.exact()
-    events = len(own.shop.events("customers"))
+    events = len([event for event in own.shop.events("customers") if event["value"]["op"] == "c"])
     told = dagster(own, "asset", "materialize", "-f", "mine.py", "--select", "counted,copy/customers")
     assert f"rows {events} by {own.cluster.address}" in told
-    assert len(own.shop.rows("copy.customers")) == events
+    assert events == len(own.shop.rows("copy.customers")) > 0
