@@ -14,6 +14,26 @@ from pyspark.sql import SparkSession
 _CALLS = 18
 _LONGEST_PAUSE_MS = 2000
 """After pauses of 0.05, 0.2 and 0.8 s: half a minute."""
+_READY_S = 20.0
+
+
+def wait_until_ready(remote: str) -> None:
+    """Return when what listens at an address speaks the protocol of a Connect server.
+
+    Raises:
+        TimeoutError: it does not.
+        ImportError: the packages of the extra `connect` are missing.
+    """
+    import grpc  # type: ignore[import-untyped]
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    channel = DefaultChannelBuilder(remote).toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(_READY_S)
+    except grpc.FutureTimeoutError as error:
+        raise TimeoutError(f"no Spark Connect server answers within {_READY_S:g} s") from error
+    finally:
+        channel.close()
 
 
 def limit_repetitions(session: SparkSession) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.adapters.spark import preflight
 from cdc_assets.adapters.spark.address import driver_address
-from cdc_assets.adapters.spark.connect import abandon, limit_repetitions
+from cdc_assets.adapters.spark.connect import abandon, limit_repetitions, wait_until_ready
 from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.executors import ExecutorWatch, context_of, slots, wait_for_executors
 from cdc_assets.adapters.spark.failures import JOB_ERRORS, SparkTaskError, job_error, session_gone
@@ -25,7 +25,7 @@ from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.adapters.spark.settings import SparkSettings
 from cdc_assets.adapters.spark.shipping import code_archive, python_path
 from cdc_assets.core.interruption import in_thread
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.errors import CdcError, ConfigurationError
 
 log = logging.getLogger(__name__)
 
@@ -121,9 +121,14 @@ class LazySession:
                 return self._session
             self._forget()
             session = self._again(*java) if self._worked else self._started(*java)
+            self._session = session
             if not self.settings.local:
-                self._prepare(session)
-            self._session, self._worked = session, True
+                try:
+                    self._prepare(session)
+                except CdcError:
+                    self._forget()  # or the next attempt would get the same one
+                    raise
+            self._worked = True
             return session
 
     def _again(self, *java: str) -> SparkSession:
@@ -144,6 +149,8 @@ class LazySession:
         own = driver_address(settings.address)
         address = {"spark.driver.host": own} if own and not settings.remote else {}
         try:  # in the main thread pyspark would put its own handler of SIGINT in the place of ours, or of Dagster's
+            if settings.remote:
+                in_thread(lambda: wait_until_ready(settings.remote))
             builder = SparkSession.builder.appName("cdc-assets")
             builder = builder.remote(settings.remote) if settings.remote else builder.master(settings.master)
             for name, value in (address | self.properties(*java)).items():
@@ -156,7 +163,7 @@ class LazySession:
                 "the packages of its client",
                 f'pip install "cdc-assets[connect]" ({error})',
             ) from error
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, TimeoutError) as error:
             raise ConfigurationError(
                 "Spark session", settings.address, "a reachable Spark",
                 f"check {'the server' if settings.remote else 'Java (17 or newer)'} and the address ({_first_line(error)})",

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from cdc_assets.adapters.spark import connect
 from cdc_assets.adapters.spark.connect import Progress
 from cdc_assets.adapters.spark.failures import SparkTaskError
 from cdc_assets.adapters.spark.session import LazySession
@@ -42,6 +43,16 @@ def test_server_that_is_not_there_is_told_at_once() -> None:
         remote = f"sc://127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(ConfigurationError, match="answers"):
         LazySession(SparkSettings(remote=remote)).session()
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")
+def test_server_of_another_kind_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "_READY_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        session = LazySession(SparkSettings(remote=f"sc://127.0.0.1:{server.getsockname()[1]}/;token=secret"))
+        with pytest.raises(ConfigurationError, match="no Spark Connect server answers within 1 s") as error:
+            session.session()
+    assert "secret" not in str(error.value)
 
 
 def test_server_that_was_there_and_is_gone_may_come_back() -> None:
