@@ -58,7 +58,7 @@ class Progress:
 
     def __init__(self, session: SparkSession) -> None:
         self._lock, self._running = threading.Lock(), dict[str, int]()
-        self.told = False
+        self.reported = False
         """Whether the server has reported anything; it may be configured not to."""
         session.registerProgressHandler(self._hear)
 
@@ -73,5 +73,5 @@ class Progress:
             if done:
                 self._running.pop(str(operation_id), None)
             else:
-                self.told = True
+                self.reported = True
                 self._running[str(operation_id)] = inflight_tasks

@@ -115,7 +115,7 @@ class ExecutorWatch:
             with suppress(Exception):  # a session may end meanwhile; then its job fails by itself
                 now, patience = time.monotonic(), self._timeout_s
                 if self._progress is not None:
-                    stay = self._progress.running or (self._seen and not self._progress.told)
+                    stay = self._progress.running or (self._seen and not self._progress.reported)
                 else:
                     since = {member: since.get(member, now) for member in _members(self._context)}
                     stay = sum(now - first >= _STAYS_S for first in since.values()) > 1  # the driver is one of them

@@ -67,9 +67,9 @@ def test_tasks_run_as_long_as_the_newest_report_of_a_query_says_so() -> None:
     session = Mock()
     progress = Progress(session)
     (hear,) = session.registerProgressHandler.call_args.args
-    assert (progress.running, progress.told) == (False, False)
+    assert (progress.running, progress.reported) == (False, False)
     hear([], 2, "first", False)
     hear([], 0, "second", False)
-    assert (progress.running, progress.told) == (True, True)
+    assert (progress.running, progress.reported) == (True, True)
     hear([], 0, "first", True)
     assert not progress.running
