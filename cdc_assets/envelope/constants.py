@@ -4,6 +4,7 @@ Constant arrays are cached and sliced, which costs nothing: most fields of a tab
 recognizes them (core.repeated).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from cdc_assets.core.repeated import repeated
 from cdc_assets.typemap.kernels import Numbers, texts
-from cdc_assets.typemap.textforms import hex_digits
+from cdc_assets.typemap.textforms import byte_digits
 
 _LEAST = 1024
 
@@ -78,18 +79,38 @@ class Printed:
 
 _FORM = np.frombuffer(b"cccccccc:cccccccc:cccc/nnnnnnnn/ssssssss:ssssssss:ssss/ot", dtype=np.uint8)
 _COMMIT, _CHANGE, _OPERATION = slice(0, 22), slice(32, 54), 55
-_DIGITS = [(0, 8), (9, 17), (18, 22), (23, 31), (32, 40), (41, 49), (50, 54)]
-"""Where the digits of commit LSN, command id and change LSN stand, one group after the other."""
+_DIGITS = ((0, 8), (9, 17), (18, 22), (23, 31), (32, 40), (41, 49), (50, 54))
+_PAIRS = [place for start, end in _DIGITS for place in range(start, end, 2)]
+"""Where the two digits of each byte of commit LSN, command id and change LSN stand, one after the other."""
 
 
 def printed(commit: Numbers, command: Numbers, change: Numbers, operation: Numbers, tombstone: Numbers) -> Printed:
-    """Positions from the bytes of their LSNs; digits are made once for all texts that show them."""
-    shown = hex_digits(np.concatenate([commit, big_endian(command, 4), change], axis=1))
-    matrix = np.empty((len(commit), len(_FORM)), dtype=np.uint8)
-    matrix[:] = _FORM
-    done = 0
-    for start, end in _DIGITS:
-        matrix[:, start:end] = shown[:, done : done + end - start]
-        done += end - start
+    """Positions from the bytes of their LSNs; digits are made once for all texts that show them.
+
+    Most of these bytes are the same in all rows of a batch, so the first row is copied and what differs is written over it.
+    """
+    rows, width = len(commit), len(_FORM)
+    matrix = np.empty((rows, width), dtype=np.uint8)
+    if rows:
+        matrix[0] = _FORM
+        raw = np.ascontiguousarray(np.concatenate([commit, big_endian(command, 4), change], axis=1))
+        _print(matrix[:1], raw[:1], range(len(_PAIRS)))
+        matrix[1:] = matrix[0]
+        _print(matrix, raw, np.flatnonzero(_differing(raw)))
     matrix[:, _OPERATION] = operation + ord("0")
     return Printed(matrix, tombstone)
+
+
+def _print(matrix: Numbers, raw: Numbers, places: Iterable[int]) -> None:
+    """Write the digits of these bytes of all rows."""
+    rows, width = matrix.shape
+    for place in places:
+        pairs: Numbers = np.ndarray((rows,), np.uint16, matrix.data, _PAIRS[place], (width,))
+        pairs[:] = byte_digits(raw[:, place])
+
+
+def _differing(raw: Numbers) -> Numbers:
+    """Which columns of a byte matrix, as wide as some 64-bit numbers, are not the same in all rows."""
+    words = raw.view(np.uint64)
+    found = [np.bitwise_or.reduce(words[:, place] ^ words[0, place]) for place in range(words.shape[1])]
+    return np.array(found, dtype=np.uint64).view(np.uint8)

@@ -61,7 +61,7 @@ def hexadecimal(array: pa.Array) -> pa.Array:
     return binaries((offsets - offsets[0]) * 2, text, null_mask(array), pa.string())
 
 
-def hex_digits(matrix: Numbers) -> Numbers:
-    """Lower-case hexadecimal digits of a byte matrix, as a matrix twice as wide."""
-    shown: Numbers = _HEX.take(np.ascontiguousarray(matrix)).view(np.uint8).reshape(len(matrix), 2 * matrix.shape[1])
-    return shown
+def byte_digits(values: Numbers) -> Numbers:
+    """Two lower-case hexadecimal digits of each byte, as they lie in memory, in a number of 16 bits."""
+    found: Numbers = _HEX.take(values)
+    return found

@@ -10,6 +10,7 @@ import pytest
 
 from cdc_assets.core.repeated import encoded, repeated
 from cdc_assets.lake.dictionaries import ENCODED, encode, encoded_schema
+from cdc_assets.lake.encoding import encoding
 
 ROW = pa.struct([("op", pa.string()), ("name", pa.string())])
 SCHEMA = pa.schema([("value", ROW), ("headers", pa.map_(pa.string(), pa.string()))])
@@ -42,7 +43,7 @@ CHUNKS = {
 def test_readers_get_the_same(chunks: list[pa.RecordBatch]) -> None:
     schema = encoded_schema(pa.Table.from_batches(chunks[:1]))
     file = io.BytesIO()
-    with pq.ParquetWriter(file, schema, store_schema=False) as writer:
+    with pq.ParquetWriter(file, schema, **encoding(schema)) as writer:
         for chunk in (chunks[:1], chunks):  # the second time rows come that the first ones did not promise
             table = pa.Table.from_batches(chunk)
             writer.write_table(encode(table, schema), row_group_size=table.num_rows)
@@ -57,6 +58,17 @@ def test_only_what_repeats_becomes_a_dictionary() -> None:
     assert [field.type for field in schema.field("value").type] == [ENCODED, pa.string()]
     assert schema.field("headers").type == pa.map_(ENCODED, ENCODED)
     assert encode(table, schema).column("value").chunk(0).field("op").dictionary.to_pylist() == ["c"]
+
+
+def test_only_a_text_that_is_the_same_everywhere_is_not_compressed() -> None:
+    table = pa.Table.from_batches([rows(constant("c", 3), ["x"] * 3)])
+    schema = encoded_schema(table)
+    file = io.BytesIO()
+    with pq.ParquetWriter(file, schema, **encoding(schema)) as writer:
+        writer.write_table(encode(table, schema))
+    group = pq.read_metadata(file).row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    assert [column.path_in_schema for column in columns if column.compression == "UNCOMPRESSED"] == ["value.op"]
 
 
 def test_a_copy_and_an_empty_text_are_unknown() -> None:

@@ -1,0 +1,72 @@
+"""How the columns of a topic's data file are encoded: Parquet options, each measured on events of eight columns.
+
+No choice changes what a reader sees. They were taken by processor time, with files that are no larger: texts that are the
+same in every row are a page of a few bytes, which a compressor would only prepare itself for.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+_REPEATED = ("value.source.", "value.transaction.", "value.op", "value.ts_", "headers.", "window_id")
+"""Columns whose values repeat from row to row: only for them a dictionary reduces size without costing time."""
+
+_ORDERED = ("value.source.ts_", "value.source.commit_lsn", "value.ts_", "window_id")
+"""Columns whose least and greatest value let a reader skip a row group; the others have the same values everywhere."""
+
+_OLD = "value.before."
+"""Values that are gone: nobody looks for a row by them, and their statistics take a twentieth of the time."""
+
+_CYCLIC = "headers."
+"""Several texts in turn: their places take room, which compression takes away again."""
+
+_BATCH_ROWS = 8 * 1024
+"""Rows that the writer takes at once of a column; of its own accord it takes a thousand."""
+
+
+def encoding(schema: pa.Schema) -> dict[str, object]:
+    """Options of `ParquetWriter`: 2.5 times as fast as dictionaries everywhere, half the size.
+
+    `position` is unique but neighbours share most of it, which delta encoding keeps once. zstd at level 1 is the
+    fastest codec that halves the remaining size. Statistics of constant columns would take an eighth of the time.
+
+    Args:
+        schema: of what is written; texts known to repeat are dictionaries in it (`dictionaries`).
+    """
+    leaves = dict(_leaves(schema))
+    names = list(leaves)
+    repeated = [name for name in names if name.startswith(_REPEATED) and name != "value.source.change_lsn"]
+    known = {name for name, kind in leaves.items() if pa.types.is_dictionary(kind) and not name.startswith(_CYCLIC)}
+    options: dict[str, object] = {
+        "store_schema": False,
+        "store_decimal_as_integer": True,
+        "write_batch_size": _BATCH_ROWS,
+    }
+    options["compression"] = {name: "NONE" if name in known else "ZSTD" for name in names}
+    options["compression_level"] = {name: 1 for name in names if name not in known}
+    options["use_dictionary"] = repeated or False
+    options["write_statistics"] = [
+        name for name in names if name.startswith(_ORDERED) or not name.startswith((*_REPEATED, _OLD))
+    ]
+    if "position" in leaves:
+        options["column_encoding"] = {"position": "DELTA_BYTE_ARRAY"}
+    return options
+
+
+def _leaves(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
+    """Parquet's dotted names of all leaf columns, with their types."""
+    for field in schema:
+        yield from _leaves_of(field.type, field.name)
+
+
+def _leaves_of(kind: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
+    if pa.types.is_struct(kind):
+        for child in kind:
+            yield from _leaves_of(child.type, f"{path}.{child.name}")
+    elif pa.types.is_map(kind):
+        yield f"{path}.key_value.key", kind.key_type
+        yield from _leaves_of(kind.item_type, f"{path}.key_value.value")
+    elif pa.types.is_list(kind):
+        yield from _leaves_of(kind.value_type, f"{path}.list.element")
+    else:
+        yield path, kind
