@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-mysql run run-mysql dev test test-daemon test-install test-cluster conformance conformance-short test-engines laws lint bench bench-curves lock clean
+.PHONY: help setup setup-dev setup-mysql run run-mysql dev test test-daemon test-install test-cluster conformance conformance-short test-engines laws lint bench bench-curves docs lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -64,9 +64,12 @@ bench: setup-dev ## A snapshot and a backlog beside the real connector and PySpa
 bench-curves: setup-dev ## Rates over tasks, tables, sizes of transactions; cost of commits over windows; half an hour
 	$(PY) -m benchmarks curves
 
+docs: setup-dev ## The pages as a site in build/docs, with search; a warning is an error
+	$(PY) -m sphinx -W --keep-going -q -b html docs build/docs
+
 lock: ## Write requirements*.txt anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra demo -o requirements.txt
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra demo --extra dev --extra connect --extra conformance -o requirements-dev.txt
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra demo --extra dev --extra connect --extra conformance --extra docs -o requirements-dev.txt
 
 clean: ## Remove the lake, Dagster's state and the stand-in's data (var/)
 	rm -rf var

@@ -1,4 +1,4 @@
-"""The one error tree.
+"""The one error tree::
 
     CdcError
     ├── RetryableError          the same call may succeed later

@@ -1,11 +1,14 @@
 """What the documents say is so: commands, links, properties, steps, metadata, variables."""
 
 import re
+import subprocess
+import sys
 import tokenize
 from pathlib import Path
 
 import pytest
 
+from cdc_assets import errors
 from cdc_assets.cli.console import TRACEBACK_VARIABLE
 from cdc_assets.cli.main import COMMANDS, DEMO, STANDIN
 from cdc_assets.config.load import CONFIGURATION_VARIABLE
@@ -68,7 +71,7 @@ NO_PROPERTIES = re.compile(
     r"|source\.(sequence|snapshot|ts_ns|version)|lake\.form|connect\.parameters|(io|org)\.\w+\..*"  # of an event
     r"|resources\.\w+|server\.(agent|bulk|clock|faults)"  # of Python
     r"|engine\.[a-z.]+|database\.(server\.id|include\.list)"  # of captures by other connectors
-    r"|(spark|concurrency|storage)\..*|[\w-]+\.(json|yaml|conf)"  # of Spark and Dagster, and files
+    r"|(spark|concurrency|storage)\..*|[\w-]+\.(json|yaml|conf|toml|py)"  # of Spark and Dagster, and files
 )
 """Names with dots in the documents that are none of ours."""
 
@@ -96,6 +99,26 @@ def test_variables_are_all_there() -> None:
     found = {name for path in sources for name in own.findall(path.read_text())}
     assert {CONFIGURATION_VARIABLE, STATE_VARIABLE, TRACEBACK_VARIABLE, VARIABLE} <= found
     assert set(cells(OPERATIONS_PAGE, "Environment")) == {*found, "CDC_<PROPERTY>"}
+
+
+def test_errors_are_all_there() -> None:
+    """With whether they are repeated."""
+    rows = [
+        line.split("|") for line in (ROOT / "docs" / "errors.md").read_text().splitlines() if line.startswith("| `")
+    ]
+    listed = {row[1].strip(" `"): row[3].strip().startswith("yes") for row in rows}
+    roots = {"CdcError", "RetryableError", "TerminalError"}
+    classes = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and name not in roots}
+    assert listed == {name: kind.retryable for name, kind in classes.items() if issubclass(kind, errors.CdcError)}
+
+
+def test_pages_become_a_site(tmp_path: Path) -> None:
+    """Without a warning, with search, and with every page in its table of contents."""
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "searchindex.js").exists()
+    assert "CdcTranslator" in (tmp_path / "python.html").read_text()
 
 
 def test_metadata_is_all_there() -> None:
