@@ -37,7 +37,7 @@ class BatchUpkeep:
 
     @property
     def due(self) -> bool:
-        """Whether there were enough batches since the last time, in a run that goes on."""
+        """Whether there were enough batches since the last time, in a run that continues."""
         return 0 < self._settings.compact_after_files <= self._batches
 
     def tidy(self, ledger: BatchLedger) -> None:

@@ -26,8 +26,8 @@ from mssql_python.exceptions import sqlstate_to_exception
 from cdc_assets.adapters.sqlserver.bulk_sessions import ERRORS, POOL, BulkSession, opened
 from cdc_assets.adapters.sqlserver.driver import server_name
 from cdc_assets.adapters.sqlserver.errors import redact, to_cdc_error
-from cdc_assets.adapters.sqlserver.queries import isolation_level, lock_timeout, one_of
 from cdc_assets.adapters.sqlserver.retry import repeated
+from cdc_assets.adapters.sqlserver.table_queries import isolation_level, lock_timeout, one_of
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, IsolationMode
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, ConnectionLostError, QueryError

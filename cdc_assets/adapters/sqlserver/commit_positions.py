@@ -11,7 +11,7 @@ result.
 
 from collections.abc import Iterator
 
-from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver import change_queries
 from cdc_assets.adapters.sqlserver.rows import integer, lsn_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
@@ -34,7 +34,7 @@ def step_positions(
     """
 
     def row(condition: str, *parameters: object) -> tuple[int | None, Lsn] | None:
-        found = session.rows(queries.position_in_commit(database, instance, condition), commit.raw, *parameters)
+        found = session.rows(change_queries.position_in_commit(database, instance, condition), commit.raw, *parameters)
         return None if not found else (_optional(found[0][0]), lsn_of(found[0][1]) or ZERO_LSN)
 
     position = row("", step - 1) if rows > step else None
@@ -47,7 +47,9 @@ def step_positions(
         yield Position(commit, command, change, _LAST_OPERATION)
         position = row(_SAME, command, change.raw, step - 1)
         if position is None:
-            passed = integer(session.value(queries.rows_behind(database, instance), commit.raw, command, change.raw))
+            passed = integer(
+                session.value(change_queries.rows_behind(database, instance), commit.raw, command, change.raw)
+            )
             position = row(_NEXT, command, step - 1 - passed)
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pyodbc
 
-from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver import queries, table_queries
 from cdc_assets.adapters.sqlserver.session import Link, connect, translate
 from cdc_assets.adapters.sqlserver.watchdog import bounded
 from cdc_assets.config.settings import ConnectionSettings
@@ -53,7 +53,7 @@ def locked(settings: ConnectionSettings, tables: Sequence[TableId], timeout_ms: 
     try:
         link.connection.autocommit = False
         link.connection.timeout = 0  # LOCK_TIMEOUT limits the wait
-        for setting in (queries.YIELD_IN_DEADLOCK, queries.lock_timeout(timeout_ms)):
+        for setting in (table_queries.YIELD_IN_DEADLOCK, table_queries.lock_timeout(timeout_ms)):
             _set(link, setting)
         for table in tables:
             _lock(link, table, timeout_ms)
@@ -78,7 +78,7 @@ def _lock(link: Link, table: TableId, timeout_ms: int) -> None:
         usual_s + timeout_ms / 1000 if usual_s and timeout_ms >= 0 else 0
     )  # the wait may be configured without limit
     try:
-        link.wait(lambda cursor: cursor.execute(queries.shared_lock(table.quoted)).fetchall(), limit_s)
+        link.wait(lambda cursor: cursor.execute(table_queries.shared_lock(table.quoted)).fetchall(), limit_s)
     except pyodbc.Error as error:
         ours = translate(error, link.settings)
         if isinstance(ours, LockTimeoutError):

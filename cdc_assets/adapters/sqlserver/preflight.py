@@ -6,7 +6,7 @@ Nothing here changes the server. `inspect` never raises for a failed check, so t
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver import change_queries, queries
 from cdc_assets.adapters.sqlserver.check_result import CheckResult
 from cdc_assets.adapters.sqlserver.rights import Rights, closed_database
 from cdc_assets.adapters.sqlserver.rows import integer
@@ -180,7 +180,7 @@ def _tables(
         )
         yield rights.reading(table.quoted)
         if captured:
-            yield rights.reading(queries.change_table(database, captured))
+            yield rights.reading(change_queries.change_table(database, captured))
     if instances:
         yield from _hazards(source, database, frozenset(tables))
 

@@ -10,7 +10,7 @@ concurrent writes. So a bound need not even be committed, and the queries need n
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver import table_queries
 from cdc_assets.adapters.sqlserver.rows import integer
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.core.identifiers import TableId, quote
@@ -44,7 +44,7 @@ def key_extents(session: Session, schemas: Sequence[TableSchema]) -> dict[TableI
     keyed = [(schema, key) for schema in schemas if (key := integer_key(schema)) is not None]
     if not keyed:
         return {}
-    rows = session.rows(queries.extremes([(schema.table.quoted, quote(key.name)) for schema, key in keyed]))
+    rows = session.rows(table_queries.extremes([(schema.table.quoted, quote(key.name)) for schema, key in keyed]))
     return {
         keyed[integer(place)][0].table: (integer(low), integer(high)) for place, low, high in rows if low is not None
     }
@@ -84,9 +84,11 @@ def _walk(session: Session, schema: TableSchema, key: Column, rows: int, parts: 
     low: str | None = None
     for _ in range(parts - 1):
         parameters = (rows // parts,) if low is None else (low, rows // parts)
-        found = session.value(queries.key_at(table, column, shown, bound if low is not None else None), *parameters)
+        found = session.value(
+            table_queries.key_at(table, column, shown, bound if low is not None else None), *parameters
+        )
         if found == low and low is not None:  # one value fills the whole range: the next one starts the next range
-            found = session.value(queries.key_after(table, column, shown, bound), low)
+            found = session.value(table_queries.key_after(table, column, shown, bound), low)
         if found is None:
             return
         low = str(found)

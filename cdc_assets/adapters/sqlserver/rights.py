@@ -6,7 +6,7 @@ not know the names of newer permissions.
 
 from collections.abc import Iterator
 
-from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver import queries, table_queries
 from cdc_assets.adapters.sqlserver.check_result import CheckResult
 from cdc_assets.adapters.sqlserver.rows import lsn_of
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
@@ -64,7 +64,7 @@ class Rights:
     def reading(self, name: str) -> CheckResult:
         """Check whether a table, given by its quoted name, may be read; reads no rows."""
         try:
-            self._session.rows(queries.access_check_query(name))
+            self._session.rows(table_queries.access_check_query(name))
         except CdcError as error:
             if error.retryable:
                 raise

@@ -25,8 +25,9 @@ from cdc_assets.adapters.sqlserver.driver import (
     without_database,
 )
 from cdc_assets.adapters.sqlserver.errors import to_cdc_error
-from cdc_assets.adapters.sqlserver.queries import PING, lock_timeout
+from cdc_assets.adapters.sqlserver.queries import PING
 from cdc_assets.adapters.sqlserver.retry import repeated
+from cdc_assets.adapters.sqlserver.table_queries import lock_timeout
 from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.sqlserver.watchdog import bounded
 from cdc_assets.config.settings import ConnectionSettings

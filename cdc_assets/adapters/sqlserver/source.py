@@ -12,7 +12,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import Self, TypeVar
 
-from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver import change_queries, queries
 from cdc_assets.adapters.sqlserver.commit_positions import step_positions
 from cdc_assets.adapters.sqlserver.driver import server_name
 from cdc_assets.adapters.sqlserver.locks import locked
@@ -184,7 +184,7 @@ class SqlServerSource:
         """Which of these captured columns hold a NULL in a change row after an LSN; one query per 200 of them."""
         found: set[str] = set()
         for chunk in _chunks(list(columns), _PROBES_PER_QUERY):
-            statement = queries.null_probes(instance.table.database, instance.name, chunk)
+            statement = change_queries.null_probes(instance.table.database, instance.name, chunk)
             found |= {chunk[integer(row[0])] for row in self.session.rows(statement, *[after.raw] * len(chunk))}
         return frozenset(found)
 
@@ -251,7 +251,9 @@ class SqlServerSource:
 
     def _probe(self, database: str, names: Sequence[str], bounds: Mapping[str, Lsn], until: Lsn) -> list[str]:
         parameters = [raw for name in names for raw in (bounds[name].raw, until.raw)]
-        return [names[integer(row[0])] for row in self.session.rows(queries.probes(database, names), *parameters)]
+        return [
+            names[integer(row[0])] for row in self.session.rows(change_queries.probes(database, names), *parameters)
+        ]
 
     def rows_per_commit(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> Sequence[tuple[Lsn, int]]:
         """Commit LSNs with change rows in `(bounds[name], until]`, with the number of rows; one query per 200
@@ -271,7 +273,7 @@ class SqlServerSource:
         self, database: str, names: Sequence[str], bounds: Mapping[str, Lsn], until: Lsn
     ) -> list[tuple[Lsn, int]]:
         parameters = [raw for name in names for raw in (bounds[name].raw, until.raw)]
-        rows = self.session.rows(queries.rows_per_commit(database, names), *parameters)
+        rows = self.session.rows(change_queries.rows_per_commit(database, names), *parameters)
         return [(lsn_of(raw) or ZERO_LSN, integer(count)) for raw, count in rows]
 
     def positions_in_commit(
@@ -287,7 +289,7 @@ class SqlServerSource:
         return sorted(found, key=str)
 
     def _rows_in_commit(self, database: str, names: Sequence[str], commit: Lsn) -> list[tuple[str, int]]:
-        rows = self.session.rows(queries.rows_in_commit(database, names), *[commit.raw] * len(names))
+        rows = self.session.rows(change_queries.rows_in_commit(database, names), *[commit.raw] * len(names))
         return [(names[integer(place)], integer(count)) for place, count in rows]
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:

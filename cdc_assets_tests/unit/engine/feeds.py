@@ -1,4 +1,4 @@
-"""An engine made of a list of events: it goes on behind the offset that it is given, and may repeat itself."""
+"""An engine made of a list of events: it continues after the offset that it is given, and may repeat events."""
 
 import json
 from collections.abc import Sequence

@@ -7,29 +7,33 @@ from itertools import pairwise
 
 import pytest
 
-from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver import change_queries, queries, table_queries
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core import ports
 
+MODULES = (queries, change_queries, table_queries)
 CONSTANTS = {
-    name: text for name, text in vars(queries).items() if name.isupper() and isinstance(text, str) and name[0] != "_"
+    name: text
+    for module in MODULES
+    for name, text in vars(module).items()
+    if name.isupper() and isinstance(text, str) and name[0] != "_" and name != "TAG"
 }
 ODD = "d]b"
 BUILT = {
     "columns": queries.columns(ODD, 2),
     "keys": queries.keys(ODD, 2),
     "commit_times": queries.commit_times(ODD, 3),
-    "probes": queries.probes(ODD, ["a]b", "c"]),
-    "rows_per_commit": queries.rows_per_commit(ODD, ["a]b", "c"]),
-    "rows_in_commit": queries.rows_in_commit(ODD, ["a]b", "c"]),
-    "rows_behind": queries.rows_behind(ODD, "a]b"),
-    "position_in_commit": queries.position_in_commit(ODD, "a]b", ""),
+    "probes": change_queries.probes(ODD, ["a]b", "c"]),
+    "rows_per_commit": change_queries.rows_per_commit(ODD, ["a]b", "c"]),
+    "rows_in_commit": change_queries.rows_in_commit(ODD, ["a]b", "c"]),
+    "rows_behind": change_queries.rows_behind(ODD, "a]b"),
+    "position_in_commit": change_queries.position_in_commit(ODD, "a]b", ""),
     "row_counts": queries.row_counts(ODD, 2),
-    "extremes": queries.extremes([("[t]", "[c]"), ("[u]", "[d]")]),
-    "key_at": queries.key_at("[t]", "[c]", "k", "?"),
-    "key_after": queries.key_after("[t]", "[c]", "k", "?"),
-    "access_check_query": queries.access_check_query("[t]"),
+    "extremes": table_queries.extremes([("[t]", "[c]"), ("[u]", "[d]")]),
+    "key_at": table_queries.key_at("[t]", "[c]", "k", "?"),
+    "key_after": table_queries.key_after("[t]", "[c]", "k", "?"),
+    "access_check_query": table_queries.access_check_query("[t]"),
 }
 
 
@@ -49,7 +53,7 @@ def test_built_texts_name_us_and_quote(name: str) -> None:
 
 
 def test_change_tables_are_quoted() -> None:
-    assert queries.change_table(ODD, "a]b") == "[d]]b].cdc.[a]]b_CT]"
+    assert change_queries.change_table(ODD, "a]b") == "[d]]b].cdc.[a]]b_CT]"
     assert BUILT["probes"].count("?") == 4
     assert BUILT["rows_per_commit"].count("?") == 4
 
@@ -64,10 +68,13 @@ def depth(text: str) -> int:
 
 def test_unions_nest_by_the_logarithm() -> None:
     names = [f"i{number}" for number in range(200)]
-    assert depth(queries.probes("d", names)) <= depth(queries.probes("d", names[:1])) + 8
+    assert depth(change_queries.probes("d", names)) <= depth(change_queries.probes("d", names[:1])) + 8
 
 
 COMBINED = {
+    "TAG",
+    "query",
+    "union_all",
     "PING",
     "of_database",
     "probes",
@@ -83,8 +90,8 @@ COMBINED = {
 
 
 def documented() -> Iterator[tuple[str, str]]:
-    """Public constants and functions of the module, each with its docstring."""
-    body = ast.parse(inspect.getsource(queries)).body
+    """Public constants and functions of the modules, each with its docstring."""
+    body = [node for module in MODULES for node in ast.parse(inspect.getsource(module)).body]
     for node, following in pairwise([*body, ast.Pass()]):
         if isinstance(node, ast.FunctionDef):
             yield node.name, ast.get_docstring(node) or ""
