@@ -28,8 +28,10 @@ import dagster as dg
 import psutil
 import pyodbc
 
+from benchmarks.document import FIGURES, write_table
 from benchmarks.latency import TOPIC, at_rest
 from benchmarks.main_job import DATABASE, server_process
+from benchmarks.passes import load_average
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
@@ -79,7 +81,7 @@ def cold_processes(rows: int, passes: int, folder: Path) -> Iterator[str]:
                 measured[name].append(cold_process(folder, port, password, *kind))
     for name, results in measured.items():
         seconds, processor = (median(values) for values in zip(*results, strict=True))
-        yield f"{name:<14}{rows:>12,} rows{seconds:>8.2f} s{processor:>8.2f} processor s"
+        yield f"| {rows:,} rows, {name} | {seconds:.2f} s | {processor:.2f} s |"
 
 
 class Processor:
@@ -124,8 +126,8 @@ def first_changes(starts: int, folder: Path) -> Iterator[str]:
             found = [_first_change(daemon, number) for number in range(starts)]
     for name in ("whole", *PARTS):
         ordered = sorted(way[name] for way in found)
-        yield f"{name:<14}{median(ordered):>8.2f} s median{ordered[0]:>8.2f} s least{ordered[-1]:>8.2f} s most"
-    yield f"{'run process':<14}{median(way['processor'] for way in found):>8.2f} processor s, median"
+        yield f"| first change: {name} | {median(ordered):.2f} s ({ordered[0]:.2f}–{ordered[-1]:.2f}) | – |"
+    yield f"| first change: run process | – | {median(way['processor'] for way in found):.2f} s |"
 
 
 def _first_change(daemon: Daemon, number: int) -> dict[str, float]:
@@ -156,14 +158,20 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table that a cold process reads")
     parser.add_argument("--passes", type=int, default=3, help="processes of each kind")
     parser.add_argument("--starts", type=int, default=5, help="rows that a run is started for")
+    parser.add_argument("--write", nargs="?", type=Path, const=FIGURES, help="put the table into benchmarks/README.md")
     given = parser.parse_args()
-    print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    if given.passes:
-        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-            print(*cold_processes(given.rows, given.passes, Path(folder)), sep="\n", flush=True)
-    if given.starts:
-        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-            print(*first_changes(given.starts, Path(folder)), sep="\n", flush=True)
+    told = f"Medians of {given.passes} processes and {given.starts} starts (least–most); load average at the start {load_average()}."
+    lines = [told, "", "| | Time | Processor time |", "|---|---|---|"]
+    print(*lines, sep="\n", flush=True)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        measured = cold_processes(given.rows, given.passes, Path(folder)) if given.passes else iter(())
+        lines += (found := list(measured))
+    print(*found, sep="\n", flush=True)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        lines += (found := list(first_changes(given.starts, Path(folder)) if given.starts else ()))
+    print(*found, sep="\n", flush=True)
+    if given.write:
+        write_table(given.write, "cold start", lines)
 
 
 if __name__ == "__main__":

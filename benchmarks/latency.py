@@ -6,15 +6,17 @@ what SQL Server's capture job takes (up to five seconds by default) comes on top
 """
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from math import ceil
 from pathlib import Path
 from statistics import median
 
 import pyodbc
 
+from benchmarks.document import FIGURES, write_table
+from benchmarks.passes import load_average
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
@@ -44,10 +46,14 @@ def seconds_of_rows(shop: Shop, rows: int, before: Callable[[], None]) -> Iterat
             yield time.perf_counter() - started
 
 
+HEAD = ("| | Rows | Median | 99 of 100 | Least | Most |", "|---|---|---|---|---|---|")
+
+
 def line(name: str, seconds: list[float]) -> str:
-    """For people."""
+    """A row of a Markdown table."""
     ordered = sorted(seconds)
-    return f"{name:<28}{median(ordered):>8.2f} s median{ordered[0]:>8.2f} s least{ordered[-1]:>8.2f} s most"
+    late = ordered[max(0, ceil(0.99 * len(ordered)) - 1)]
+    return f"| {name} | {len(ordered)} | {median(ordered):.2f} s | {late:.2f} s | {ordered[0]:.2f} s | {ordered[-1]:.2f} s |"
 
 
 def at_rest(daemon: Daemon) -> None:
@@ -59,18 +65,25 @@ def at_rest(daemon: Daemon) -> None:
 def main() -> None:
     """Run both and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=20, help="rows while a run follows the log")
+    parser.add_argument("--rows", type=int, default=100, help="rows while a run follows the log")
     parser.add_argument("--starts", type=int, default=5, help="rows that a run is started for")
+    parser.add_argument("--write", nargs="?", type=Path, const=FIGURES, help="put the table into benchmarks/README.md")
     given = parser.parse_args()
-    print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    lines = [f"Load average at the start {load_average()}.", "", *HEAD]
+    print(*lines, sep="\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, open_shop(Path(folder)) as shop:
         shop.write({"poll.interval.ms": "500", "stream.idle.timeout.ms": "20000"})
         with dagster_dev(shop) as daemon:
             daemon.wait_until(lambda: len(shop.view().state.tables) == len(TABLES), "a snapshot")
             following = list(seconds_of_rows(shop, given.rows + 1, lambda: time.sleep(1.3)))
-            print(line("a run follows the log", following[1:]), flush=True)
+            lines.append(line("a run follows the log", following[1:]))
+            print(lines[-1], flush=True)
             shop.write({"poll.interval.ms": "500", "stream.idle.timeout.ms": "1000"})
-            print(line("the sensor starts a run", list(seconds_of_rows(shop, given.starts, lambda: at_rest(daemon)))))
+            starts = list(seconds_of_rows(shop, given.starts, lambda: at_rest(daemon)))
+            lines.append(line("no run is at work: the sensor starts one", starts))
+            print(lines[-1], flush=True)
+    if given.write:
+        write_table(given.write, "latency", lines)
 
 
 if __name__ == "__main__":

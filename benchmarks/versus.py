@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from benchmarks.document import write_table
 from benchmarks.main_job import DATABASE, TABLE, Bench, Recorder, raw_read, server_process
 from benchmarks.passes import Times, load_average, run_process, spread, timed
 from cdc_assets.adapters.spark.session import stop_spark
@@ -213,15 +214,6 @@ def contest(rows: int, updates: int, repeats: int, folder: Path, *, only_ours: b
         stop_spark()
 
 
-def write_table(path: Path, lines: list[str]) -> None:
-    """Put the table between the marks in a document."""
-    text = path.read_text()
-    begin, end = "<!-- begin: make bench -->\n", "<!-- end: make bench -->"
-    (before, rest), (_, after) = text.split(begin), text.split(end)
-    assert end in rest, f"{path} lacks the marks {begin!r} and {end!r}"
-    path.write_text(before + begin + "\n".join(lines) + "\n" + end + after)
-
-
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -235,15 +227,18 @@ def main() -> None:
     caption += f"load average at the start {load_average()}."
     lines = [caption, "", *HEAD]
     print(*lines, sep="\n", flush=True)
+    ratios: list[str] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         for phase in contest(given.rows, given.updates, given.repeats, Path(folder), only_ours=given.ours):
             told = list(phase.lines())
             print(*told, sep="\n", flush=True)
             lines += told
             raw, ours = median(phase.times[RAW].warm), median(phase.times[OURS].warm)
-            print(f"<!-- {phase.name}: {raw / ours:.0%} of the raw read -->", flush=True)
+            ratios.append(f"{phase.name} {raw / ours:.0%}")
+    lines += ["", f"Of the raw read's rate, warm: {', '.join(ratios)}."]
+    print(*lines[-2:], sep="\n", flush=True)
     if given.write:
-        write_table(given.write, lines)
+        write_table(given.write, "make bench", lines)
 
 
 if __name__ == "__main__":

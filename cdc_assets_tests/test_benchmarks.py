@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import SUBJECTS
+from benchmarks.document import FIGURES, write_table
+from benchmarks.latency import line
 from benchmarks.main_job import Memory, names
 from benchmarks.passes import Times, run_process, spread
-from benchmarks.versus import CONNECTOR, HEAD, LOCAL, OURS, RAW, Phase, write_table
+from benchmarks.versus import CONNECTOR, HEAD, LOCAL, OURS, RAW, Phase
 
 ROOT = Path(__file__).parents[1]
 
@@ -89,14 +91,30 @@ def test_ratios_are_those_of_medians() -> None:
     assert spread([]) == ""
 
 
-def test_the_table_is_put_between_its_marks(tmp_path: Path) -> None:
-    readme = (ROOT / "README.md").read_text()
+@pytest.mark.parametrize(
+    ("document", "name"), [(ROOT / "README.md", "make bench"), (FIGURES, "latency"), (FIGURES, "cold start")]
+)
+def test_the_table_is_put_between_its_marks(tmp_path: Path, document: Path, name: str) -> None:
+    text, copy = document.read_text(), tmp_path / "README.md"
+    copy.write_text(text)
+    for lines in (["old"], [*HEAD, "| new |"]):
+        write_table(copy, name, lines)
+    before, after = text.split(f"<!-- begin: {name} -->\n")[0], text.split(f"<!-- end: {name} -->")[1]
+    table = "\n".join([*HEAD, "| new |"])
+    assert copy.read_text() == f"{before}<!-- begin: {name} -->\n{table}\n<!-- end: {name} -->{after}"
+
+
+def test_a_document_without_marks_is_left_alone(tmp_path: Path) -> None:
     copy = tmp_path / "README.md"
-    copy.write_text(readme)
-    write_table(copy, [*HEAD, "| new |"])
-    assert "| new |\n<!-- end" in copy.read_text()
-    assert copy.read_text().startswith(readme.split("<!-- begin")[0])
-    assert copy.read_text().endswith(readme.split("<!-- end")[1])
+    copy.write_text("<!-- begin: make bench -->\n")
+    with pytest.raises(ValueError, match="make bench"):
+        write_table(copy, "make bench", ["new"])
+    assert copy.read_text() == "<!-- begin: make bench -->\n"
+
+
+def test_a_line_of_latencies_tells_the_slowest_of_a_hundred() -> None:
+    seconds = [number / 100 for number in range(100, 0, -1)]
+    assert line("followed", seconds) == "| followed | 100 | 0.51 s | 0.99 s | 0.01 s | 1.00 s |"
 
 
 def test_a_contender_that_fails_says_why(tmp_path: Path) -> None:

@@ -73,6 +73,31 @@ def reader(standin: StandIn, forwarder: Proxy, **changes: Any) -> MssqlBulkSourc
     return MssqlBulkSource(settings(standin, forwarder, **changes), batch_rows=100)
 
 
+def test_other_threads_run_while_a_batch_arrives_slowly(standin: StandIn, forwarder: Proxy) -> None:
+    """The watchdog, a request to end and the run's own signs of life need them: the driver must not keep them from running."""
+    statement = "SELECT id, CAST(REPLICATE(N'x', 200) AS nvarchar(200)) AS padding FROM dbo.t"
+    bulk = MssqlBulkSource(settings(standin, forwarder), batch_rows=ROWS)
+    (whole,) = bulk.read(statement)  # one call of the driver's
+    forwarder.pause_s = 0.002
+    turns, ended = 0, threading.Event()
+
+    def other() -> None:
+        nonlocal turns
+        while not ended.wait(0.01):
+            turns += 1
+
+    thread = threading.Thread(target=other)
+    began = time.monotonic()
+    thread.start()
+    (slow,) = bulk.read(statement)
+    waited_s = time.monotonic() - began
+    ended.set()
+    thread.join()
+    assert slow.equals(whole)
+    assert waited_s > 1
+    assert turns > 20, f"{turns} in {waited_s:.1f} s"
+
+
 def fails_in_time(action: Callable[[], object], kind: type[CdcError] = RetryableError) -> CdcError:
     began = time.monotonic()
     with pytest.raises(kind) as error:
