@@ -56,6 +56,7 @@ class Batch:
         offsets: where the connector continues after it, of the partitions that have advanced.
         rows: events in all its files but the schema history's.
         place: the last event's position, if the connector has one that can be compared.
+        boundary: the last BEGIN or END of a transaction in it.
     """
 
     batch_id: int
@@ -63,6 +64,7 @@ class Batch:
     offsets: Sequence[Sequence[Any]]
     rows: int
     place: Sequence[int | str] | None = None
+    boundary: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class BatchState:
         pending: the batch that is planned and not complete.
         offsets: by the partition's JSON text, the offset after the last batch.
         place: the position after which it continues.
+        boundary: the last BEGIN or END of a transaction.
         tables: the last batch of each topic table's directory.
     """
 
@@ -81,6 +84,7 @@ class BatchState:
     pending: Batch | None = None
     offsets: Mapping[str, Any] = field(default_factory=dict)
     place: tuple[int | str, ...] | None = None
+    boundary: tuple[str, str] | None = None
     tables: Mapping[str, int] = field(default_factory=dict)
 
     def pairs(self) -> list[tuple[Any, Any]]:
@@ -179,7 +183,13 @@ def _after(state: BatchState, row: Row) -> BatchState:
     match row["event"]:
         case "state":
             batch, place = detail.pop("pending"), detail.pop("place")
-            return BatchState(**detail, pending=batch and _batch(batch), place=None if place is None else tuple(place))
+            boundary = detail.pop("boundary", None)  # earlier releases did not record it
+            return BatchState(
+                **detail,
+                pending=batch and _batch(batch),
+                place=None if place is None else tuple(place),
+                boundary=boundary and (boundary[0], boundary[1]),
+            )
         case "planned":
             batch = _batch(detail["batch"])
             moved = {json.dumps(partition, sort_keys=True): offset for partition, offset in batch.offsets}
@@ -189,6 +199,7 @@ def _after(state: BatchState, row: Row) -> BatchState:
                 next_batch=batch.batch_id + 1,
                 offsets={**state.offsets, **moved},
                 place=state.place if batch.place is None else tuple(batch.place),
+                boundary=(batch.boundary[0], batch.boundary[1]) if batch.boundary else state.boundary,
             )
         case "complete" if state.pending is not None:
             reached = dict.fromkeys(state.pending.files, state.pending.batch_id)
@@ -203,12 +214,13 @@ def _plain(batch: Batch) -> dict[str, Any]:
         "offsets": [list(pair) for pair in batch.offsets],
         "rows": batch.rows,
         "place": None if batch.place is None else list(batch.place),
+        "boundary": batch.boundary and list(batch.boundary),
     }
 
 
 def _batch(data: Mapping[str, Any]) -> Batch:
     files = {directory: [DataFile(**file) for file in written] for directory, written in data["files"]}
-    return Batch(data["batch_id"], files, data["offsets"], data["rows"], data["place"])
+    return Batch(data["batch_id"], files, data["offsets"], data["rows"], data["place"], data.get("boundary"))
 
 
 def _state_detail(state: BatchState) -> dict[str, Any]:
@@ -217,5 +229,6 @@ def _state_detail(state: BatchState) -> dict[str, Any]:
         "pending": None if state.pending is None else _plain(state.pending),
         "offsets": dict(state.offsets),
         "place": None if state.place is None else list(state.place),
+        "boundary": state.boundary and list(state.boundary),
         "tables": dict(state.tables),
     }

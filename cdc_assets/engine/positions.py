@@ -25,6 +25,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.engine.boundaries import Boundary, has_boundaries, without_recorded
+
 Place = tuple[int | str, ...]
 """Compared part by part."""
 Source = Mapping[str, Any]
@@ -93,13 +95,28 @@ class Repetitions:
     Args:
         recorded: the last position that a batch holds; None if there is none that can be compared.
         offsets: behind which the connector was started.
+        boundary: the last BEGIN or END that a batch holds.
     """
 
-    def __init__(self, recorded: Place | None, offsets: Sequence[Mapping[str, Any]]) -> None:
-        self._recorded, self._offsets = recorded, offsets
+    def __init__(
+        self, recorded: Place | None, offsets: Sequence[Mapping[str, Any]], boundary: Boundary | None = None
+    ) -> None:
+        self._recorded, self._offsets, self._boundary = recorded, offsets, boundary
 
     def drop(self, tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
         """The tables of a chunk without what a batch holds already."""
+        rows = iter(self._new_rows([table for table in tables if not has_boundaries(table)]))
+        return [self._new_boundaries(table) if has_boundaries(table) else next(rows) for table in tables]
+
+    def _new_boundaries(self, table: pa.Table) -> pa.Table:
+        if self._boundary is None:
+            return table
+        found, through = without_recorded(table, self._boundary)
+        if through:
+            self._boundary = None
+        return found
+
+    def _new_rows(self, tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
         if self._recorded is None:
             return tables
         marks, through = repeated(tables, self._recorded, self._offsets)

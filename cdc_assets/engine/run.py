@@ -104,7 +104,7 @@ class EngineRun:
             self._commit(state.pending)
         self._check_tables()
         state = self._ledger.state
-        self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()])
+        self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()], state.boundary)
         feed = self._start(state.pairs(), self._history.read())
         try:
             ended = self._follow(feed)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_assets.core.steps import step
+from cdc_assets.engine.boundaries import Boundary, last_boundary
 from cdc_assets.engine.feed import Chunk, Lines
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.positions import Place, Repetitions, last_place
@@ -57,6 +58,7 @@ class Staging:
         self._offsets: dict[str, tuple[object, object]] = {}
         self._added_history: list[str] = []
         self._place: Place | None = None
+        self._boundary: Boundary | None = None
         self._repetitions = repetitions
         self.rows = self.next_number = self.chunk = 0
         self.unfinished = False
@@ -73,6 +75,7 @@ class Staging:
             read_lines(schema, lines.data, lines.longest) for schema, lines in zip(schemas, chunk.lines, strict=True)
         ]
         self._place = last_place(found) or self._place
+        self._boundary = last_boundary(found) or self._boundary
         for schema, lines, table in zip(schemas, chunk.lines, self._repetitions.drop(found), strict=True):
             self._write(lines, schema, table)
         self._added_history += chunk.history
@@ -126,7 +129,7 @@ class Staging:
         files = {directory: written for directory, written in files.items() if written}
         self._tables.require_files(files)
         step("files-written")
-        return Batch(self._batch_id, files, list(self._offsets.values()), self.rows, self._place)
+        return Batch(self._batch_id, files, list(self._offsets.values()), self.rows, self._place, self._boundary)
 
     def _write_history(self) -> list[DataFile]:
         directory = history_directory(self._prefix)
