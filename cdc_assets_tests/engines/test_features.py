@@ -1,10 +1,12 @@
 """What connectors can send beside plain rows, from real servers: the same as the connector's own JSON, and each once."""
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from cdc_assets_tests.engines.captures import comparable, connector_alone, ours, quiet, sent, topics
@@ -12,6 +14,7 @@ from cdc_assets_tests.engines.servers import MariaDb, Postgres, Server
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1200)]
 
+ROOT = Path(__file__).parents[2]
 POSTGRES_TYPES = """
 create type mood as enum ('sad', 'happy');
 create table kinds (
@@ -201,3 +204,57 @@ def test_incremental_snapshots_read_each_row_once(kind: type[Server], channel: s
         read = [event["key"]["id"] for event in events if event["value"]["source"]["snapshot"] == "incremental"]
         assert sorted(read) == list(range(60))
         assert [event["key"]["id"] for event in events if event["value"]["op"] == "u"] == [3, 4]
+
+
+@pytest.mark.parametrize("kind", [MariaDb, Postgres])
+def test_a_log_that_is_gone_is_told_and_nothing_is_claimed(kind: type[Server], tmp_path: Path) -> None:
+    """The binlog was purged, the slot was dropped: no run reads on as if nothing were missing."""
+    with kind(tmp_path / "server") as server:
+        server.execute("create table items (id int primary key)")
+        server.execute("insert into items values (1)")
+        own = properties_of(server, 0)
+        assert captured(tmp_path, own) == 0, log_of(tmp_path)
+        server.execute("insert into items values (2)")
+        assert captured(tmp_path, own) == 0, log_of(tmp_path)
+        if kind is Postgres:
+            server.execute("select pg_drop_replication_slot('slot0')")
+        server.execute("insert into items values (3)")
+        if kind is MariaDb:
+            server.execute("flush binary logs; flush binary logs")
+            newest = server.execute("show master status").split()[0]
+            server.execute(f"purge binary logs to '{newest}'")
+        assert captured(tmp_path, own) != 0, log_of(tmp_path)
+        assert "complete only as far as that" in log_of(tmp_path)
+        events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
+        assert [event["key"]["id"] for event in events] == [1, 2]
+        assert captured(tmp_path, own | {"snapshot.mode": "when_needed"}) == 0, log_of(tmp_path)
+        events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
+        assert [event["key"]["id"] for event in events] == [1, 2, 1, 2, 3]
+
+
+def test_an_engine_that_hangs_is_killed(tmp_path: Path) -> None:
+    """Its process is stopped, as one that only collects garbage is."""
+    with MariaDb(tmp_path / "server") as server:
+        server.execute("create table items (id int primary key)")
+        lake = {"lake.path": str(tmp_path / "lake"), "engine.watchdog.ms": "30000", "engine.heap": "512m"}
+        process = ours(tmp_path, properties_of(server, 0) | lake, idle=600)
+        deadline = time.monotonic() + 120
+        while "batch 0" not in log_of(tmp_path):
+            assert time.monotonic() < deadline, log_of(tmp_path)
+            time.sleep(0.5)
+        [engine] = psutil.Process(process.pid).children()
+        engine.suspend()
+        assert process.wait(180) != 0
+        assert "has not answered" in log_of(tmp_path)
+        assert not engine.is_running()
+
+
+def test_the_postgresql_of_the_examples_is_captured(tmp_path: Path) -> None:
+    """The file alone differs from the story on MariaDB."""
+    example = json.loads((ROOT / "resources" / "engines" / "postgresql.json").read_text())
+    with Postgres(tmp_path / "server") as server:
+        server.execute("create database shop")
+        server.execute("create role cdc superuser login replication password 'secret'")
+        environment = {"SHOP_PORT": str(server.port), "SHOP_PASSWORD": "secret"}
+        assert captured(tmp_path, example | {"lake.path": str(tmp_path / "lake")}, **environment) == 0, log_of(tmp_path)
+        assert (tmp_path / "lake" / "shop.__batches").is_dir()

@@ -276,6 +276,7 @@ def _log_settings(work: Path, level: str) -> Path:
     path.write_text(
         "status=error\nappender.e.type=Console\nappender.e.name=e\nappender.e.target=SYSTEM_ERR\n"
         "appender.e.layout.type=PatternLayout\nappender.e.layout.pattern=%d{HH:mm:ss.SSS} %-5p %c{1} %m%n%ex{30}\n"
+        "logger.m.name=io.debezium.metrics.stats.MeasurementCollector\nlogger.m.level=error\n"  # it warns of lost measurements
         f"rootLogger.level={level}\nrootLogger.appenderRef.e.ref=e\n"
     )
     return path
