@@ -112,7 +112,7 @@ def test_initial_and_blocking_snapshot(world: World, tmp_path: Path) -> None:
     assert not [value for value in world.events(empty) if value["op"] == "r"]
 
 
-def test_what_is_told_about_chunks(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_reported_about_chunks(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table in two parts: ours are never so small, so the plan is told to make them."""
     with engine(world, tmp_path / "engine", **{"snapshot.max.threads": "2"}) as debezium:
         debezium.wait(lambda records: any(kind == "COMPLETED" for kind, _ in notes(records)))

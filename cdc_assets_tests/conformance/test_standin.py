@@ -88,7 +88,7 @@ def test_second_capture_instance_takes_over_without_loss_or_repeat(server: Stand
     assert changes[-1] == "ALTER"
 
 
-def test_a_restarted_connector_goes_on_where_it_stopped(server: StandIn, tmp_path: Path) -> None:
+def test_a_restarted_connector_continues_where_it_stopped(server: StandIn, tmp_path: Path) -> None:
     with engine(server, tmp_path) as debezium:
         server.execute("INSERT dbo.customers (id, name) VALUES (1, N'a')", database="TestDB")
         debezium.wait(lambda records: len(customers(records)) == 1)

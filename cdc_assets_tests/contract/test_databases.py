@@ -92,7 +92,7 @@ def test_capture_turned_off_while_another_database_is_in_flight(two: Two, step: 
 
 
 @pytest.mark.parametrize("step", ["window-planned", "files-written", "table-committed", ""])
-def test_database_that_is_offline_goes_on_where_it_stopped(two: Two, step: str) -> None:
+def test_database_that_is_offline_continues_where_it_stopped(two: Two, step: str) -> None:
     two.insert(THERE)
 
     if step:
@@ -295,7 +295,7 @@ def test_table_half_of_whose_window_is_committed_when_its_database_goes_offline(
 
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("step", ["window-planned", "table-committed", ""])
-def test_database_that_is_named_no_more_stops_nothing_and_goes_on_when_it_is_named_again(
+def test_database_that_is_named_no_more_stops_nothing_and_continues_when_it_is_named_again(
     two: Two, step: str, gone: bool
 ) -> None:
     two.insert(THERE)

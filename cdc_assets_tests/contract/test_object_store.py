@@ -168,7 +168,7 @@ def test_log_in_the_store_stays_short_and_only_files_that_are_there_are_committe
         (f"s3://{BUCKET}/shop", {"AWS_ALLOW_HTTP": "false"}, "scheme is not allowed"),
     ],
 )
-def test_store_that_cannot_be_used_is_told_without_its_secrets(
+def test_store_that_cannot_be_used_is_reported_without_its_secrets(
     store: str, lake: str, changed: dict[str, str], told: str
 ) -> None:
     location = Location.of(LakeSettings(lake, tuple((options(store) | changed).items())))

@@ -34,7 +34,7 @@ def events(tables: TopicTables) -> list[tuple[str | None, int]]:
     return [(row["value"] and row["value"]["op"], row["key"]["id"]) for row in rows]
 
 
-def test_it_is_gone_on_with(tmp_path: Path) -> None:
+def test_it_is_continued(tmp_path: Path) -> None:
     with tarfile.open(KEPT) as kept:
         kept.extractall(tmp_path, filter="data")
     with StandIn(directory=tmp_path / "server") as server:

@@ -140,7 +140,7 @@ def rows_from_the_last_drop(two: Two) -> list[int]:
 
 
 @pytest.mark.parametrize("dies_at", ["", "tables-marked", "window-planned", "history-recorded", "window-complete"])
-def test_a_new_history_goes_on_behind_the_old_one(two: Two, dies_at: str) -> None:
+def test_a_new_history_continues_behind_the_old_one(two: Two, dies_at: str) -> None:
     """Whatever step the run that begins it dies at."""
     two.insert(HERE, THERE)
     two.run()

@@ -77,7 +77,7 @@ def test_one_selected_table_brings_all_along_and_says_so(shop: Shop, instance: d
     assert materialized(shop.changes(instance)) == set()
 
 
-def test_checks_are_told_with_the_first_window_and_at_the_end(shop: Shop, instance: dg.DagsterInstance) -> None:
+def test_checks_are_reported_with_the_first_window_and_at_the_end(shop: Shop, instance: dg.DagsterInstance) -> None:
     """A run of a busy capture takes minutes; its checks must not be "in progress" for all of them."""
     shop.execute("UPDATE dbo.products SET stock = stock + 1")
     run = shop.changes(instance).run_id
@@ -95,7 +95,7 @@ def test_every_table_is_checked_for_gaps(shop: Shop, instance: dg.DagsterInstanc
     }
 
 
-def test_headroom_is_told_for_every_table(shop: Shop, instance: dg.DagsterInstance) -> None:
+def test_headroom_is_reported_for_every_table(shop: Shop, instance: dg.DagsterInstance) -> None:
     evaluations = shop.run("shop_headroom", instance).get_asset_check_evaluations()
     (found,) = [found for found in evaluations if found.check_name == "retention_headroom"]
     assert found.passed

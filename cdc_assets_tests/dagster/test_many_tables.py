@@ -136,7 +136,7 @@ def test_records_of_a_run_grow_with_the_tables_that_changed(shop: Shop, instance
         assert {"rows_updates", "dagster/row_count", "dagster/uri", "dagster/column_schema", "to_lsn"} <= facts.keys()
 
 
-def test_checks_of_all_tables_are_told_once_and_stay(shop: Shop, instance: dg.DagsterInstance) -> None:
+def test_checks_of_all_tables_are_reported_once_and_stay(shop: Shop, instance: dg.DagsterInstance) -> None:
     assert shown(instance) == {key(name, "changes"): True for name in [*TABLES, *NAMES]}
 
 
@@ -153,7 +153,7 @@ def test_selections_of_the_sensor_are_always_the_same(shop: Shop, instance: dg.D
     assert first.execution_plan_snapshot_id == second.execution_plan_snapshot_id
 
 
-def test_table_in_trouble_is_told_once_fails_each_run_and_is_told_when_it_is_mended(
+def test_table_in_trouble_is_reported_once_fails_each_run_and_is_reported_when_it_is_mended(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:
     name = NAMES[30]

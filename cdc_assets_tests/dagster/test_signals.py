@@ -181,7 +181,7 @@ def test_a_request_that_a_dead_run_left_starts_another(asked: Shop, instance: dg
         ({"type": "log"}, "message"),
     ],
 )
-def test_nonsense_is_told_at_once(asked: Shop, instance: dg.DagsterInstance, config: Any, reason: str) -> None:
+def test_nonsense_is_reported_at_once(asked: Shop, instance: dg.DagsterInstance, config: Any, reason: str) -> None:
     done = launch(asked, instance, **config)
     assert not done.success
     (failure,) = [event for event in done.all_events if event.is_step_failure]

@@ -68,7 +68,7 @@ def test_run_killed_once_loses_and_doubles_nothing(daemon: Daemon, killer: Kille
 
 
 @pytest.mark.crash
-def test_run_killed_when_it_only_moved_positions_goes_on(daemon: Daemon, killer: Killer) -> None:
+def test_run_killed_when_it_only_moved_positions_continues(daemon: Daemon, killer: Killer) -> None:
     killer.light(*chains.IDLE)
     daemon.shop.execute(f"INSERT INTO dbo.{UNWATCHED} (id) SELECT COALESCE(MAX(id), 0) + 1 FROM dbo.{UNWATCHED}")
     killer.kill_at(chains.IDLE)

@@ -19,7 +19,7 @@ def snapshotted(daemon: Daemon) -> bool:
     return {*TABLES} <= {table.table for table in state.tables} and not state.snapshots
 
 
-def test_capture_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_capture_continues_after_a_restart(tmp_path: Path) -> None:
     with open_shop(tmp_path) as shop:
         shop.write({"stream.idle.timeout.ms": "5000"})
         with dagster_dev(shop) as first:

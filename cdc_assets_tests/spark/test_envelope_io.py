@@ -39,7 +39,7 @@ def load(shop: Shop, spark: SparkResource, asset: dg.AssetKey, **metadata: str) 
     return manager.load_input(context)
 
 
-def test_roles_are_told_apart(shop: Shop, spark_resource: SparkResource) -> None:
+def test_roles_are_distinguished(shop: Shop, spark_resource: SparkResource) -> None:
     assert load(shop, spark_resource, key("customers", "snapshot")).count() == 40
     operations = load(shop, spark_resource, key("customers", "changes")).orderBy("position").select("value.op")
     assert [row.op for row in operations.collect()] == ["c", "u"]

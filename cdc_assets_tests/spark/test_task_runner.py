@@ -109,7 +109,7 @@ def test_retryable_error_is_raised_as_it_is_after_one_attempt(runner: SparkTaskR
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_killed_worker_is_a_retryable_error_and_the_session_goes_on(runner: SparkTaskRunner) -> None:
+def test_a_killed_worker_is_a_retryable_error_and_the_session_continues(runner: SparkTaskRunner) -> None:
     def die(_: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 

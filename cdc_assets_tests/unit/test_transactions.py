@@ -110,7 +110,7 @@ def test_begin_sorts_before_and_end_behind_the_transaction() -> None:
     assert told[1]["position"] > max(positions)
 
 
-def test_a_table_that_catches_up_gets_no_blocks_where_others_were_told() -> None:
+def test_a_table_that_catches_up_gets_no_blocks_where_others_were_reported() -> None:
     written, told = run([(1, 1, 0, False), (2, 1, 0, False)], [5], known=lsn(1))
     assert [row["value"]["transaction"] is None for row in written[0]] == [True, False]
     assert [row["key"]["id"] for row in told] == [str(lsn(2))] * 2

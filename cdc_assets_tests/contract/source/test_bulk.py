@@ -177,7 +177,7 @@ def test_sessions_that_wait_for_work_are_few_and_not_for_long(
     assert not POOL._idle
 
 
-def test_the_server_is_told_our_name(server: Server) -> None:
+def test_the_server_is_reported_our_name(server: Server) -> None:
     name = "ERP; nightly} capture"
     settings = connection(server, DATABASE, application=name)
     ask = "SELECT program_name FROM sys.dm_exec_sessions WHERE session_id = @@SPID"

@@ -83,7 +83,7 @@ def test_capture_from_start_to_end(shop: Shop) -> None:
     assert row.split()[1:] == ["2", "0", "1", "1", "1", "5"]
 
 
-def test_table_that_cannot_be_read_is_told_and_the_others_are_captured(shop: Shop) -> None:
+def test_table_that_cannot_be_read_is_reported_and_the_others_are_captured(shop: Shop) -> None:
     override = "snapshot.select.statement.overrides"
     shop.texts |= {override: "dbo.lines", f"{override}.dbo.lines": "SELECT * FROM dbo.nowhere"}
     result = shop.run("capture", "--local")

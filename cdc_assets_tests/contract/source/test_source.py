@@ -413,7 +413,7 @@ def test_repetition_is_bounded(standin: StandIn, source: SqlServerSource) -> Non
     assert len(standin.faults.struck) == 4
 
 
-def test_host_down_is_told_at_once() -> None:
+def test_host_down_is_reported_at_once() -> None:
     settings = ConnectionSettings(
         host="127.0.0.1", port=1, user="u", password="p", databases=("x",), encrypt="no", login_timeout_s=1
     )

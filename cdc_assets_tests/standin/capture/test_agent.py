@@ -43,7 +43,7 @@ def test_without_latency_a_commit_is_captured_when_it_returns(captured: Session)
 
 
 @pytest.mark.parametrize("way", ["pause", "stop", "job"])
-def test_what_does_not_run_captures_nothing_and_goes_on_in_order(captured: Session, way: str) -> None:
+def test_what_does_not_run_captures_nothing_and_continues_in_order(captured: Session, way: str) -> None:
     insert(captured, 1)
     top = captured.cdc("lsn_time_mapping")[-1]
     {"pause": captured.agent.pause, "stop": captured.agent.stop, "job": lambda: captured.call("sp_cdc_stop_job")}[way]()

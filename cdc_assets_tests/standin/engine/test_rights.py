@@ -98,7 +98,7 @@ def test_who_may_log_in(engine: Engine, sa: Client) -> None:
         ("ALTER ROLE db_owner ADD MEMBER reader", 15247),
     ],
 )
-def test_what_a_user_without_rights_is_told(reader: Client, text: str, number: int) -> None:
+def test_what_a_user_without_rights_is_reported(reader: Client, text: str, number: int) -> None:
     assert reader.number(text) == number
 
 

@@ -88,7 +88,7 @@ def test_procedures_call_procedures(shop: Client) -> None:
     assert shop.errors("EXEC deep 40") == [217]
 
 
-def test_errors_tell_the_procedure_and_transactions_go_on(shop: Client) -> None:
+def test_errors_tell_the_procedure_and_transactions_continue(shop: Client) -> None:
     shop.do("CREATE PROC fails AS SELECT 1 / 0")
     error = shop.run("EXEC fails").errors[0]
     assert (error.number, error.procedure) == (8134, "fails")

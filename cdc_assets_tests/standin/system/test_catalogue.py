@@ -112,7 +112,7 @@ def test_a_database_can_be_dropped_and_made_again_with_capture(client: Client) -
         ("READ_COMMITTED_SNAPSHOT ON", "is_read_committed_snapshot_on", 1),
     ],
 )
-def test_an_option_of_a_database_is_told(client: Client, option: str, column: str, value: object) -> None:
+def test_an_option_of_a_database_is_reported(client: Client, option: str, column: str, value: object) -> None:
     text = f"SELECT {column} FROM sys.databases WHERE name = 'shop'"
     assert client.run(text) != [(value,)]
     client.run(f"ALTER DATABASE shop SET {option}")

@@ -188,7 +188,7 @@ def test_sample_and_workload() -> None:
     assert not thread.is_alive()
 
 
-def test_how_to_connect_is_told_whole_on_a_narrow_screen() -> None:
+def test_how_to_connect_is_reported_whole_on_a_narrow_screen() -> None:
     stop, out = threading.Event(), io.StringIO()
     stop.set()
     serve(Options(databases=("A_name_that_is_longer_than_the_screen_is_wide",)), stop, Console(file=out, width=30))
@@ -198,7 +198,7 @@ def test_how_to_connect_is_told_whole_on_a_narrow_screen() -> None:
     assert "…" not in out.getvalue()
 
 
-def test_one_version_is_told_everywhere(server: StandIn) -> None:
+def test_one_version_is_reported_everywhere(server: StandIn) -> None:
     with closing(pyodbc.connect(server.connection_string(DATABASE), autocommit=True)) as connection:
         text, version = connection.execute("SELECT @@VERSION, SERVERPROPERTY('ProductVersion')").fetchone()
         assert f" {version} " in text

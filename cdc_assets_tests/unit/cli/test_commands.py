@@ -127,7 +127,7 @@ def test_host_down(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ['{"name": }', '{"name": "a", "name": "b"}', "[1]"])
-def test_broken_configuration_is_told_with_its_file(tmp_path: Path, broken: str) -> None:
+def test_broken_configuration_is_reported_with_its_file(tmp_path: Path, broken: str) -> None:
     path = Path(configuration(tmp_path))
     path.write_text(broken)
     result = RUN.invoke(app, ["status", "-c", str(path)])
@@ -152,7 +152,7 @@ def test_lake_that_cannot_be_read(tmp_path: Path) -> None:
     assert "bug in cdc-assets" not in result.output
 
 
-def test_a_fault_of_ours_is_told_without_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_is_reported_without_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(search: str) -> None:
         raise ZeroDivisionError(search)
 

@@ -45,7 +45,7 @@ def test_own_properties_are_taken_and_others_handed_on(tmp_path: Path) -> None:
         ("", False),
     ],
 )
-def test_files_are_told_apart_by_their_connector(tmp_path: Path, name: str, other: bool) -> None:
+def test_files_are_distinguished_by_their_connector(tmp_path: Path, name: str, other: bool) -> None:
     path = tmp_path / "capture.properties"
     path.write_text(f"connector.class={name}\n")
     assert is_engine_file(path) is other
@@ -69,6 +69,6 @@ def test_stores_of_the_engine_are_ours() -> None:
         ("topic.prefix", ""),
     ],
 )
-def test_wrong_properties_of_ours_are_told(name: str, text: str) -> None:
+def test_wrong_properties_of_ours_are_reported(name: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         engine_config(MYSQL | {name: text})

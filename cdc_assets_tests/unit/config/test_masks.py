@@ -38,7 +38,7 @@ def test_pattern_has_nothing_to_do_with_topics() -> None:
 
 
 @pytest.mark.parametrize(("pattern", "told"), [(r"[^\w.-]", True), ("orders|lines", True), ("hostname", False)])
-def test_pattern_that_finds_no_property_is_told(pattern: str, told: bool) -> None:
+def test_pattern_that_finds_no_property_is_reported(pattern: str, told: bool) -> None:
     ignored = dict(build_config(MINIMUM | {"custom.sanitize.pattern": pattern}).ignored)
     assert ("topic.sanitize.pattern" in ignored.get("custom.sanitize.pattern", "")) is told
 

@@ -135,7 +135,7 @@ def test_handler_that_a_library_puts_in_place_of_ours_changes_nothing() -> None:
         sleep(30)
 
 
-def test_stuck_block_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stuck_block_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interruption, "PATIENCE_S", 0.05)
     told = threading.Event()
     with ended(told.set):

@@ -34,7 +34,7 @@ def test_meaning(reason: str, next_step: str, *, retryable: bool) -> None:
     assert error.retryable is retryable
 
 
-def test_the_log_is_told_by_level_and_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_is_reported_by_level_and_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     engine = EngineLog({"database.password": "pass-word", "database.user": "me"})
     text = b"10:00:00.000 INFO  A begins\n10:00:00.001 ERROR B me pass-word is wrong\n\tat C\n"
     with caplog.at_level(logging.INFO):

@@ -73,7 +73,7 @@ def test_every_integer(values: list[int | None]) -> None:
     assert rendered(ConnectType("int64").to_field("c"), pa.array(values, pa.int64())) == values
 
 
-def test_defaults_stand_for_null_unless_told_otherwise() -> None:
+def test_defaults_stand_for_null_unless_configured_otherwise() -> None:
     plan = plan_of("t", [column("id", "int", nullable=False), column("note", "varchar", length=9, default="('new')")])
     rows = [(change("00000001:00000001:0001", "00000001:00000001:0002", 2), [1, None])]
     (batch,) = changed(plan, change_batch(plan, rows)).to_batches()

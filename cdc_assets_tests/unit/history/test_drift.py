@@ -110,6 +110,6 @@ def test_changes_of_events() -> None:
     ]
 
 
-def test_old_instance_is_told_without_any_difference() -> None:
+def test_old_instance_is_reported_without_any_difference() -> None:
     drift = drift_of(ENTRY, SCHEMA, [instance("a", 5), instance("b", 6)], "b")
     assert (drift.differences, drift.remedy, drift.removable) == ((), "", "a")

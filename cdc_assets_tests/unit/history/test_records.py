@@ -87,7 +87,7 @@ def test_context_headers_can_be_left_out(settings: EventSettings) -> None:
     assert row["headers"] == []
 
 
-def test_only_captured_columns_are_told() -> None:
+def test_only_captured_columns_are_reported() -> None:
     entry = HistoryEntry("ALTER", CUSTOMERS, ("name", "id"), "dbo_customers_2", Lsn.from_int(9), AT)
     record = debezium_record(entry, "shop")
     assert [column["name"] for column in record["tableChanges"][0]["table"]["columns"]] == ["id", "name"]

@@ -39,5 +39,5 @@ def test_unknown_scheme_is_a_lake_error() -> None:
         Location("foo://bucket").check_writable()
 
 
-def test_errors_are_told_in_one_plain_line() -> None:
+def test_errors_are_reported_in_one_plain_line() -> None:
     assert plain(OSError("Generic error\n  \x1b[31m↳\x1b[0m refused.")) == "Generic error ↳ refused"

@@ -193,7 +193,7 @@ def test_window_numbers_are_used_once(tmp_path: Path) -> None:
         manifest.plan(NOW, window(manifest, 2, 3))
 
 
-def test_lost_file_is_told_and_no_position_guessed(tmp_path: Path) -> None:
+def test_lost_file_is_reported_and_no_position_guessed(tmp_path: Path) -> None:
     claimed(tmp_path)
     next((tmp_path / "shop.__windows").glob("*.parquet")).unlink()
     with pytest.raises(LakeError, match="cannot be reconstructed"):

@@ -44,7 +44,7 @@ def test_tables_are_queued_in_the_order_of_the_expressions() -> None:
     assert [told.kind for told in outcome.notices] == ["STARTED"]
 
 
-def test_letter_case_counts_and_unknown_tables_are_told() -> None:
+def test_letter_case_counts_and_unknown_tables_are_reported() -> None:
     outcome = applied(execute("a", "SalesDb.dbo.LINES"))
     assert queued(outcome) == []
     assert [told.kind for told in outcome.notices] == ["STARTED", "TABLE_SCAN_COMPLETED", "ABORTED"]

@@ -38,7 +38,7 @@ def read_again(world: World, table: TableId) -> list[int]:
     return [e["after"]["id"] for e in events if e["op"] == "r" and e["source"]["snapshot"] != "incremental"]
 
 
-def test_the_stream_waits_and_goes_on_from_where_it_was(server: StandIn, tmp_path: Path) -> None:
+def test_the_stream_waits_and_continues_from_where_it_was(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     table = world.make("orders", "id int PRIMARY KEY, version int")
     other = world.make("lines", "id int PRIMARY KEY, version int")
@@ -65,7 +65,7 @@ def test_the_stream_waits_and_goes_on_from_where_it_was(server: StandIn, tmp_pat
     assert len(read_again(world, table)) == 5
 
 
-def test_a_snapshot_of_no_known_table_is_told(server: StandIn, tmp_path: Path) -> None:
+def test_a_snapshot_of_no_known_table_is_reported(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     world.make("orders", "id int PRIMARY KEY, version int")
     world.run("snapshot")
@@ -74,7 +74,7 @@ def test_a_snapshot_of_no_known_table_is_told(server: StandIn, tmp_path: Path) -
     assert told(world, "s1") == ["STARTED", "ABORTED"]
 
 
-def test_what_cannot_be_read_aborts_and_the_stream_goes_on(server: StandIn, tmp_path: Path) -> None:
+def test_what_cannot_be_read_aborts_and_the_stream_continues(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     table = world.make("orders", "id int PRIMARY KEY, version int")
     gone = world.make("gone", "id int PRIMARY KEY, version int")
@@ -104,7 +104,7 @@ def test_what_cannot_be_read_aborts_and_the_stream_goes_on(server: StandIn, tmp_
         ("round-planned", "ALTER TABLE dbo.orders DROP COLUMN version"),
     ],
 )
-def test_one_table_that_goes_or_changes_is_told_and_the_others_are_read(
+def test_one_table_that_goes_or_changes_is_reported_and_the_others_are_read(
     server: StandIn, tmp_path: Path, step: str, statement: str
 ) -> None:
     world = World(server, str(tmp_path))

@@ -59,7 +59,7 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
     assert json.loads(signals[0].data or "") == {"message": message}
 
 
-def test_a_file_that_cannot_be_read_is_told_to_sensors_too(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported_to_sensors_too(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match=r"signal\.file"):
         FileChannel(tmp_path).waiting({})
 

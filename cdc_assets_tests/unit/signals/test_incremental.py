@@ -63,7 +63,7 @@ def test_conditions_composite_keys_and_deletion_of_the_marker(server: StandIn, t
         ("id int PRIMARY KEY, version int", "1, 1", "SQL_EXCEPTION"),
     ],
 )
-def test_tables_that_cannot_be_read_are_told(
+def test_tables_that_cannot_be_read_are_reported(
     server: StandIn, tmp_path: Path, columns: str, row: str | None, status: str
 ) -> None:
     world = World(server, str(tmp_path))

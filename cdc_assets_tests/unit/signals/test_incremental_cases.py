@@ -145,7 +145,7 @@ def test_rows_whose_files_are_lost_are_not_committed_but_read_again(
     assert scans(world) == ["SUCCEEDED"]
 
 
-def test_bad_surrogate_keys_are_told_and_later_signals_work(server: StandIn, tmp_path: Path) -> None:
+def test_bad_surrogate_keys_are_reported_and_later_signals_work(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     table = world.make("orders", "id int PRIMARY KEY, version int, doc xml NULL")
     world.sql("INSERT INTO dbo.orders (id, version) VALUES (1, 1)")
@@ -226,7 +226,7 @@ KEY_TYPES = {
 }
 
 
-def test_keys_of_every_type_are_walked_along_and_compared_exactly(server: StandIn, tmp_path: Path) -> None:
+def test_keys_of_every_type_are_read_in_order_and_compared_exactly(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     tables, types = [], list(KEY_TYPES.items())
     for number in range(0, len(types), 5):
@@ -295,7 +295,7 @@ def test_stop_and_pause_while_a_round_is_in_flight(server: StandIn, tmp_path: Pa
     assert ids(world, table) == list(range(1, 301))
 
 
-def test_a_table_that_somebody_locks_is_read_later_and_the_stream_goes_on(server: StandIn, tmp_path: Path) -> None:
+def test_a_table_that_somebody_locks_is_read_later_and_the_stream_continues(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     streaming = replace(world.config.streaming, retry_wait_s=0.0)
     world.config = replace(
@@ -387,7 +387,7 @@ def test_databases_have_signal_tables_and_rounds_of_their_own(server: StandIn, t
     check_law(world, tables[1], {n: n if n != 2 else 1000 for n in range(1, 81)})
 
 
-def test_stop_of_one_table_goes_on_with_the_next(server: StandIn, tmp_path: Path) -> None:
+def test_stop_of_one_table_continues_with_the_next(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     other = world.make("others", "id int PRIMARY KEY")
     world.sql("INSERT INTO dbo.others VALUES (1), (2)")

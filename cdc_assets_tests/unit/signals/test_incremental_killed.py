@@ -75,7 +75,7 @@ def reached(world: World) -> tuple[int, int]:
     return entry.rows, int((entry.last or ("0",))[0] or 0)
 
 
-def test_killed_at_each_step_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_killed_at_each_step_it_continues_where_it_stopped(tmp_path: Path) -> None:
     with StandIn(databases=(DATABASE,)) as server:
         world = World(server, str(tmp_path / "lake"))
         table = world.make("orders", "id int PRIMARY KEY, version int")

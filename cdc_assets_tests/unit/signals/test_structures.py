@@ -98,7 +98,7 @@ def told(world: World) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("cut", ["", "window-planned", "history-recorded", "history-written", "window-complete"])
-def test_a_structure_is_told_once_whatever_dies(
+def test_a_structure_is_reported_once_whatever_dies(
     server: StandIn, tmp_path: Path, cut: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(server, str(tmp_path))

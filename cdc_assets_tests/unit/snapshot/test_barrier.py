@@ -60,7 +60,7 @@ class Bank:
         return [int(event["after"]["note"]) for event in newest]
 
 
-def test_all_readers_see_one_moment_though_transfers_go_on(
+def test_all_readers_see_one_moment_though_transfers_continue(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bank = Bank(server, tmp_path)

@@ -38,7 +38,7 @@ def test_statement_of_the_signal_is_read_and_changes_no_position(server: StandIn
     assert [event["op"] for event in world.events(orders)] == ["r", "r", "u", "r", "r"]
 
 
-def test_statement_that_fails_aborts_and_the_stream_goes_on(server: StandIn, tmp_path: Path) -> None:
+def test_statement_that_fails_aborts_and_the_stream_continues(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     orders, lines = world.make("orders", 3), world.make("lines", 2)
     world.snapshot()
@@ -62,7 +62,7 @@ def test_statement_that_fails_aborts_and_the_stream_goes_on(server: StandIn, tmp
     assert world.snapshot().tables == ()
 
 
-def test_crash_in_the_middle_is_gone_on_with(server: StandIn, tmp_path: Path) -> None:
+def test_crash_in_the_middle_is_continued(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     orders = world.make("orders", 3)
     world.snapshot()

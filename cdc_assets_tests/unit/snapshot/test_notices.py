@@ -74,7 +74,7 @@ def test_tables_and_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert told(config)[-1] == ("SKIPPED", {})
 
 
-def test_failed_table_is_told_and_the_snapshot_counts_as_aborted(tmp_path: Path) -> None:
+def test_failed_table_is_reported_and_the_snapshot_counts_as_aborted(tmp_path: Path) -> None:
     server, config = world(tmp_path)
 
     def refuse(statement: str) -> None:
@@ -91,7 +91,7 @@ def test_failed_table_is_told_and_the_snapshot_counts_as_aborted(tmp_path: Path)
     ]
 
 
-def test_snapshot_that_is_given_up_is_told(tmp_path: Path) -> None:
+def test_snapshot_that_is_given_up_is_reported(tmp_path: Path) -> None:
     server, config = world(tmp_path)
 
     def stop(_: object) -> None:
@@ -114,7 +114,7 @@ def lasting(kinds: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("dies_at", ["step", "notification"])
-def test_each_is_told_wherever_a_run_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_at: str) -> None:
+def test_each_is_reported_wherever_a_run_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_at: str) -> None:
     """At least once to a listener, exactly once and in order in the topic."""
     monkeypatch.setattr("cdc_assets.snapshot.plan.MIN_SLICE", 20)
     whole: list[str] = []

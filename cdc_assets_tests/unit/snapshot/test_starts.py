@@ -157,7 +157,9 @@ def test_when_needed_reads_again_without_history(server: StandIn, tmp_path: Path
 
 
 @pytest.mark.parametrize("lost", ["folder", "newest commit"])
-def test_initial_does_not_go_on_without_history_and_recovery_does(server: StandIn, tmp_path: Path, lost: str) -> None:
+def test_initial_does_not_continue_without_history_and_recovery_does(
+    server: StandIn, tmp_path: Path, lost: str
+) -> None:
     starts = Starts(server, tmp_path, "initial")
     starts.start()
     starts.world.sql("ALTER TABLE dbo.orders ADD extra int NULL")
@@ -184,7 +186,7 @@ def test_initial_does_not_go_on_without_history_and_recovery_does(server: StandI
     assert [event["after"].get("extra") for event in starts.by_arrival()][-3:] == [5, 6, 7]
 
 
-def test_when_needed_no_data_goes_on_where_it_can(server: StandIn, tmp_path: Path) -> None:
+def test_when_needed_no_data_continues_where_it_can(server: StandIn, tmp_path: Path) -> None:
     starts = Starts(server, tmp_path, "when_needed_no_data")
     assert starts.start() == []
     starts.lose()

@@ -28,7 +28,7 @@ except ConfigurationError as error:
 """
 
 
-def test_missing_packages_are_told_by_the_name_of_the_extra(tmp_path: Path) -> None:
+def test_missing_packages_are_reported_by_the_name_of_the_extra(tmp_path: Path) -> None:
     script = tmp_path / "script.py"  # pyspark takes a program without a file for its own tests
     with socket.create_server(("127.0.0.1", 0)) as server:
         remote = f"sc://127.0.0.1:{server.getsockname()[1]}/;token=secret"
@@ -38,7 +38,7 @@ def test_missing_packages_are_told_by_the_name_of_the_extra(tmp_path: Path) -> N
     assert "secret" not in done.stdout + done.stderr
 
 
-def test_server_that_is_not_there_is_told_at_once() -> None:
+def test_server_that_is_not_there_is_reported_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         remote = f"sc://127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(ConfigurationError, match="answers"):
@@ -46,7 +46,7 @@ def test_server_that_is_not_there_is_told_at_once() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")
-def test_server_of_another_kind_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_of_another_kind_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_READY_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         session = LazySession(SparkSettings(remote=f"sc://127.0.0.1:{server.getsockname()[1]}/;token=secret"))

@@ -128,7 +128,7 @@ def test_first_error_is_raised_after_the_others_have_stopped(start_after_s: floa
     assert len(begun) < 50
 
 
-def test_spark_that_cannot_be_started_is_told() -> None:
+def test_spark_that_cannot_be_started_is_reported() -> None:
     spark = FakeSpark(error=ConfigurationError("Spark session", "local[2]", "a reachable Spark", "check Java"))
     with pytest.raises(ConfigurationError, match="check Java"):
         EarlyRunner(LOCAL, lambda: spark, start_after_s=0.1).run(slow, range(40))

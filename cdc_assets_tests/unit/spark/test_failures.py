@@ -68,12 +68,12 @@ def test_what_may_pass_is_repeated_and_told(cause: str) -> None:
     assert not session_gone(error)
 
 
-def test_session_that_has_ended_is_told_from_a_job_that_broke() -> None:
+def test_session_that_has_ended_is_reported_from_a_job_that_broke() -> None:
     assert session_gone(PySparkException("Job 3 cancelled because SparkContext was shut down"))
     assert session_gone(PySparkException("[INVALID_HANDLE.SESSION_CLOSED] The handle is invalid. Session was closed."))
 
 
-def test_connect_server_that_is_away_is_told_and_its_session_given_up() -> None:
+def test_connect_server_that_is_away_is_reported_and_its_session_given_up() -> None:
     away = PySparkException("<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE\n>")
     error = job_error(away, "sc://host:15002")
     assert isinstance(error, SparkTaskError)

@@ -53,7 +53,7 @@ def test_executors_find_the_drivers_code_before_any_other() -> None:
     assert shipping.python_path("/own").split(":") == [shipping.code_archive().name, "/own", shipping.UNPACKED]
 
 
-def test_other_code_than_the_drivers_is_told() -> None:
+def test_other_code_than_the_drivers_is_reported() -> None:
     own = shipping.code_archive().name
     facts = {"host": "h", "missing": {}, "code": f"/work/app-1/0/{own}/cdc_assets/__init__.py"}
     require_shipped_code([facts], "spark://m:7077", own)

@@ -43,7 +43,7 @@ def test_what_both_histories_share(
 
 
 @given(st.sets(st.integers(1, 40)), st.integers(1, 41), st.sets(st.integers(1, 40)), st.integers(0, 40))
-def test_a_capture_that_goes_on_has_read_nothing_that_is_gone(
+def test_a_capture_that_continues_has_read_nothing_that_is_gone(
     old: set[int], point: int, new: set[int], reached: int
 ) -> None:
     after = {number for number in old if number < point} | {number for number in new if number >= point}

@@ -96,7 +96,7 @@ def test_stream_waits_wherever_the_disk_gets_full(tmp_path: Path, monkeypatch: p
     assert room > 10
 
 
-def test_start_on_a_full_disk_is_told_and_may_be_repeated(tmp_path: Path) -> None:
+def test_start_on_a_full_disk_is_reported_and_may_be_repeated(tmp_path: Path) -> None:
     server, config = prepared(tmp_path)
     with full_after(0), pytest.raises(LakeFullError, match=r"Nothing is lost.*free space"):
         make_capture(server, config).stream()

@@ -203,7 +203,7 @@ def test_older_instance_that_comes_back_into_use_is_a_hand_over(tmp_path: Path) 
     assert events_of(config, orders)[-1].key == 12
 
 
-def test_hand_over_is_told_to_whoever_drops_the_first_instance(tmp_path: Path) -> None:
+def test_hand_over_is_reported_to_whoever_drops_the_first_instance(tmp_path: Path) -> None:
     server, config, _, orders = started(tmp_path)
     config = replace(config, notifications=NotificationSettings(("sink",), "notes"))
     second(server, orders)

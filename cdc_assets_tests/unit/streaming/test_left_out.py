@@ -58,7 +58,7 @@ def pair(server: StandIn, tmp_path: Path) -> Pair:
     return Pair(server, tmp_path)
 
 
-def test_table_that_is_left_out_rests_and_goes_on_from_its_position(pair: Pair) -> None:
+def test_table_that_is_left_out_rests_and_continues_from_its_position(pair: Pair) -> None:
     first = pair.insert()
     pair.world.stream()
     pair.leave_out_lines()
@@ -117,7 +117,7 @@ def test_snapshot_by_hand_keeps_the_position_of_a_table_that_is_left_out(pair: P
     assert pair.created(pair.lines) == [key]
 
 
-def test_end_of_a_table_that_is_left_out_is_told_when_it_is_let_in_again(pair: Pair) -> None:
+def test_end_of_a_table_that_is_left_out_is_reported_when_it_is_let_in_again(pair: Pair) -> None:
     pair.leave_out_lines()
     pair.insert()
     pair.world.stream()

@@ -146,7 +146,7 @@ LOSSES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize(("lose", "lost"), LOSSES.values(), ids=LOSSES)
-def test_a_topic_that_lost_data_has_a_gap_and_the_others_go_on(
+def test_a_topic_that_lost_data_has_a_gap_and_the_others_continue(
     world: World, lose: Callable[[Path], None], lost: str
 ) -> None:
     lose(world.topic(world.orders))
@@ -224,7 +224,7 @@ def test_topics_without_a_manifest_are_not_captured_as_if_nothing_had_been(world
     assert world.keys(world.orders) == set(world.server.rows[world.orders])
 
 
-def test_restored_manifest_goes_on(world: World) -> None:
+def test_restored_manifest_continues(world: World) -> None:
     folder, away = world.lake / "shop.__windows", world.lake / "away"
     folder.rename(away)
     with pytest.raises(LakeError):

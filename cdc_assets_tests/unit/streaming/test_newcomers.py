@@ -64,7 +64,9 @@ def test_loop_without_a_table_ends_as_one_without_changes(tmp_path: Path) -> Non
     assert 20 <= (server.now - begun).total_seconds() < 25
 
 
-def test_window_is_told_though_the_server_is_lost_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_window_is_reported_though_the_server_is_lost_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server, config, _, orders = started(tmp_path, idle_timeout_s=20.0)
     told: list[str] = []
 

@@ -61,7 +61,7 @@ def test_snapshot_and_hand_over_are_notified(tmp_path: Path, caplog: pytest.LogC
     assert sum("[Notification Service]" in record.message for record in caplog.records) == 5
 
 
-def test_hand_over_is_told_though_the_run_dies_before(tmp_path: Path) -> None:
+def test_hand_over_is_reported_though_the_run_dies_before(tmp_path: Path) -> None:
     server = SimulatedServer()
     orders = server.create("orders", rows=1)
     server.idle_tick()

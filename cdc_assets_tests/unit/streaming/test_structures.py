@@ -56,7 +56,7 @@ GOING: dict[Callable[[SimulatedServer, TableId], None], str] = {
 
 
 @pytest.mark.parametrize("go", GOING, ids=lambda go: go.__name__)
-def test_table_that_goes_is_told_once_and_the_other_goes_on(
+def test_table_that_goes_is_reported_once_and_the_other_continues(
     tmp_path: Path, go: Callable[[SimulatedServer, TableId], None]
 ) -> None:
     server, config, lines, orders = started(tmp_path)
@@ -80,7 +80,7 @@ def test_table_that_goes_is_told_once_and_the_other_goes_on(
     assert events_of(config, lines)[-1].key == 12
 
 
-def test_last_table_that_goes_is_told_too(tmp_path: Path) -> None:
+def test_last_table_that_goes_is_reported_too(tmp_path: Path) -> None:
     server, config, lines, orders = started(tmp_path)
     disable(server, lines)
     disable(server, orders)
@@ -90,7 +90,7 @@ def test_last_table_that_goes_is_told_too(tmp_path: Path) -> None:
     assert sorted(told(config))[-2:] == [("DROP", "lines"), ("DROP", "orders")]
 
 
-def test_table_that_vanishes_in_mid_window_is_told_by_the_next_look(tmp_path: Path) -> None:
+def test_table_that_vanishes_in_mid_window_is_reported_by_the_next_look(tmp_path: Path) -> None:
     server, config, lines, orders = started(tmp_path)
     server.commit((lines, "insert", 11, "b"), (orders, "insert", 11, "b"))
 

@@ -74,7 +74,7 @@ def test_recorded_files_outlive_a_vacuum(tmp_path: Path) -> None:
     assert [event.op for event in events_of(config, orders)] == ["r"] * 6
 
 
-def test_a_loop_that_goes_on_is_tidied_on_the_way(tmp_path: Path) -> None:
+def test_a_loop_that_continues_is_tidied_on_the_way(tmp_path: Path) -> None:
     server = SimulatedServer()
     orders = server.create("orders", rows=2)
     server.idle_tick()

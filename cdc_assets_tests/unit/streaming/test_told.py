@@ -31,7 +31,7 @@ def lose_changes(server: SimulatedServer, table: TableId, other: TableId) -> Non
 @pytest.mark.parametrize(
     ("policy", "said"), [("fail", "does not stream: Changes after"), ("ignore", "are lost; it continues")]
 )
-def test_changes_that_are_lost_are_told_once(
+def test_changes_that_are_lost_are_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, policy: str, said: str
 ) -> None:
     server, config, other, orders = two_tables(tmp_path, gap_policy=policy)
@@ -40,7 +40,9 @@ def test_changes_that_are_lost_are_told_once(
     assert [str(orders) in line for line in lines(caplog) if said in line and str(orders) in line] == [True]
 
 
-def test_table_that_stopped_in_an_earlier_run_is_told_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_table_that_stopped_in_an_earlier_run_is_reported_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     server, config, other, orders = two_tables(tmp_path)
     lose_changes(server, orders, other)
     make_capture(server, config).stream()
@@ -49,7 +51,7 @@ def test_table_that_stopped_in_an_earlier_run_is_told_again(tmp_path: Path, capl
     assert [line for line in lines(caplog, logging.ERROR) if str(orders) in line]
 
 
-def test_standstill_of_the_capture_job_is_told_once_and_its_end_too(
+def test_standstill_of_the_capture_job_is_reported_once_and_its_end_too(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -69,7 +71,9 @@ def test_standstill_of_the_capture_job_is_told_once_and_its_end_too(
     assert [("for 20 minutes" in line, "again" in line) for line in said] == [(True, False), (False, True)]
 
 
-def test_repetition_of_a_statement_is_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repetition_of_a_statement_is_reported(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlserver_retry, "FIRST_WAIT_S", 0.0)
     answers: list[Callable[[], int]] = [lambda: _busy(), lambda: 7]
     assert sqlserver_retry.repeated(lambda: answers.pop(0)()) == 7

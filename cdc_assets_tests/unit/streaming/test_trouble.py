@@ -77,7 +77,7 @@ def test_table_that_was_committed_before_a_crash_lacks_nothing_when_its_rows_are
     check(server, config, made)
 
 
-def test_policy_resnapshot_reads_the_table_again_and_goes_on(tmp_path: Path) -> None:
+def test_policy_resnapshot_reads_the_table_again_and_continues(tmp_path: Path) -> None:
     server, config, lines, orders = two_tables(tmp_path, gap_policy="resnapshot")
     server.commit((orders, "insert", 50, "a"))
     server.commit((lines, "insert", 50, "a"))

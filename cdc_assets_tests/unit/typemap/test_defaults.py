@@ -83,6 +83,6 @@ def test_literals_are_rounded_to_the_column(source: Column, expected: Any) -> No
         column("c", "int", alias="Number", default="((1))"),
     ],
 )
-def test_what_is_no_literal_is_told(source: Column) -> None:
+def test_what_is_no_literal_is_reported(source: Column) -> None:
     with pytest.raises(NotALiteralError):
         default_value(source)

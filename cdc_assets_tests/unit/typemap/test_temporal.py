@@ -120,7 +120,7 @@ def test_zoned_text_of_any_tick_and_offset(ticks: list[int | None], minutes: int
 
 
 @given(TICKS)
-def test_values_that_nanoseconds_cannot_hold_are_told(ticks: list[int | None]) -> None:
+def test_values_that_nanoseconds_cannot_hold_are_reported(ticks: list[int | None]) -> None:
     fits = [tick if tick is not None and abs(tick) <= (2**63 - 1) // 100 else None for tick in ticks]
     nanos = [None if tick is None else tick * 100 for tick in fits]
     array = pa.array(ticks, pa.int64())
