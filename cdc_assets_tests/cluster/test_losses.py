@@ -56,7 +56,7 @@ def test_worker_that_is_lost_in_a_stream_costs_nothing(any_site: Site, loss: str
 
 def test_stream_without_any_worker_says_so_and_goes_on_when_they_are_back(any_site: Site) -> None:
     site = any_site
-    with site.following(**{"spark.cdc.executor.timeout": "15s"}):
+    with site.following(**{"spark.cdc.executor.timeout": f"{round(15 * SLOW)}s"}):
         site.shop.add_customers(10)
         site.wait_for_customers()
         try:
