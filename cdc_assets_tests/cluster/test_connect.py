@@ -23,7 +23,7 @@ def test_snapshot_stream_and_incremental_snapshot_are_exact(remote: Site, tmp_pa
     remote = remote.with_lake(tmp_path)
     with remote.read_by(1, 2):
         first = remote.capture()
-    assert first.returncode == 0, first.stderr
+        assert first.returncode == 0, first.stderr
     assert "2 tasks at once" in first.stderr
     assert "code shipped by this process" in first.stderr
     remote.exact()
@@ -32,7 +32,7 @@ def test_snapshot_stream_and_incremental_snapshot_are_exact(remote: Site, tmp_pa
     remote.shop.add_customers(4)
     with remote.read_by(1, 2):
         again = remote.capture()
-    assert again.returncode == 0, again.stderr
+        assert again.returncode == 0, again.stderr
     assert remote.order_reads() == 2 * reads
     remote.exact()
 

@@ -22,7 +22,7 @@ def stored(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 def test_snapshot_and_stream_through_the_loss_of_a_worker_are_exact(stored: Site) -> None:
     with stored.read_by(1, 2):
         first = stored.capture()
-    assert first.returncode == 0, first.stderr
+        assert first.returncode == 0, first.stderr
     stored.exact()
     try:
         with stored.following():

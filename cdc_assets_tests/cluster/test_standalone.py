@@ -18,7 +18,7 @@ def test_snapshot_stream_and_incremental_snapshot_are_exact(site: Site, tmp_path
     site = site.with_lake(tmp_path)
     with site.read_by(1, 2):
         first = site.capture()
-    assert first.returncode == 0, first.stderr
+        assert first.returncode == 0, first.stderr
     assert "2 tasks at once" in first.stderr
     assert "code shipped by this process" in first.stderr
     site.exact()
@@ -27,7 +27,7 @@ def test_snapshot_stream_and_incremental_snapshot_are_exact(site: Site, tmp_path
     site.shop.add_customers(4)
     with site.read_by(1, 2):
         again = site.capture()
-    assert again.returncode == 0, again.stderr
+        assert again.returncode == 0, again.stderr
     assert site.order_reads() == 2 * reads
     site.exact()
 
@@ -102,5 +102,5 @@ def test_executors_that_are_allocated_as_they_are_needed_do_the_work(site: Site,
     conf = {f"spark.dynamicAllocation.{name}": text for name, text in dynamic.items()}
     with site.read_by(1, 2):
         done = site.capture(**conf, **limit, **{"spark.executor.cores": "1"})
-    assert (done.returncode, "2 tasks at once" in done.stderr) == (0, True), done.stderr
+        assert (done.returncode, "2 tasks at once" in done.stderr) == (0, True), done.stderr
     site.exact()
