@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import pyspark
@@ -98,9 +99,11 @@ def test_cluster_of_processes_of_one_machine_is_exact(site: Site) -> None:
 @pytest.mark.parametrize("limit", [{"spark.dynamicAllocation.maxExecutors": "2"}, {}], ids=["limited", "unlimited"])
 def test_executors_that_are_allocated_as_they_are_needed_do_the_work(site: Site, limit: dict[str, str]) -> None:
     site.shop.add_customers(10)
-    dynamic = {"enabled": "true", "shuffleTracking.enabled": "true", "schedulerBacklogTimeout": "200ms"}
+    dynamic = {"enabled": "true", "shuffleTracking.enabled": "true"}
     conf = {f"spark.dynamicAllocation.{name}": text for name, text in dynamic.items()}
-    with site.read_by(1, 2):
-        done = site.capture(**conf, **limit, **{"spark.executor.cores": "1"})
-        assert (done.returncode, "2 tasks at once" in done.stderr) == (0, True), done.stderr
+    before = Counter(site.forwarder.sent)
+    done = site.capture(**conf, **limit, **{"spark.executor.cores": "1"})
+    assert (done.returncode, "2 tasks at once" in done.stderr) == (0, True), done.stderr
+    read = site.forwarder.sent - before
+    assert {site.network.address(1), site.network.address(2)} & read.keys(), "one alone, where the work is little"
     site.exact()

@@ -57,7 +57,7 @@ def job_error(error: Exception, where: str) -> CdcError:
             "begun with it, and what was read is read again."
         )
     return SparkTaskError(
-        f"A Spark job at {where} broke: {_cause(text) or type(error).__name__}. "
+        f"A Spark job at {where} broke: {root_cause(text) or type(error).__name__}. "
         "Next: look for a killed Python worker or lost executor in Spark's log; what was read is read again."
     )
 
@@ -67,10 +67,11 @@ def session_gone(error: Exception) -> bool:
     return _GONE.search(str(error)) is not None
 
 
-def _cause(text: str) -> str:
-    """The most informative line of a JVM error: the deepest cause that it names first, otherwise its first line."""
+def root_cause(text: str) -> str:
+    """The most informative line of a JVM error: Spark's deepest cause, or else the exception that Py4J names, or the first line."""
     lines = text.splitlines()
-    causes = [line.partition("Exception: ")[2] for line in lines if "SparkException: " in line]
+    causes = [line[2:] for line in lines[1:2] if line.startswith(": ")]
+    causes += [line.partition("Exception: ")[2] for line in lines if "SparkException: " in line]
     return (causes[-1] if causes else lines[0] if lines else "").rstrip(".")
 
 

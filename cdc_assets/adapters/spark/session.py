@@ -19,7 +19,7 @@ from cdc_assets.adapters.spark.address import driver_address
 from cdc_assets.adapters.spark.connect import abandon, limit_repetitions, wait_until_ready
 from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.executors import ExecutorWatch, context_of, slots, wait_for_executors
-from cdc_assets.adapters.spark.failures import JOB_ERRORS, SparkTaskError, job_error, session_gone
+from cdc_assets.adapters.spark.failures import JOB_ERRORS, SparkTaskError, job_error, root_cause, session_gone
 from cdc_assets.adapters.spark.jobs import cancelled_with_run, map_indexes
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.adapters.spark.settings import SparkSettings
@@ -137,7 +137,7 @@ class LazySession:
             return self._started(*java)
         except ConfigurationError as error:
             raise SparkTaskError(
-                f"Spark at {self.settings.address} has gone: {error}. What was read is read again once it is back."
+                f"Spark at {self.settings.address} has gone: {error} What was read is read again once it is back."
             ) from error
 
     def _started(self, *java: str) -> SparkSession:
@@ -166,7 +166,7 @@ class LazySession:
         except (PySparkException, Py4JError, TimeoutError) as error:
             raise ConfigurationError(
                 "Spark session", settings.address, "a reachable Spark",
-                f"check {'the server' if settings.remote else 'Java (17 or newer)'} and the address ({_first_line(error)})",
+                f"check {'the server' if settings.remote else 'Java (17 or newer)'} and the address ({root_cause(str(error)) or type(error).__name__})",
             ) from error  # fmt: skip
         if settings.remote:
             limit_repetitions(session)
@@ -269,7 +269,3 @@ def _ended(session: SparkSession) -> bool:
     if context is None:
         return False
     return context._jsc is None or bool(context._jsc.sc().isStopped())
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.errors import PySparkException
 
-from cdc_assets.adapters.spark.failures import SparkTaskError, job_error, session_gone
+from cdc_assets.adapters.spark.failures import SparkTaskError, job_error, root_cause, session_gone
 from cdc_assets.errors import EngineError
 
 FAILED = (
@@ -79,3 +79,19 @@ def test_connect_server_that_is_away_is_reported_and_its_session_given_up() -> N
     assert isinstance(error, SparkTaskError)
     assert "sc://host:15002 does not answer any more" in str(error)
     assert session_gone(away)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("An error occurred.\n: org.apache.spark.SparkException: x must be > 0!\n\tat a.b", "x must be > 0!"),
+        (
+            "An error occurred.\n: java.lang.IllegalArgumentException: x is wrong\n\tat a.b",
+            "java.lang.IllegalArgumentException: x is wrong",
+        ),
+        ("no server", "no server"),
+        ("", ""),
+    ],
+)
+def test_line_that_says_why_is_found_in_what_java_prints(text: str, cause: str) -> None:
+    assert root_cause(text) == cause
