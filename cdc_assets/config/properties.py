@@ -16,6 +16,7 @@ _GROUPS: tuple[tuple[str, tuple[Property, ...]], ...] = (
     ("Snapshot", reading.SNAPSHOT + reading.CONFIGURED_SNAPSHOT),
     ("Streaming", reading.STREAMING),
     ("Lake", reading.LAKE),
+    ("Mirrors", reading.MIRROR),
     ("Not yet supported", elsewhere.REFUSED),
     ("Without effect here", elsewhere.IGNORED),
 )

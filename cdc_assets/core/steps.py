@@ -34,6 +34,11 @@ STEPS: Final[dict[str, str]] = {
     "positions-advanced": "idle tables' positions are recorded",
     "batch-planned": "an engine's batch is recorded with its files and offsets; no table was committed",
     "batch-complete": "an engine's batch is complete in its record",
+    "mirror-planned": "steps of mirrors are recorded with their bounds; nothing was read",
+    "mirror-folded": "leaves and versions of mirrors are written; no table was committed",
+    "mirror-history-committed": "versions that ended are in one mirror's history; its rows are not committed",
+    "mirror-committed": "one mirror's rows are committed (counts once for each table)",
+    "mirror-complete": "steps of mirrors are recorded as complete",
     "checkpoint-written": "the manifest was folded into one row of state",
 }
 """Every step by name, with the state that holds when it is reached."""

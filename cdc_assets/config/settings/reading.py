@@ -136,3 +136,18 @@ class LakeSettings:
     target_file_bytes: int = 128 * 1024 * 1024
     retention_hours: int = 2
     log_commits: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSettings:
+    """Which tables have a mirror: their rows and the history of them in natural types.
+
+    Args:
+        enabled: whether runs keep mirrors.
+        include: regexes of tables with a mirror; all if empty.
+        interval_s: seconds from one step to the next while a loop runs.
+    """
+
+    enabled: bool = False
+    include: tuple[str, ...] = ()
+    interval_s: float = 30.0

@@ -296,6 +296,33 @@ LAKE = (
     ),
 )
 
+MIRROR = (
+    Property(
+        "mirror.enabled",
+        kinds.BOOLEAN,
+        "false",
+        "Keep for each captured table its current rows and their history as tables in natural types, next to the topic.",
+        "mirror.enabled",
+        note="Ours.",
+    ),
+    Property(
+        "mirror.table.include.list",
+        kinds.REGEXES,
+        None,
+        "Tables with a mirror, as `schema.table` or `database.schema.table`; all if empty.",
+        "mirror.include",
+        note="Ours.",
+    ),
+    Property(
+        "mirror.interval.ms",
+        kinds.milliseconds(),
+        "30000",
+        "Time from one step of the mirrors to the next while a loop runs; at its end they follow anyway.",
+        "mirror.interval_s",
+        note="Ours.",
+    ),
+)
+
 CONFIGURED_SNAPSHOT = tuple(
     Property(
         f"snapshot.mode.configuration.based.{part}",

@@ -1,0 +1,193 @@
+"""The mirrors of a capture: which there are, and what is known of each."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from cdc_assets.config.filters import Names
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ports import Clock, TaskRunner
+from cdc_assets.envelope.naming import topic_name
+from cdc_assets.envelope.plan import ConnectorIdentity
+from cdc_assets.errors import CdcError, ConfigurationError
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.mirror.apply import MirroredTable, Mirrors, StepReport
+from cdc_assets.mirror.delta import MirrorTables
+from cdc_assets.mirror.describe import describe
+from cdc_assets.mirror.events import EventFile
+from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
+from cdc_assets.mirror.steps import target_of
+
+_NEEDED = frozenset("cudr")
+
+
+def _ignore(report: StepReport) -> None:
+    del report
+
+
+def check_settings(config: CaptureConfig) -> None:
+    """Check that mirrors can be right.
+
+    Raises:
+        ConfigurationError: events that they need are skipped.
+    """
+    skipped = sorted(_NEEDED & config.events.skipped_operations)
+    if skipped:
+        raise ConfigurationError(
+            "skipped.operations", ",".join(skipped), "no operation that changes rows, since there are mirrors (mirror.enabled)",
+            "remove it, or set mirror.enabled to false",
+        )  # fmt: skip
+
+
+class CaptureMirrors:
+    """Keeps the mirrors of one capture.
+
+    Args:
+        on_step: called after each step of a mirror.
+
+    Raises:
+        ConfigurationError: see `check_settings`.
+    """
+
+    def __init__(
+        self,
+        config: CaptureConfig,
+        runner: TaskRunner,
+        clock: Clock,
+        *,
+        on_step: Callable[[StepReport], None] = _ignore,
+    ) -> None:
+        check_settings(config)
+        self._config = config
+        self._topics = TopicTables.of(config)
+        self.tables = MirrorTables.of(config)
+        prefix = config.events.topic_prefix
+        self._ledger = MirrorLedger(self.tables.tables, prefix)
+        self._manifest = Manifest(self._topics, prefix)
+        self._mirrors = Mirrors(
+            self._topics, self.tables, self._ledger, runner, clock, on_step, config.events.unavailable_value
+        )
+
+    def catch_up(
+        self,
+        wanted: Sequence[TableId] | None = None,
+        *,
+        anew: bool = False,
+        should_end: Callable[[], bool] = lambda: False,
+    ) -> Mapping[str, CdcError]:
+        """Bring mirrors to where their topics are.
+
+        Args:
+            wanted: tables; None takes all that have a mirror by the settings.
+            anew: whether they are made anew from their topics.
+            should_end: asked between two steps.
+
+        Returns:
+            Topics whose mirror could not follow, with the reason.
+
+        Raises:
+            ConfigurationError: a wanted table is not captured.
+            FencedError: another writer has taken over.
+            LakeError: the lake cannot be read or written.
+        """
+        found, troubles = self.found(wanted)
+        return {**troubles, **self._mirrors.catch_up(found, anew=anew, should_end=should_end)}
+
+    def states(self) -> Mapping[str, MirrorState]:
+        """How far each mirror has come, by topic.
+
+        Raises:
+            LakeError: it cannot be read.
+        """
+        return self._ledger.read()
+
+    def found(self, wanted: Sequence[TableId] | None = None) -> tuple[list[MirroredTable], dict[str, CdcError]]:
+        """Tables with a mirror and what is known of them; and topics of which none can be made, with the reason."""
+        state = self._manifest.read()
+        entries = self._entries()
+        window = _complete_window(state)
+        found: list[MirroredTable] = []
+        troubles: dict[str, CdcError] = {}
+        for table in self._chosen(state, wanted):
+            topic = topic_name(table, self._config.events)
+            drops = [entry.lsn for entry in entries.get(table, ()) if entry.kind == "DROP"]
+            target = target_of(state.tables[table], window, drops)
+            generations = {name: self._schema(name) for name in self._topics.generations(topic)}
+            if target is None or not generations:
+                continue
+            try:
+                own = _newest_life(known := entries.get(table, ()))
+                former = [entry for entry in known if entry not in own and entry.kind != "DROP"]
+                about = describe(topic, generations, own, self._config.events, former)
+            except CdcError as error:
+                troubles[topic] = error
+                continue
+            found.append(MirroredTable(topic, about, target, self._files(list(generations))))
+        return found, troubles
+
+    def _chosen(self, state: CaptureState, wanted: Sequence[TableId] | None) -> list[TableId]:
+        if wanted is not None:
+            for table in wanted:
+                if table not in state.tables:
+                    raise ConfigurationError(
+                        "table", str(table), f"a captured table: {', '.join(map(str, sorted(state.tables)))}", "check its name"
+                    )
+            return list(wanted)
+        names = Names("mirror.table.include.list", self._config.mirror.include)
+        signals = set(self._config.signals.collections)
+        return [
+            table
+            for table in sorted(state.tables)
+            if table not in signals and (not names or names.match(table.within_database, str(table)))
+        ]
+
+    def _entries(self) -> dict[TableId, list[HistoryEntry]]:
+        """The schema history by table, oldest first."""
+        events = self._config.events
+        history = SchemaHistory(self._topics, events, self._config.history, ConnectorIdentity())
+        entries: dict[TableId, list[HistoryEntry]] = {}
+        for _, entry in history.read():
+            entries.setdefault(entry.table, []).append(entry)
+        return entries
+
+    def _schema(self, directory: str) -> pa.Schema:
+        handle = self._topics.open(directory)
+        assert handle is not None  # noqa: S101 - it is a generation that was opened just now
+        return pa.schema(handle.schema().to_arrow())
+
+    def _files(self, generations: Sequence[str]) -> tuple[EventFile, ...]:
+        """Files of all generations of a topic."""
+        found: list[EventFile] = []
+        for number, directory in enumerate(generations):
+            handle = self._topics.open(directory)
+            if handle is None:
+                continue
+            actions = pa.table(handle.get_add_actions(flatten=True))
+            for row in actions.to_pylist():
+                least, greatest = row.get("min.position") or "", row.get("max.position") or "~"
+                found.append(EventFile(number, row["path"], row["num_records"] or 0, least, greatest))
+        return tuple(found)
+
+
+def _newest_life(entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
+    """Structures of a table after its last DROP, or those before it while it is gone."""
+    drops = [at for at, entry in enumerate(entries) if entry.kind == "DROP"]
+    if not drops:
+        return list(entries)
+    after = list(entries[drops[-1] + 1 :])
+    if after:
+        return after
+    first = drops[-2] + 1 if len(drops) > 1 else 0
+    return list(entries[first : drops[-1]])
+
+
+def _complete_window(state: CaptureState) -> int:
+    """The greatest number of which no window or round is in flight."""
+    numbers = [window.window_id for window in state.pending]
+    numbers += [signals.reads.window_id for signals in state.signals.values() if signals.reads is not None]
+    return min(numbers, default=state.next_window) - 1

@@ -1,0 +1,190 @@
+"""The Delta tables of mirrors: `<topic>.__current` and `<topic>.__history`, committed once for each step.
+
+A commit carries the application transaction `(<prefix>/mirror, step)`, as those of topics carry their window: a table
+that has reached a step is skipped when the step is repeated, and of two writers of one step the second finds it there.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.errors import LakeConflictError
+from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, log_properties, trim
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.presence import see
+from cdc_assets.lake.topics import HOOKS, TopicTables
+from cdc_assets.mirror.leaves import Leaf, NewFile, leaf_of
+
+_ATTEMPTS = 5
+
+
+def current_directory(topic: str) -> str:
+    """Directory of a table's current rows."""
+    return f"{topic}.__current"
+
+
+def history_directory(topic: str) -> str:
+    """Directory of a table's former rows."""
+    return f"{topic}.__history"
+
+
+class MirrorTables:
+    """Opens and commits the tables of mirrors.
+
+    Args:
+        location: of the lake.
+        prefix: topic prefix.
+        log_commits: newest commits that stay in a table's log.
+        retention_hours: time for which replaced files are kept.
+    """
+
+    def __init__(self, location: Location, prefix: str, log_commits: int, retention_hours: int) -> None:
+        self.location, self._commits, self._minutes = location, log_commits, 60 * retention_hours
+        self.tables = TopicTables(location, f"{prefix}/mirror")
+
+    @classmethod
+    def of(cls, config: CaptureConfig) -> "MirrorTables":
+        """The tables of a capture's mirrors."""
+        lake = config.lake
+        return cls(Location.of(lake), config.events.topic_prefix, lake.log_commits, lake.retention_hours)
+
+    def schema(self, directory: str) -> pa.Schema | None:
+        """Columns of a table; None if it does not exist."""
+        handle = self.tables.open(directory)
+        return None if handle is None else pa.schema(handle.schema().to_arrow())
+
+    def reached(self, directory: str) -> int:
+        """The newest step that was committed to a table; -1 if there is none."""
+        return self.tables.reached(directory)
+
+    def files(self, directory: str) -> list[tuple[str, int, int]]:
+        """Path, bytes and rows of each file of a table."""
+        handle = self.tables.open(directory)
+        if handle is None:
+            return []
+        found = pa.table(handle.get_add_actions())
+        columns = (found[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
+        return [(path, size, rows or 0) for path, size, rows in zip(*columns, strict=True)]
+
+    def leaves(self, directory: str) -> list[Leaf] | None:
+        """Leaves of a table in order; None if another program has rewritten its files."""
+        found = [leaf_of(*file) for file in self.files(directory)]
+        known = sorted((leaf for leaf in found if leaf is not None), key=lambda leaf: leaf.bound)
+        return known if len(known) == len(found) else None
+
+    def commit(
+        self,
+        directory: str,
+        schema: pa.Schema,
+        step: int,
+        add: Sequence[NewFile],
+        remove: Sequence[str],
+        metadata: Mapping[str, str],
+        *,
+        whole: bool = False,
+    ) -> bool:
+        """Commit a step to a table, once.
+
+        Args:
+            schema: columns of the table from now on; added ones must be nullable unless `whole`.
+            whole: whether the new files replace all others, and the columns may be any.
+
+        Returns:
+            False if the step was committed already, or there is nothing to commit.
+
+        Raises:
+            LakeConflictError: other writers committed first several times.
+            LakeError: the store refuses, or a file is missing.
+        """
+        if self.reached(directory) >= step or not (add or remove or whole):
+            return False
+        see(self.location, {directory: [DataFile(file.path, file.size, file.rows, "", "", step) for file in add]})
+        for attempt in range(_ATTEMPTS):
+            try:
+                handle = self._ready(directory, schema, whole=whole)
+                if self.reached(directory) >= step:
+                    return False
+                self._write(handle, schema, step, add, remove, metadata, whole=whole)
+            except CommitFailedError:
+                self.tables.forget(directory)
+                time.sleep(0.05 * attempt)
+                continue
+            except STORE_ERRORS as error:
+                self.tables.forget(directory)
+                place = self.location.uri(directory)
+                raise trouble(f"{place} cannot be written", error, "check the path and its rights") from error
+            self.tables.forget(directory)
+            if (handle.version() + 2) % CHECKPOINT_EVERY == 0:
+                trim(self.location, directory, self._commits)
+            return True
+        if self.reached(directory) >= step:
+            return False
+        raise LakeConflictError(
+            f"{directory}: another writer committed first {_ATTEMPTS} times in a row. Next: the step is repeated; stop other "
+            "writers of this table if it happens again."
+        )
+
+    def _ready(self, directory: str, schema: pa.Schema, *, whole: bool) -> DeltaTable:
+        """The table, created or with added columns."""
+        handle = self.tables.open(directory)
+        if handle is None:
+            self.location.filesystem(directory)
+            DeltaTable.create(
+                self.location.uri(directory),
+                schema=Schema.from_arrow(schema),
+                mode="ignore",
+                configuration=log_properties(self._minutes),
+                storage_options=self.location.storage_options,
+            )
+            handle = self.tables.open(directory)
+            assert handle is not None  # noqa: S101 - it was created just now
+        if any(pa.types.is_timestamp(field.type) and field.type.tz is None for field in schema):
+            self._allow_plain_timestamps(handle)
+        if not whole:
+            known = set(pa.schema(handle.schema().to_arrow()).names)
+            if missing := [field.with_nullable(True) for field in schema if field.name not in known]:
+                handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+                handle.update_incremental()
+        return handle
+
+    @staticmethod
+    def _allow_plain_timestamps(handle: DeltaTable) -> None:
+        """Enable timestamps without zone, which Delta knows only in tables that say so."""
+        if "timestampNtz" not in (handle.protocol().writer_features or ()):
+            handle.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+            handle.update_incremental()
+
+    def _write(
+        self,
+        handle: DeltaTable,
+        schema: pa.Schema,
+        step: int,
+        add: Sequence[NewFile],
+        remove: Sequence[str],
+        metadata: Mapping[str, str],
+        *,
+        whole: bool,
+    ) -> None:
+        now = int(time.time() * 1000)
+        properties = CommitProperties(
+            custom_metadata=dict(metadata),
+            max_commit_retries=0,
+            app_transactions=[Transaction(self.tables.capture, step, now)],
+        )
+        actions: list[AddAction | RemoveAction] = [file.action() for file in add]
+        if not whole:
+            actions += [RemoveAction(path, True, now) for path in remove]
+        columns = Schema.from_arrow(schema) if whole else handle.schema()
+        handle.create_write_transaction(
+            actions,
+            "overwrite" if whole else "append",
+            columns,
+            commit_properties=properties,
+            post_commithook_properties=HOOKS,
+        )

@@ -1,0 +1,224 @@
+"""The shape of a table's mirror, and how its topic is read: from the schema history and the topic's own schemas.
+
+The schema history says what the source's columns are: their types, whether they may be NULL, in which collation they are
+compared. The schema of each generation of the topic says in which form events hold their values. A column is NOT NULL
+in the mirror if it was there, and NOT NULL, in each structure that the table has had: the rows that were there when a
+column was added have no event that tells its value.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from cdc_assets.config.settings import EventSettings
+from cdc_assets.core.schema import Column, declared_type
+from cdc_assets.envelope.naming import adjusted
+from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
+from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.mirror.events import EventColumn, TopicGeneration
+from cdc_assets.mirror.keys import key_part
+from cdc_assets.mirror.natural import target_of
+from cdc_assets.mirror.shape import OWN, OWN_OF_HISTORY, Shape, ShapeColumn
+from cdc_assets.typemap.mapping import NEVER_IN_BEFORE_IMAGE
+
+_KEY = "_key_"
+"""Prefix of columns that hold values of the key that rows do not show, or show masked."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is known of a mirror before it is made."""
+
+    shape: Shape
+    generations: tuple[TopicGeneration, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A column as events have it: in its newest structure and its newest generation."""
+
+    name: str
+    field: pa.Field
+    column: Column | None
+    large: bool
+    nullable: bool
+
+
+def describe(
+    topic: str,
+    generations: Mapping[str, pa.Schema],
+    entries: Sequence[HistoryEntry],
+    settings: EventSettings,
+    former: Sequence[HistoryEntry] = (),
+) -> Description:
+    """Describe the mirror of a table.
+
+    Args:
+        generations: schema of each of the topic's tables by directory, oldest first.
+        entries: structures of the table from its newest beginning on, oldest first.
+        former: structures before that.
+
+    Raises:
+        ConfigurationError: events of the table do not tell which row they are about.
+        LakeError: the topic holds no envelopes.
+    """
+    after = {name: _fields(_value(topic, schema), "after") for name, schema in generations.items()}
+    names = _names(entries, settings) or {name: name for fields in after.values() for name in fields}
+    found = [
+        _found(name, field, after, entries)
+        for name, field in names.items()
+        if any(field in fields for fields in after.values())
+    ]
+    names_now = {column.name for column in found}
+    key = _key_names(topic, entries, settings, generations)
+    extra = _key_only(key, found, names, generations)
+    columns = [_shape_column(column) for column in found] + [_extra_column(column) for column in extra]
+    for name, field in _names(former, settings).items():
+        if name not in names and any(field in fields for fields in after.values()):
+            earlier = _found(name, field, after, former)
+            columns.append(replace(_shape_column(earlier), nullable=True, former=True))
+            found.append(earlier)
+            names[name] = field
+    _check(topic, [column.name for column in columns])
+    known = {column.name: column.column for column in [*found, *extra]}
+    own = {column.name.removeprefix(_KEY): column.name for column in extra}
+    identity = [own.get(name, name) for name in key] or _identity([column for column in found if column.name in names_now])
+    parts = tuple(key_part(name, known[name]) for name in identity)
+    shape = Shape(tuple(columns), parts, keyed=bool(key))
+    made = tuple(
+        _generation(directory, schema, shape, {**names, **{column.name: column.field.name for column in extra}}, known)
+        for directory, schema in generations.items()
+    )
+    return Description(shape, made)
+
+
+def _value(topic: str, schema: pa.Schema) -> pa.DataType:
+    found = schema.field("value").type if "value" in schema.names else pa.null()
+    if not pa.types.is_struct(found) or found.get_field_index("after") < 0:
+        raise LakeError(f"{topic} holds no envelopes, so no table can be made of it. Next: leave it out of mirror.table.include.list.")
+    return found
+
+
+def _fields(kind: pa.DataType, name: str) -> dict[str, pa.Field]:
+    """Fields of a struct in a struct by name."""
+    at = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+    inner = kind.field(at).type if at >= 0 else kind
+    return {field.name: field for field in inner} if at >= 0 and pa.types.is_struct(inner) else {}
+
+
+def _names(entries: Sequence[HistoryEntry], settings: EventSettings) -> dict[str, str]:
+    """Names of event fields by column: the newest structure's in order, then those that older ones had."""
+    names: dict[str, str] = {}
+    for entry in reversed(entries):
+        for column in entry.columns():
+            names.setdefault(column.name, adjusted(column.name, settings.field_name_adjustment))
+    return names
+
+
+def _found(
+    name: str, field: str, after: Mapping[str, Mapping[str, pa.Field]], entries: Sequence[HistoryEntry]
+) -> _Found:
+    newest = next(fields[field] for fields in reversed(after.values()) if field in fields)
+    columns = [entry.schema.column(name) for entry in entries]
+    known = [column for column in columns if column is not None]
+    if not known:
+        return _Found(name, newest, None, pa.types.is_string(newest.type) or pa.types.is_binary(newest.type), True)
+    nullable = len(known) < len(columns) or any(column.nullable or column.computed for column in known)
+    types = {declared_type(column) for column in known}
+    return _Found(name, newest, known[-1], any(map(_is_large, known)), nullable or len(types) > 1)
+
+
+def _is_large(column: Column) -> bool:
+    """Whether the log omits an unchanged value."""
+    return column.length == -1 or column.type_name in {"xml", *NEVER_IN_BEFORE_IMAGE}
+
+
+def _key_names(
+    topic: str, entries: Sequence[HistoryEntry], settings: EventSettings, generations: Mapping[str, pa.Schema]
+) -> list[str]:
+    """Columns of the message key; none if there is no key."""
+    if not entries:
+        newest = next(reversed(generations.values()))
+        return list(_fields(pa.struct([newest.field("key")]), "key"))
+    last = entries[-1]
+    key = plan_events(last.schema, last.captured, settings, connector=ConnectorIdentity()).key
+    missing = [name for name in last.schema.key if name not in key]
+    if key and missing or (missing and not key):
+        raise ConfigurationError(
+            "message key", ", ".join(key), f"all columns of the key of {last.table}: {', '.join(last.schema.key)}",
+            f"capture {', '.join(missing)} and name it in message.key.columns, or leave {last.table} out by mirror.table.include.list",
+        )  # fmt: skip
+    for name in key:
+        column = last.schema.column(name)
+        if column is not None and column.computed:
+            raise ConfigurationError(
+                "message key", name, f"columns of {last.table} that the log holds; this one is computed",
+                f"name others in message.key.columns, or leave {last.table} out by mirror.table.include.list",
+            )  # fmt: skip
+    return list(key)
+
+
+def _key_only(
+    key: Sequence[str], found: Sequence[_Found], names: Mapping[str, str], generations: Mapping[str, pa.Schema]
+) -> list[_Found]:
+    """Columns of the key whose values rows do not have, or have masked."""
+    shown = {column.name: column for column in found}
+    newest = next(reversed(generations.values()))
+    fields = _fields(pa.struct([newest.field("key")]), "key")
+    extra = []
+    for name in key:
+        column = shown.get(name)
+        field = fields.get(names.get(name, name))
+        if field is None or (column is not None and not _is_shaped(column.field)):
+            continue
+        extra.append(_Found(_KEY + name, field, column.column if column else None, False, True))
+    return extra
+
+
+def _is_shaped(field: pa.Field) -> bool:
+    told = (field.metadata or {}).get(b"connect.parameters", b"")
+    return b'"masked"' in told or b'"truncateLength"' in told
+
+
+def _identity(found: Sequence[_Found]) -> list[str]:
+    """Columns that tell rows of a table without a key apart: those that the log always holds."""
+    held = [column.name for column in found if not column.large and not (column.column and column.column.computed)]
+    return held or [column.name for column in found]
+
+
+def _shape_column(found: _Found) -> ShapeColumn:
+    natural = target_of(found.field, found.column)
+    declared = declared_type(found.column) if found.column else ""
+    return ShapeColumn(found.name, natural.type, found.nullable, found.large, natural.note, found.name, declared)
+
+
+def _extra_column(found: _Found) -> ShapeColumn:
+    natural = target_of(found.field, found.column)
+    return ShapeColumn(found.name, natural.type, True, False, "value of the key", found.name.removeprefix(_KEY))
+
+
+def _check(topic: str, names: Sequence[str]) -> None:
+    taken = {*OWN, *OWN_OF_HISTORY} & {name.lower() for name in names}
+    if taken:
+        raise ConfigurationError(
+            "column name", ", ".join(sorted(taken)), "names that a mirror does not give to its own columns",
+            f"leave the table of {topic} out by mirror.table.include.list",
+        )  # fmt: skip
+
+
+def _generation(
+    directory: str, schema: pa.Schema, shape: Shape, names: Mapping[str, str], known: Mapping[str, Column | None]
+) -> TopicGeneration:
+    value = schema.field("value").type
+    after, key = _fields(value, "after"), _fields(pa.struct([schema.field("key")]), "key")
+    columns = []
+    for column in shape.columns:
+        in_key = column.name.startswith(_KEY) and column.name.removeprefix(_KEY) == column.source
+        field = (key if in_key else after).get(names[column.name])
+        if field is not None:
+            wanted = target_of(field, known[column.name])
+            columns.append(EventColumn(column.name, field, type(wanted)(column.type, wanted.note, wanted.digits), in_key))
+    stamp = "ts_us" if "ts_us" in _fields(value, "source") else "ts_ms"
+    return TopicGeneration(directory, tuple(columns), stamp)

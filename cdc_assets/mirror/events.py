@@ -1,0 +1,262 @@
+"""Reads a range of a topic as events in natural types; runs in tasks.
+
+Of a file only the columns that a mirror needs are read, and only the row groups whose positions lie in the range. What
+the columns of a file mean is in the schema of its generation, so a topic whose handling modes changed is read with one
+`TopicGeneration` for each of its tables.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.mirror.fold import mask_of
+from cdc_assets.mirror.natural import Natural, converter
+from cdc_assets.mirror.shape import AT, OPERATION, POSITION, Shape
+
+_BATCH_ROWS = 128 * 1024
+_AFTER_LSN = "~"
+"""Sorts after every position of a commit LSN."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRange:
+    """Which events of a topic a step takes.
+
+    Args:
+        after: commit LSN up to which events are applied; empty if none are.
+        until: greatest commit LSN, inclusive.
+        known: number of the window up to which events at `after` are applied. A READ is committed at an LSN that may be
+            reached already.
+        window: greatest number of a window; later ones are perhaps not complete.
+    """
+
+    after: str
+    until: str
+    known: int
+    window: int
+
+    def takes(self, positions: pa.ChunkedArray, windows: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Which rows lie in the range."""
+        later = pc.greater(positions, self.after + _AFTER_LSN if self.after else "")
+        late = pc.and_(pc.greater_equal(positions, self.after), pc.greater(windows, self.known))
+        inside = pc.and_(pc.less_equal(positions, self.until + _AFTER_LSN), pc.less_equal(windows, self.window))
+        return pc.and_(pc.or_(later, late), inside)
+
+    def may_hold(self, least: str | None, greatest: str | None) -> bool:
+        """Whether a file or row group may hold rows of the range; bounds that are not known may hold any."""
+        return (greatest is None or greatest >= self.after) and (least is None or least <= self.until + _AFTER_LSN)
+
+
+@dataclass(frozen=True, slots=True)
+class EventColumn:
+    """Where a mirror's column is in events.
+
+    Args:
+        name: in the mirror.
+        field: of the event, with the metadata of its generation.
+        in_key: whether only the key holds it.
+    """
+
+    name: str
+    field: pa.Field
+    wanted: Natural
+    in_key: bool = False
+
+
+@dataclass(frozen=True)
+class TopicGeneration:
+    """One Delta table of a topic; picklable.
+
+    Args:
+        directory: in the lake.
+        columns: of the mirror that its events have.
+        stamp: name of the time in the source block: `ts_us` or `ts_ms`.
+    """
+
+    directory: str
+    columns: tuple[EventColumn, ...]
+    stamp: str = "ts_us"
+
+
+@dataclass(frozen=True, slots=True)
+class EventFile:
+    """A file of a topic.
+
+    Args:
+        generation: index of its generation.
+        rows: number of its rows.
+        least: its least position.
+    """
+
+    generation: int
+    path: str
+    rows: int
+    least: str
+    greatest: str
+
+
+@dataclass(frozen=True)
+class TopicReader:
+    """Reads files of a topic; picklable.
+
+    Args:
+        unavailable: `unavailable.value.placeholder`.
+    """
+
+    location: Location
+    shape: Shape
+    generations: tuple[TopicGeneration, ...]
+    unavailable: str
+
+    def read(self, files: Iterable[EventFile], wanted: EventRange) -> Iterator[pa.Table]:
+        """Events of a range, in the order of each file.
+
+        Raises:
+            LakeError: a file cannot be read.
+        """
+        for file in files:
+            generation = self.generations[file.generation]
+            try:
+                yield from self._read(generation, file.path, wanted)
+            except STORE_ERRORS as error:
+                place = f"{self.location.uri(generation.directory)}/{file.path}"
+                raise trouble(f"The events in {place} cannot be read", error, "restore the file") from error
+
+    def _read(self, generation: TopicGeneration, path: str, wanted: EventRange) -> Iterator[pa.Table]:
+        files = self.location.existing(generation.directory)
+        with files.open_input_file(path) as stream, pq.ParquetFile(stream) as parquet:
+            groups = [at for at in range(parquet.num_row_groups) if wanted.may_hold(*_bounds(parquet, at))]
+            names = self._columns(generation, parquet.schema_arrow)
+            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=names):
+                table = pa.Table.from_batches([batch])
+                keep = pc.and_(wanted.takes(table["position"], table["window_id"]), pc.is_valid(table["value"]))
+                if mask_of(keep).any():
+                    yield self.flat(generation, table.filter(keep))
+
+    def _columns(self, generation: TopicGeneration, found: pa.Schema) -> list[str]:
+        """Names of the columns to read."""
+        names = ["position", "window_id", "value.op", f"value.source.{generation.stamp}", "value.after"]
+        keys = {part.name for part in self.shape.key}
+        for column in generation.columns:
+            if column.in_key:
+                names.append(f"key.{column.field.name}")
+            elif column.name in keys:
+                names.append(f"value.before.{column.field.name}")
+        if pa.types.is_struct(found.field("value").type):
+            return names
+        raise LakeError(
+            f"{generation.directory} holds no envelopes, so no table can be made of it. Next: leave it out of mirror.table.include.list."
+        )
+
+    def flat(self, generation: TopicGeneration, table: pa.Table) -> pa.Table:
+        """Events in natural types; see `Shape.events`. An update of a table without a key is two of them."""
+        value = table["value"].combine_chunks()
+        operations, after = pc.struct_field(value, "op"), pc.struct_field(value, "after")
+        before = _child(value, "before")
+        removes = mask_of(pc.equal(operations, "d"))
+        key = table["key"].combine_chunks() if "key" in table.column_names else None
+        if self.shape.keyed:
+            return self._events(generation, table, operations, _Images(after, before, key, removes))
+        sets = self._events(generation, table, operations, _Images(after, before, key, removes))
+        updates = np.flatnonzero(mask_of(pc.equal(operations, "u")))
+        if not len(updates):
+            return sets
+        both = _Images(before, before, key, np.zeros(len(removes), dtype=bool))
+        removals = self._events(generation, table, operations, both).take(pa.array(updates))
+        place = removals.schema.get_field_index(OPERATION)
+        removals = removals.set_column(place, OPERATION, pa.repeat(pa.scalar("-"), len(updates)))
+        order = np.argsort(np.concatenate([np.arange(table.num_rows) * 2 + 1, updates * 2]), kind="stable")
+        return pa.concat_tables([sets, removals]).take(pa.array(order))
+
+    def _events(
+        self, generation: TopicGeneration, table: pa.Table, operations: pa.Array, images: "_Images"
+    ) -> pa.Table:
+        rows = table.num_rows
+        columns = {column.name: column for column in generation.columns}
+        made: list[pa.Array] = []
+        for name, field in zip(self.shape.names, self.shape.events, strict=False):
+            column = columns.get(name)
+            array = None if column is None else images.of(column)
+            made.append(pa.nulls(rows, field.type) if array is None or column is None else _natural(column, array))
+        made += [table["position"].combine_chunks(), operations, self._times(generation, table)]
+        for name in self.shape.large:
+            made.append(self._missing(made[self.shape.names.index(name)]))
+        return pa.Table.from_arrays(made, schema=self.shape.events)
+
+    def _missing(self, values: pa.Array) -> pa.Array:
+        placeholder = pa.scalar(self.unavailable.encode(), pa.binary()).cast(values.type)
+        return pc.fill_null(pc.equal(values, placeholder), False)
+
+    @staticmethod
+    def _times(generation: TopicGeneration, table: pa.Table) -> pa.Array:
+        source = pc.struct_field(table["value"].combine_chunks(), "source")
+        stamps = pc.struct_field(source, generation.stamp)
+        return (stamps if generation.stamp == "ts_us" else pc.multiply(stamps, 1000)).cast(AT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Images:
+    """Where an event's values come from: a deletion has its key in `before`."""
+
+    after: pa.Array
+    before: pa.Array | None
+    key: pa.Array | None
+    removes: np.ndarray  # type: ignore[type-arg]
+
+    def of(self, column: EventColumn) -> pa.Array | None:
+        """A column's values as events write them; None if the file has none."""
+        name = column.field.name
+        if column.in_key:
+            return _child(self.key, name)
+        set_to = _child(self.after, name)
+        if not self.removes.any():
+            return set_to
+        removed = _child(self.before, name)
+        if set_to is None or removed is None:
+            return set_to
+        return pc.if_else(pa.array(self.removes), removed, set_to)
+
+
+def _child(array: pa.Array | None, name: str) -> pa.Array | None:
+    """A struct's field, null where the struct is; None if there is no such field."""
+    if array is None or not pa.types.is_struct(array.type) or array.type.get_field_index(name) < 0:
+        return None
+    return pc.struct_field(array, array.type.get_field_index(name))
+
+
+def _natural(column: EventColumn, array: pa.Array) -> pa.Array:
+    found = converter(column.field, column.wanted)(array)
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def _bounds(parquet: pq.ParquetFile, group: int) -> tuple[str | None, str | None]:
+    """Least and greatest position of a row group."""
+    metadata = parquet.metadata.row_group(group)
+    for at in range(metadata.num_columns):
+        column = metadata.column(at)
+        if column.path_in_schema == "position":
+            found = column.statistics
+            return (None, None) if found is None or not found.has_min_max else (found.min, found.max)
+    return None, None
+
+
+def in_order(events: Sequence[pa.Table], shape: Shape) -> pa.Table:
+    """Events in the order of their positions; those with one position stay in the given order."""
+    whole = pa.concat_tables(events) if events else shape.events.empty_table()
+    positions = whole[POSITION].combine_chunks() if whole.num_rows else None
+    if positions is None or bool(pc.all(pc.less_equal(positions[:-1], positions[1:])).as_py() in (True, None)):
+        return whole
+    return whole.take(_stable(positions))
+
+
+def _stable(positions: pa.Array) -> pa.Array:
+    numbered = pa.table({"position": positions, "number": np.arange(len(positions))})
+    return pc.sort_indices(numbered, sort_keys=[("position", "ascending"), ("number", "ascending")])
+
+

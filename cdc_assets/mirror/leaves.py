@@ -1,0 +1,186 @@
+"""The files of `current`: leaves with disjoint key ranges.
+
+A leaf holds all rows whose key is not below its bound and below the bound of the next one. The bound is part of the
+file's name, in hexadecimal digits, so the ranges are in the Delta log and nowhere else; the first leaf's bound is empty.
+Rows lie in the order of the key. A leaf is divided where it has grown too large, and joined with the next one where both
+have become small.
+"""
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.mirror.keys import bound_bytes
+
+LEAF_BYTES = 32 * 1024 * 1024
+"""Bytes of a leaf file as it is cut."""
+_LARGE, _SMALL = 2.0, 0.25
+"""Times `LEAF_BYTES` at which a leaf is divided, and below which it is joined with a small neighbour."""
+GROUP_ROWS = 64 * 1024
+_NAME = re.compile(r"leaf-([0-9a-f]*)-[0-9a-f]{32}\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A file of `current`, or several that are rewritten together.
+
+    Args:
+        paths: below the table's directory; empty for the first leaf of an empty table.
+        bound: where its keys begin.
+    """
+
+    paths: tuple[str, ...]
+    bound: bytes
+    size: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A written file of a mirror, with what a commit needs.
+
+    Args:
+        statistics: least and greatest values by column, as Delta's log has them.
+    """
+
+    path: str
+    size: int
+    rows: int
+    written_ms: int
+    statistics: Mapping[str, tuple[object, object]] = field(default_factory=dict)
+
+    def action(self) -> AddAction:
+        """The `add` action of the Delta log."""
+        stats: dict[str, object] = {"numRecords": self.rows}
+        if self.statistics:
+            stats["minValues"] = {name: least for name, (least, _) in self.statistics.items()}
+            stats["maxValues"] = {name: greatest for name, (_, greatest) in self.statistics.items()}
+        return AddAction(self.path, self.size, {}, self.written_ms, True, json.dumps(stats))
+
+
+def leaf_of(path: str, size: int, rows: int) -> Leaf | None:
+    """The leaf that a file is; None if its name is not that of one."""
+    match = _NAME.fullmatch(path)
+    return None if match is None else Leaf((path,), bytes.fromhex(match[1]), size, rows)
+
+
+def groups(leaves: Sequence[Leaf], touched: Sequence[int]) -> Iterator[tuple[Leaf, list[int]]]:
+    """What is rewritten together: touched leaves, and small neighbours of small ones.
+
+    Args:
+        leaves: in the order of their bounds.
+        touched: indexes of those that events are about.
+
+    Yields:
+        A leaf of all files of the group, and the indexes of the leaves in it.
+    """
+    wanted, small = set(touched), [leaf.size < _SMALL * LEAF_BYTES for leaf in leaves]
+    at = 0
+    while at < len(leaves):
+        chosen, size = [at], leaves[at].size
+        while (
+            (following := chosen[-1] + 1) < len(leaves)
+            and small[following]
+            and small[chosen[-1]]
+            and (following in wanted or wanted & set(chosen))
+            and size + leaves[following].size <= LEAF_BYTES
+        ):
+            chosen.append(following)
+            size += leaves[following].size
+        if wanted & set(chosen):
+            paths = tuple(path for index in chosen for path in leaves[index].paths)
+            bound = leaves[at].bound if at else b""  # the first leaf takes every lower key, whatever its name says
+            yield Leaf(paths, bound, size, sum(leaves[index].rows for index in chosen)), chosen
+        at = chosen[-1] + 1
+
+
+def places_of(keys: pa.Array, bounds: Sequence[object]) -> list[int]:
+    """Where sorted keys are to be parted so that part n is below bound n + 1.
+
+    Args:
+        keys: in ascending order.
+        bounds: least keys of the parts, the first one unused.
+    """
+    places = [0]
+    for bound in bounds[1:]:
+        low, high = places[-1], len(keys)
+        while low < high:
+            middle = (low + high) // 2
+            if keys[middle].as_py() < bound:
+                low = middle + 1
+            else:
+                high = middle
+        places.append(low)
+    return [*places, len(keys)]
+
+
+def write_parquet(location: Location, directory: str, path: str, table: pa.Table, statistics: Sequence[str]) -> NewFile:
+    """Write a file.
+
+    Args:
+        statistics: columns whose least and greatest values the commit tells.
+
+    Raises:
+        LakeError, LakeFullError: it cannot be written.
+    """
+    texts = [f.name for f in table.schema if pa.types.is_string(f.type)]
+    try:
+        with location.filesystem(directory).open_output_stream(path) as stream:
+            pq.write_table(
+                table,
+                stream,
+                row_group_size=GROUP_ROWS,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=texts or False,
+                store_schema=False,
+            )
+            size = stream.tell()
+    except STORE_ERRORS as error:
+        place = location.uri(directory)
+        raise trouble(f"A data file in {place} cannot be written", error, "check the path and its rights") from error
+    bounds = {name: found for name in statistics if (found := _extent(table[name])) is not None}
+    return NewFile(path, size, table.num_rows, int(time.time() * 1000), bounds)
+
+
+def _extent(column: pa.ChunkedArray) -> tuple[object, object] | None:
+    """Least and greatest value, if they can be told as JSON without loss."""
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind)):
+        return None
+    found = pc.min_max(column).as_py()
+    if found["min"] is None or len(str(found["min"])) > 64 or len(str(found["max"])) > 64:
+        return None
+    return (str(found["min"]), str(found["max"])) if pa.types.is_date(kind) else (found["min"], found["max"])
+
+
+def cut(keys: pa.Array, size: int) -> list[int]:
+    """Where sorted rows are divided into leaves: first rows of the parts, and the end.
+
+    Args:
+        size: estimated bytes of all rows.
+    """
+    rows = len(keys)
+    parts = max(1, round(size / LEAF_BYTES)) if size > _LARGE * LEAF_BYTES else 1
+    places = [0]
+    for at in (int(place) for place in np.linspace(0, rows, parts + 1)[1:-1]):
+        while 0 < at < rows and bound_bytes(keys[at].as_py()) == bound_bytes(keys[at - 1].as_py()):
+            at += 1  # noqa: PLW2901 - keys with one bound stay together
+        if places[-1] < at < rows:
+            places.append(at)
+    return [*places, rows]
+
+
+def new_name(bound: bytes) -> str:
+    """Name of a leaf file that nobody else uses."""
+    return f"leaf-{bound.hex()}-{uuid4().hex}.parquet"

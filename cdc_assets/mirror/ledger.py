@@ -1,0 +1,194 @@
+"""What is recorded about mirrors: how far each has come, and the steps in flight.
+
+An append-only Delta table `<prefix>.__mirrors` with one writer at a time (`ledger.fenced_log`). A step is recorded with
+its bounds before anything is read, so a repetition reads the same events; when all its commits are made, it is recorded
+as complete. The tables themselves say by their application transaction which step they have reached.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_assets.core.steps import step
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.fenced_log import FencedLog, Row
+
+SCHEMA = pa.schema(
+    [
+        pa.field("sequence", pa.int64(), False),
+        pa.field("event", pa.string(), False),
+        pa.field("detail", pa.string(), False),
+        pa.field("at", pa.timestamp("us", "UTC"), False),
+    ]
+)
+_FOLD_EVERY = 50
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step of one mirror: which events are applied.
+
+    Args:
+        step: number of the step, from 1.
+        after: commit LSN up to which events are applied; empty if none are.
+        until: commit LSN up to which they are afterwards.
+        known: number of the window up to which READs at `after` are applied.
+        window: greatest number of a window that is read.
+        since: commit LSN at which the table's life began: rows that no event has told of since are gone. Empty for a
+            table that has lost nothing.
+        void: whether such rows are removed by this step.
+        whole: whether the mirror is made anew, without what it holds.
+        key: what the leaves depend on (`Shape.key_text`).
+    """
+
+    topic: str
+    step: int
+    after: str
+    until: str
+    known: int
+    window: int
+    since: str = ""
+    void: bool = False
+    whole: bool = False
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorState:
+    """How far a mirror has come.
+
+    Args:
+        step: number of the newest complete step; 0 if there is none.
+        lsn: commit LSN up to which events are applied; empty if none are.
+        window: greatest number of a window that was read.
+        since: see `PlannedStep`.
+        key: see `PlannedStep`.
+        gaps: intervals of lost changes that no snapshot has repaired, as LSNs.
+        pending: step in flight.
+    """
+
+    step: int = 0
+    lsn: str = ""
+    window: int = -1
+    since: str = ""
+    key: str = ""
+    gaps: tuple[tuple[str, str], ...] = ()
+    pending: PlannedStep | None = None
+
+    def behind(self, planned: PlannedStep) -> "MirrorState":
+        """The state after a step."""
+        return replace(
+            self,
+            step=planned.step,
+            lsn=planned.until,
+            window=planned.window,
+            since=planned.since,
+            key=planned.key,
+            pending=None,
+        )
+
+
+def ledger_directory(prefix: str) -> str:
+    """Directory of the record of a topic prefix's mirrors."""
+    return f"{prefix}.__mirrors"
+
+
+@dataclass
+class _Folded:
+    states: dict[str, MirrorState] = field(default_factory=dict)
+    since_fold: int = 0
+
+
+class MirrorLedger:
+    """Reads and writes `<prefix>.__mirrors`.
+
+    Args:
+        tables: the lake's Delta tables, under the application id of mirrors.
+    """
+
+    def __init__(self, tables: TopicTables, prefix: str) -> None:
+        self.directory = ledger_directory(prefix)
+        self._log = FencedLog(tables, self.directory, SCHEMA)
+        self._folded = _Folded()
+
+    @property
+    def states(self) -> Mapping[str, MirrorState]:
+        """States by topic."""
+        return self._folded.states
+
+    def read(self) -> Mapping[str, MirrorState]:
+        """The newest states, without claiming them.
+
+        Raises:
+            LakeError: the table exists but cannot be read.
+        """
+        return _fold(self._log.read()).states
+
+    def claim(self) -> Mapping[str, MirrorState]:
+        """Become the single writer with the first row that is written.
+
+        Raises:
+            LakeError: the table cannot be read or created.
+        """
+        self._folded = _fold(self._log.claim())
+        return self.states
+
+    def plan(self, now: datetime, steps: Sequence[PlannedStep]) -> None:
+        """Record steps before anything is read.
+
+        Raises:
+            FencedError: another writer has taken over.
+            LakeError: it cannot be written.
+        """
+        changed = {
+            planned.topic: replace(self.states.get(planned.topic, MirrorState()), pending=planned) for planned in steps
+        }
+        self._record(now, "planned", changed)
+        step("mirror-planned")
+
+    def complete(self, now: datetime, changed: Mapping[str, MirrorState]) -> None:
+        """Record states whose steps are committed, or that moved without events.
+
+        Raises:
+            FencedError: another writer has taken over.
+            LakeError: it cannot be written.
+        """
+        self._record(now, "complete", changed)
+        step("mirror-complete")
+
+    def _record(self, now: datetime, event: str, changed: Mapping[str, MirrorState]) -> None:
+        states = {**self.states, **changed}
+        row = _row(self._log.next_sequence, event, changed, now)
+        if self._folded.since_fold >= _FOLD_EVERY:
+            self._log.replace({**row, "event": "state", "detail": _detail(states)}, _FOLD_EVERY)
+            self._folded = _Folded(states, 0)
+            return
+        self._log.append(row)
+        self._folded = _Folded(states, self._folded.since_fold + 1)
+
+
+def _row(sequence: int, event: str, states: Mapping[str, MirrorState], now: datetime) -> dict[str, Any]:
+    return {"sequence": sequence, "event": event, "detail": _detail(states), "at": now}
+
+
+def _detail(states: Mapping[str, MirrorState]) -> str:
+    return json.dumps({topic: asdict(state) for topic, state in states.items()}, separators=(",", ":"))
+
+
+def _fold(rows: Sequence[Row]) -> _Folded:
+    newest = max((at for at, row in enumerate(rows) if row["event"] == "state"), default=0)
+    states: dict[str, MirrorState] = {}
+    for row in rows[newest:]:
+        for topic, data in json.loads(row["detail"]).items():
+            states[topic] = _state(data)
+    return _Folded(states, len(rows) - newest)
+
+
+def _state(data: dict[str, Any]) -> MirrorState:
+    pending = data.pop("pending")
+    gaps = tuple((after, until) for after, until in data.pop("gaps"))
+    return MirrorState(**data, gaps=gaps, pending=PlannedStep(**pending) if pending else None)

@@ -1,0 +1,160 @@
+"""Tables without a key: rows that agree in all columns that the log always holds are exchangeable (`fold`).
+
+Changes are taken in portions between the readings of the table. In a portion, the n-th removal of a row ends the n-th
+copy of it, the oldest first. An update is a removal and an addition; the values that its event omits are those of the
+row that it removed, which may itself have been added by an update of the portion.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_assets.mirror.fold import Folded, Void, mask_of
+from cdc_assets.mirror.shape import AT, CHANGED_AT, MISSING, OPERATION, POSITION, Shape
+from cdc_assets.typemap.kernels import Numbers
+
+_READING = 40
+"""Characters of a READ's position that are the same for all rows of one reading: LSN, command, number of the window."""
+
+
+def fold_multiset(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = None) -> Folded:
+    """Apply events to the rows of a table without a key; see `fold`.
+
+    Args:
+        events: an update is two of them: `-`, with the row that it removes, and then `u`.
+    """
+    ended, changed = [shape.versions.empty_table()], False
+    for reading, portion in _portions(events):
+        whole = void is not None and reading and portion[POSITION][0].as_py()[:22] >= void.lsn
+        fold_one = _read if reading else _change
+        rows, gone, different = fold_one(shape, rows, portion, whole=whole)
+        ended.append(gone)
+        changed |= different
+    if void is not None and not _was_read(events, void):
+        empty = events.slice(0, 0)
+        rows, gone, different = _read(shape, rows, empty, whole=True, void=void)
+        ended.append(gone)
+        changed |= different
+    return Folded(rows, pa.concat_tables(ended), changed)
+
+
+def _was_read(events: pa.Table, void: Void) -> bool:
+    reads = events.filter(pc.equal(events[OPERATION], "r"))
+    return bool(reads.num_rows) and pc.max(reads[POSITION]).as_py()[:22] >= void.lsn
+
+
+def _portions(events: pa.Table) -> Iterator[tuple[bool, pa.Table]]:
+    """Events of one reading, or changes between two readings, in order."""
+    if not events.num_rows:
+        return
+    reads = mask_of(pc.equal(events[OPERATION], "r"))
+    readings = pc.utf8_slice_codeunits(events[POSITION], 0, _READING).combine_chunks().dictionary_encode()
+    number = np.where(reads, readings.indices.to_numpy(zero_copy_only=False) + 1, 0)
+    borders = np.flatnonzero(np.diff(number)) + 1
+    for start, end in zip([0, *borders], [*borders, len(number)], strict=True):
+        yield bool(reads[start]), events.slice(int(start), int(end - start))
+
+
+def _ranks(codes: Numbers) -> Numbers:
+    """For each place, how many places before it have the same code."""
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(codes) else np.array([], int)
+    first = np.repeat(starts, np.diff(np.concatenate([starts, [len(codes)]])))
+    ranks = np.empty(len(codes), dtype=np.int64)
+    ranks[order] = np.arange(len(codes)) - first
+    return ranks
+
+
+def _change(shape: Shape, rows: pa.Table, events: pa.Table, *, whole: bool) -> tuple[pa.Table, pa.Table, bool]:
+    """Apply changes."""
+    del whole
+    operations = events[OPERATION]
+    removes = mask_of(pc.or_(pc.equal(operations, "d"), pc.equal(operations, "-")))
+    adds = pa.concat_tables([shape.as_events(rows), events.filter(pa.array(~removes)).select(shape.event_names)])
+    gone = events.filter(pa.array(removes))
+    adds, gone = adds.combine_chunks(), gone.combine_chunks()
+    codes = pa.concat_arrays([shape.keys(adds), shape.keys(gone)]).dictionary_encode()
+    numbers = codes.indices.to_numpy(zero_copy_only=False)
+    added, removed = numbers[: adds.num_rows], numbers[adds.num_rows :]
+    pairs = _paired(added, removed)
+    adds = _with_omitted(shape, adds, rows.num_rows, events, removes, pairs)
+    ends = np.flatnonzero(pairs >= 0)
+    lives = np.ones(adds.num_rows, dtype=bool)
+    lives[pairs[ends]] = False
+    lsn = pc.utf8_slice_codeunits(adds[POSITION], 0, 22)
+    made = shape.as_rows(adds, lsn)
+    by = gone.take(pa.array(ends))
+    ended_by = pc.if_else(pc.equal(by[OPERATION], "-"), "u", "d")
+    versions = shape.ended(
+        made.take(pa.array(pairs[ends])), pc.utf8_slice_codeunits(by[POSITION], 0, 22), by[CHANGED_AT], ended_by
+    )
+    seen = pc.less(versions["_valid_from_lsn"], versions["_valid_to_lsn"])
+    return made.filter(pa.array(lives)), versions.filter(seen), True
+
+
+def _paired(added: Numbers, removed: Numbers) -> Numbers:
+    """For each removal, the addition that it removes; -1 if there is none."""
+    size = max(len(added), len(removed)) + 1
+    slots = added.astype(np.int64) * size + _ranks(added)
+    wanted = removed.astype(np.int64) * size + _ranks(removed)
+    found = pc.index_in(pa.array(wanted), value_set=pa.array(slots))
+    result: Numbers = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return result
+
+
+def _with_omitted(
+    shape: Shape, adds: pa.Table, olds: int, events: pa.Table, removes: Numbers, pairs: Numbers
+) -> pa.Table:
+    """Additions of which those by updates have the values that their events omit."""
+    if not shape.large:
+        return adds
+    event_of_add = np.flatnonzero(~removes)
+    removal_of_event = np.cumsum(removes) - 1  # the removal at or before each event
+    updates = mask_of(pc.equal(events[OPERATION], "u"))[event_of_add]
+    donor = np.full(adds.num_rows, -1, dtype=np.int64)
+    chosen = np.flatnonzero(updates)
+    donor[olds + chosen] = pairs[removal_of_event[event_of_add[chosen] - 1]] if len(chosen) else donor[:0]
+    for name in shape.large:
+        missing = mask_of(adds[MISSING + name])
+        source = np.arange(adds.num_rows)
+        lost = np.zeros(adds.num_rows, dtype=bool)
+        while (open_ := missing[source] & ~lost).any():
+            following = donor[source]
+            lost |= open_ & (following < 0)
+            source = np.where(open_ & (following >= 0), following, source)
+        place = adds.schema.get_field_index(name)
+        values = adds[name].combine_chunks().take(pa.array(source, mask=lost))
+        adds = adds.set_column(place, adds.field(place), values)
+    return adds
+
+
+def _read(
+    shape: Shape, rows: pa.Table, events: pa.Table, *, whole: bool, void: Void | None = None
+) -> tuple[pa.Table, pa.Table, bool]:
+    """Apply one reading: of each row that was read there are as many copies as were read."""
+    events = events.select(shape.event_names).combine_chunks()
+    codes = pa.concat_arrays([shape.keys(rows), shape.keys(events)]).dictionary_encode()
+    numbers = codes.indices.to_numpy(zero_copy_only=False)
+    old, read = numbers[: rows.num_rows], numbers[rows.num_rows :]
+    count = len(codes.dictionary)
+    copies, known = np.bincount(read, minlength=count), np.bincount(old, minlength=count)
+    stays = _ranks(old) < copies[old]
+    if not whole:
+        stays |= copies[old] == 0
+    new = _ranks(read) >= known[read]
+    lsn = pc.utf8_slice_codeunits(events[POSITION], 0, 22)
+    made = shape.as_rows(events, lsn).filter(pa.array(new))
+    gone = rows.filter(pa.array(~stays))
+    at_lsn = void.lsn if void is not None else (events[POSITION][0].as_py()[:22] if events.num_rows else "")
+    at = pa.scalar(void.at, AT) if void is not None else (events[CHANGED_AT][0] if events.num_rows else pa.scalar(None, AT))
+    ended = shape.ended(
+        gone,
+        pa.repeat(pa.scalar(at_lsn, pa.string()), gone.num_rows),
+        pa.repeat(at, gone.num_rows),
+        pa.repeat(pa.scalar("r", pa.string()), gone.num_rows),
+    )
+    changed = bool(gone.num_rows or made.num_rows)
+    return pa.concat_tables([rows.filter(pa.array(stays)), made]), ended, changed

@@ -1,0 +1,90 @@
+"""Reading mirrors: the rows now, all versions with their times, the rows as of an LSN.
+
+`current` and `history` together hold each version of each row once: those of `current` are valid until further notice.
+While a step is being committed, `history` is a moment ahead: versions that ended after the LSN of `current` are then in
+both. A reader that knows this LSN leaves them out of `history`; a view cannot, and shows them twice for that moment.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.errors import InvalidValueError, LakeError
+from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
+from cdc_assets.mirror.shape import CHANGED_AT, ENDED_BY, FROM_AT, FROM_LSN, LSN, STEP, TO_AT, TO_LSN
+from cdc_assets.mirror.tasks import fitted, read_rows
+
+
+def scd2_sql(columns: Sequence[str], current: str, history: str) -> str:
+    """The query of all versions, for Spark, DuckDB and Polars.
+
+    Args:
+        columns: of the source table, quoted as the engine wants them.
+        current: the table or scan of current rows, as the engine names it.
+        history: likewise of former rows.
+    """
+    names = ", ".join(columns)
+    return (
+        f"SELECT {names}, {LSN} AS {FROM_LSN}, CAST(NULL AS VARCHAR(22)) AS {TO_LSN}, {CHANGED_AT} AS {FROM_AT}, "
+        f"CAST(NULL AS TIMESTAMP) AS {TO_AT}, CAST(NULL AS VARCHAR(1)) AS {ENDED_BY} FROM {current} "
+        f"UNION ALL SELECT {names}, {FROM_LSN}, {TO_LSN}, {FROM_AT}, {TO_AT}, {ENDED_BY} FROM {history}"
+    )
+
+
+class MirrorReader:
+    """Reads one mirror with Arrow.
+
+    Args:
+        tables: of the capture's mirrors.
+        lsn: LSN that the mirror has published; None leaves nothing out.
+    """
+
+    def __init__(self, tables: MirrorTables, topic: str, lsn: str | None = None) -> None:
+        self._tables, self._topic, self._lsn = tables, topic, lsn
+
+    def current(self) -> pa.Table:
+        """The rows now.
+
+        Raises:
+            LakeError: there is no such mirror.
+        """
+        return self._read(current_directory(self._topic))
+
+    def versions(self) -> pa.Table:
+        """All versions; those that are valid now have no end.
+
+        Raises:
+            LakeError: there is no such mirror.
+        """
+        now, ended = self.current(), self._read(history_directory(self._topic))
+        if self._lsn is not None:
+            ended = ended.filter(pc.less_equal(ended[TO_LSN], self._lsn))
+        names = [FROM_LSN if name == LSN else FROM_AT if name == CHANGED_AT else name for name in now.column_names]
+        now, ended = now.rename_columns(names), ended.drop_columns([STEP])
+        columns = pa.schema([pa.field(field.name, field.type) for field in ended.schema])
+        return pa.concat_tables([fitted(now, columns), ended.cast(columns)])
+
+    def as_of(self, lsn: Lsn) -> pa.Table:
+        """The rows as they were right after a commit.
+
+        Raises:
+            InvalidValueError: the mirror has not come that far.
+            LakeError: there is no such mirror.
+        """
+        text = str(lsn)
+        if self._lsn is not None and text > self._lsn:
+            raise InvalidValueError(
+                "LSN", text, f"one up to {self._lsn}, which the mirror has reached", "run cdc-assets mirror, or wait for it"
+            )
+        rows = self.versions()
+        goes_on = pc.fill_null(pc.greater(rows[TO_LSN], text), True)
+        return rows.filter(pc.and_(pc.less_equal(rows[FROM_LSN], text), goes_on))
+
+    def _read(self, directory: str) -> pa.Table:
+        schema = self._tables.schema(directory)
+        if schema is None:
+            raise LakeError(f"There is no mirror {directory}. Next: cdc-assets mirror makes it.")
+        paths = [path for path, _, _ in self._tables.files(directory)]
+        return read_rows(self._tables.location, directory, paths, schema)

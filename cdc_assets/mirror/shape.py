@@ -1,0 +1,174 @@
+"""The columns of a mirror: those of the source table in natural types, and what tells when a row came to be.
+
+`current` has the source's columns, `_lsn` (of the commit that made the row what it is) and `_changed_at` (its time).
+`history` has the same columns of a version that has ended, and from when to when it was the row.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from cdc_assets.mirror.keys import KeyPart, encode, is_number
+
+LSN, CHANGED_AT = "_lsn", "_changed_at"
+FROM_LSN, TO_LSN, FROM_AT, TO_AT = "_valid_from_lsn", "_valid_to_lsn", "_valid_from", "_valid_to"
+ENDED_BY, STEP = "_operation", "_step"
+OWN = (LSN, CHANGED_AT)
+OWN_OF_HISTORY = (FROM_LSN, TO_LSN, FROM_AT, TO_AT, ENDED_BY, STEP)
+
+POSITION, OPERATION, MISSING = "__position", "__op", "__missing:"
+"""Columns of events: position in the topic, `c`, `u`, `d` or `r`, and whether the log omitted a column's value."""
+
+AT = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeColumn:
+    """A column of a mirror.
+
+    Args:
+        name: as in the source; a key's value that events hold in the key alone is in `_key_<name>`.
+        nullable: whether a row may lack a value.
+        large: whether events may omit an unchanged value.
+        note: what the type cannot hold.
+        source: name of the column in the source; empty if its structure is not known.
+        source_type: its declared type.
+        former: whether only an earlier life of the table had it.
+    """
+
+    name: str
+    type: pa.DataType
+    nullable: bool = True
+    large: bool = False
+    note: str = ""
+    source: str = ""
+    source_type: str = ""
+    former: bool = False
+
+    def field(self) -> pa.Field:
+        """The column in a Delta table."""
+        about = {"cdc.source.column": self.source, "cdc.source.type": self.source_type, "cdc.note": self.note}
+        metadata = {key: value for key, value in about.items() if value}
+        return pa.field(self.name, self.type, self.nullable, metadata or None)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The structure of a mirror; picklable.
+
+    Args:
+        columns: in the source's order, then those of the key alone.
+        key: what tells rows apart.
+        keyed: whether the key identifies a row; otherwise rows are a multiset.
+    """
+
+    columns: tuple[ShapeColumn, ...]
+    key: tuple[KeyPart, ...]
+    keyed: bool = True
+
+    def of_this_life(self) -> "Shape":
+        """The shape without columns that only earlier lives of the table had."""
+        return replace(self, columns=tuple(column for column in self.columns if not column.former))
+
+    def keeping(self, known: pa.Schema) -> "Shape":
+        """The shape with columns that the mirror's table has and the source has no longer; they stay, as NULL."""
+        former = [field for field in known if field.name not in {*self.names, *OWN}]
+        if not former:
+            return self
+        kept = [ShapeColumn(field.name, field.type, note="the source has it no longer") for field in former]
+        return replace(self, columns=(*self.columns, *kept))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the columns with the source's values."""
+        return [column.name for column in self.columns]
+
+    @cached_property
+    def large(self) -> list[str]:
+        """Names of the columns whose value an event may omit."""
+        return [column.name for column in self.columns if column.large]
+
+    @cached_property
+    def _values(self) -> list[pa.Field]:
+        return [pa.field(column.name, column.type) for column in self.columns]
+
+    @cached_property
+    def current(self) -> pa.Schema:
+        """Columns of `current`."""
+        return pa.schema(
+            [column.field() for column in self.columns] + [pa.field(LSN, pa.string(), False), pa.field(CHANGED_AT, AT)]
+        )
+
+    @cached_property
+    def history(self) -> pa.Schema:
+        """Columns of `history`."""
+        ends = [pa.field(FROM_LSN, pa.string(), False), pa.field(TO_LSN, pa.string(), False)]
+        times = [pa.field(FROM_AT, AT), pa.field(TO_AT, AT)]
+        own = [pa.field(ENDED_BY, pa.string(), False), pa.field(STEP, pa.int64(), False)]
+        return pa.schema([column.field().with_nullable(True) for column in self.columns] + ends + times + own)
+
+    @cached_property
+    def rows(self) -> pa.Schema:
+        """Columns of `current` in memory: all nullable, without metadata."""
+        return pa.schema([*self._values, pa.field(LSN, pa.string()), pa.field(CHANGED_AT, AT)])
+
+    @cached_property
+    def versions(self) -> pa.Schema:
+        """Columns of `history` in memory, without the step."""
+        ends = [pa.field(name, pa.string()) for name in (FROM_LSN, TO_LSN)]
+        times = [pa.field(name, AT) for name in (FROM_AT, TO_AT)]
+        return pa.schema([*self._values, *ends, *times, pa.field(ENDED_BY, pa.string())])
+
+    @cached_property
+    def events(self) -> pa.Schema:
+        """Columns of events in natural types."""
+        own = [pa.field(POSITION, pa.string()), pa.field(OPERATION, pa.string()), pa.field(CHANGED_AT, AT)]
+        return pa.schema([*self._values, *own, *(pa.field(MISSING + name, pa.bool_()) for name in self.large)])
+
+    @cached_property
+    def event_names(self) -> list[str]:
+        """Names of the columns of events."""
+        return list(self.events.names)
+
+    @cached_property
+    def key_type(self) -> pa.DataType:
+        """Type of `keys`: a number if one column that is never null holds it, else bytes."""
+        own = {column.name: column for column in self.columns}
+        first = own[self.key[0].name]
+        is_one = len(self.key) == 1 and is_number(first.type) and not first.nullable
+        return pa.int64() if is_one and self.keyed else pa.binary()
+
+    @property
+    def key_text(self) -> str:
+        """What a mirror's leaves depend on: another text needs them made anew."""
+        types = {column.name: str(column.type) for column in self.columns}
+        parts = [f"{part.name} {types[part.name]} {part.padded:d}{part.folded:d}" for part in self.key]
+        return f"{'key' if self.keyed else 'rows'} {self.key_type}: {', '.join(parts)}"
+
+    def keys(self, table: pa.Table) -> pa.Array:
+        """Keys of rows or events."""
+        return encode(table, self.key, self.key_type)
+
+    def as_events(self, rows: pa.Table) -> pa.Table:
+        """Rows as the events that would make them."""
+        count = rows.num_rows
+        columns = [rows[name] for name in self.names]
+        columns += [rows[LSN], pa.repeat(pa.scalar("c", pa.string()), count), rows[CHANGED_AT]]
+        columns += [pa.repeat(pa.scalar(False), count) for _ in self.large]
+        return pa.Table.from_arrays(columns, schema=self.events)
+
+    def as_rows(self, events: pa.Table, lsn: pa.ChunkedArray) -> pa.Table:
+        """Rows that events made, each with the LSN of its commit."""
+        columns = [events[name] for name in self.names]
+        return pa.Table.from_arrays([*columns, lsn, events[CHANGED_AT]], schema=self.rows)
+
+    def ended(self, rows: pa.Table, lsn: pa.Array, at: pa.Array, operation: pa.Array) -> pa.Table:
+        """Versions that ended at an LSN."""
+        columns = [rows[name] for name in self.names]
+        return pa.Table.from_arrays([*columns, rows[LSN], lsn, rows[CHANGED_AT], at, operation], schema=self.versions)
+
+    def no_rows(self) -> pa.Table:
+        """An empty table."""
+        return self.rows.empty_table()
+

@@ -1,0 +1,164 @@
+"""Decides which events the next step of a mirror takes.
+
+*Why a mirror is right at the LSNs that it publishes.* A topic table is complete up to its position in the manifest, and
+windows hold whole transactions. So the events up to any commit LSN not above it, in their order, make the rows that the
+server had at that LSN, if the rows were known at the beginning. READs carry the LSN of their snapshot, and a table's
+position is not above it while they are written. Therefore events are taken by LSN and not by window: READs that are
+ahead of the position wait until it has reached them. Those that are committed at the very LSN that is reached already
+(incremental snapshots) are told by their window.
+
+*When changes were lost* (a gap; capture was turned off; the database was restored) and the whole table was read again at
+LSN R, the rows before say nothing about those after. The step that reaches R takes all events up to it at once, and
+removes what no event has told of since the loss. While the loss is not repaired, the mirror stays at its end, or, if
+`gap.policy=ignore` lets the table go on, it follows and names the gap.
+
+A mirror that is started late, or made anew, begins at the newest such loss, and with a step up to R: before that it would
+lack rows.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.ledger.state import TableState
+from cdc_assets.mirror.events import EventFile, EventRange
+from cdc_assets.mirror.ledger import MirrorState, PlannedStep
+
+STEP_ROWS = 2_000_000
+"""Rows of topic files at which a step ends; but it ends between commits."""
+_NEVER = 2**62
+_WINDOW = re.compile(r"w(\d{10})-")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a table's mirror may know now.
+
+    Args:
+        position: commit LSN up to which the topic is complete.
+        read: LSN of the last snapshot of the whole table; empty if there was none.
+        window: greatest number of a window that is complete.
+        starts: LSNs at which a new life of the table began, or changes before which were lost; ascending.
+        gaps: intervals of lost changes.
+    """
+
+    position: str
+    read: str
+    window: int
+    starts: tuple[str, ...] = ()
+    gaps: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def since(self) -> str:
+        """The newest start that a snapshot of the whole table has repaired; empty if nothing was lost."""
+        return max((start for start in self.starts if start <= self.read), default="")
+
+    @property
+    def open_gaps(self) -> tuple[tuple[str, str], ...]:
+        """Gaps that no snapshot has repaired."""
+        return tuple(gap for gap in self.gaps if gap[1] > self.read)
+
+
+def target_of(state: TableState, window: int, drops: Sequence[Lsn]) -> Target | None:
+    """What is known of a table; None if it has no rows yet.
+
+    Args:
+        state: recorded in the manifest.
+        window: greatest number of a complete window.
+        drops: LSNs from which on the table was no longer there.
+    """
+    position = state.position or state.snapshot_lsn
+    if position is None:
+        return None
+    starts = sorted({str(lsn) for lsn in drops} | {str(until) for _, until in state.gaps})
+    gaps = tuple((str(after), str(until)) for after, until in state.gaps)
+    read = "" if state.snapshot_lsn is None else str(state.snapshot_lsn)
+    return Target(str(position), read, window, tuple(starts), gaps)
+
+
+def next_step(
+    topic: str, known: MirrorState, target: Target, files: Sequence[EventFile], key: str, *, anew: bool = False
+) -> PlannedStep | None:
+    """The next step of a mirror; None if it has come as far as it can.
+
+    Args:
+        files: of the topic.
+        key: `Shape.key_text` of the shape now.
+        anew: whether the mirror is to be made anew.
+    """
+    lost = target.since > known.since
+    if anew or known.step == 0 or known.key != key or (lost and known.lsn >= target.read):
+        return _first(topic, known, target, files, key)
+    if target.position < known.lsn:
+        return None
+    base = PlannedStep(
+        topic, known.step + 1, known.lsn, target.position, known.window, target.window, known.since, key=key
+    )
+    if not lost:
+        return _bounded(base, files, "")
+    if target.position < target.read:
+        return _bounded(base, files, "")
+    earlier = replace(base, until=_before(target.read))
+    if earlier.until > base.after and any(_takes(file, earlier) for file in files):
+        return _bounded(earlier, files, "")
+    return replace(base, until=target.read, since=target.since, void=True)
+
+
+def _first(
+    topic: str, known: MirrorState, target: Target, files: Sequence[EventFile], key: str
+) -> PlannedStep | None:
+    """The first step: everything up to the snapshot of the whole table."""
+    if target.position < target.read:
+        return None
+    after = _before(target.since) if target.since else ""
+    step = PlannedStep(
+        topic, known.step + 1, after, target.position, _NEVER, target.window, target.since, whole=True, key=key
+    )
+    return _bounded(step, files, target.read)
+
+
+def _before(lsn: str) -> str:
+    value = int(Lsn.parse(lsn))
+    return str(Lsn.from_int(value - 1)) if value else lsn
+
+
+def range_of(step: PlannedStep) -> EventRange:
+    """The events that a step takes."""
+    return EventRange(step.after, step.until, step.known, step.window)
+
+
+def _takes(file: EventFile, step: PlannedStep) -> bool:
+    """Whether a file may hold events of a step."""
+    return range_of(step).may_hold(file.least, file.greatest) and not _is_known(file, step)
+
+
+def _is_known(file: EventFile, step: PlannedStep) -> bool:
+    """Whether a file that ends at the LSN that is reached was applied: its name tells its window."""
+    if file.greatest[:22] != step.after:
+        return False
+    match = _WINDOW.match(file.path)
+    return match is not None and int(match[1]) <= step.known
+
+
+def files_of(step: PlannedStep, files: Sequence[EventFile]) -> list[EventFile]:
+    """Files that may hold events of a step, in the order of their positions."""
+    return sorted((file for file in files if _takes(file, step)), key=lambda file: (file.least, file.path))
+
+
+def _bounded(step: PlannedStep, files: Sequence[EventFile], at_least: str) -> PlannedStep | None:
+    """A step that ends where enough rows are taken; None if nothing is new.
+
+    Args:
+        at_least: LSN before which it must not end.
+    """
+    chosen = sorted(files_of(step, files), key=lambda file: file.greatest)
+    if not chosen and step.after == step.until and not step.whole:
+        return None
+    rows = 0
+    for file in chosen:
+        rows += file.rows
+        end = file.greatest[:22]
+        if rows >= STEP_ROWS and step.after < end < step.until and end >= at_least:
+            return replace(step, until=end)
+    return step

@@ -1,0 +1,286 @@
+"""What runs in a task of a step: parting events by leaves, and folding them into a leaf.
+
+A step is two jobs. The first reads the topic: each of its tasks reads some files, puts the events in the order of keys
+and writes them, leaf by leaf, into one file of a staging folder. The second has a task for each leaf that events are
+about: it reads the leaf and its parts of the staged files, folds, and writes the leaf and the versions that ended. So no
+task holds more than the events of some files, or one leaf and its events, however large the table is. Files count only
+when a commit names them, so a task may be repeated or given up at any moment.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.mirror.events import EventFile, EventRange, TopicReader, in_order
+from cdc_assets.mirror.fold import Folded, Void, fold_keyed
+from cdc_assets.mirror.keys import bound_bytes, bound_key
+from cdc_assets.mirror.leaves import Leaf, NewFile, cut, new_name, places_of, write_parquet
+from cdc_assets.mirror.multiset import fold_multiset
+from cdc_assets.mirror.natural import cast
+from cdc_assets.mirror.shape import STEP, TO_LSN, Shape
+
+PORTION_ROWS = 2_000_000
+"""Events that are folded at once; more are folded portion by portion."""
+_SAMPLED = 4096
+_UNKNOWN_RATIO = 3
+"""Bytes in memory for one in a file, of rows that come from no file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Events of one leaf in a staged file.
+
+    Args:
+        leaf: index of the leaf.
+        batch: index of the batch in the file.
+    """
+
+    name: str
+    leaf: int
+    batch: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """Files of a topic whose events are to be parted by leaves.
+
+    Args:
+        bounds: of all leaves, in order.
+        staging: folder of the staged files.
+    """
+
+    reader: TopicReader
+    files: tuple[EventFile, ...]
+    wanted: EventRange
+    bounds: tuple[bytes, ...]
+    staging: str
+
+
+def part(task: PartTask) -> list[Piece]:
+    """Read events, and stage them leaf by leaf.
+
+    Raises:
+        LakeError: the lake cannot be read or written.
+    """
+    shape = task.reader.shape
+    events = in_order(list(task.reader.read(task.files, task.wanted)), shape)
+    if not events.num_rows:
+        return []
+    keys = shape.keys(events)
+    order = pc.array_sort_indices(keys)
+    bounds = [bound_key(bound, shape.key_type) if bound else None for bound in task.bounds]
+    places = places_of(keys.take(order), bounds) if len(bounds) > 1 else [0, len(keys)]
+    name, pieces = f"{uuid4().hex}.arrow", list[Piece]()
+    files = task.reader.location.filesystem(task.staging)
+    try:
+        with files.open_output_stream(name) as stream, pa.ipc.new_file(stream, shape.events, options=_IPC) as writer:
+            for leaf, (start, end) in enumerate(pairwise(places)):
+                if end > start:
+                    chosen = np.sort(order.slice(start, end - start).to_numpy())
+                    for batch in events.take(pa.array(chosen)).combine_chunks().to_batches():
+                        pieces.append(Piece(name, leaf, len(pieces), batch.num_rows))
+                        writer.write_batch(batch)
+    except STORE_ERRORS as error:
+        place = task.reader.location.uri(task.staging)
+        raise trouble(f"Events cannot be staged in {place}", error, "check the path and its rights") from error
+    return pieces
+
+
+_IPC = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True)
+class FoldTask:
+    """A leaf and the events about it.
+
+    Args:
+        leaf: its files, and where its keys begin.
+        current: directory of the table.
+        history: directory of the versions that ended.
+        pieces: in the order of the topic's files.
+        step: number of the step.
+        history_schema: columns of `history`.
+    """
+
+    location: Location
+    shape: Shape
+    leaf: Leaf
+    current: str
+    history: str
+    staging: str
+    pieces: tuple[Piece, ...]
+    void: Void | None
+    step: int
+    history_schema: pa.Schema
+    rewrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoldResult:
+    """What a task has made of a leaf.
+
+    Args:
+        removed: files that are replaced.
+        leaves: files in their place.
+        versions: files of versions that ended.
+        ended: number of these versions.
+        events: number of events that were folded.
+        nulls: columns that should be NOT NULL and hold NULLs.
+    """
+
+    removed: tuple[str, ...]
+    leaves: tuple[NewFile, ...]
+    versions: tuple[NewFile, ...]
+    ended: int
+    events: int
+    nulls: tuple[str, ...] = ()
+
+
+def fold_leaf(task: FoldTask) -> FoldResult:
+    """Fold events into a leaf; nothing is written if they change nothing.
+
+    Raises:
+        LakeError: the lake cannot be read or written.
+    """
+    rows = read_rows(task.location, task.current, task.leaf.paths, task.shape.rows).combine_chunks()
+    events = in_order(list(_staged(task)), task.shape)
+    folded = fold(task.shape, rows, events, task.void)
+    if not folded.changed and not task.rewrite:
+        return FoldResult((), (), (), 0, events.num_rows)
+    density = task.leaf.size / task.leaf.rows if task.leaf.rows else folded.rows.nbytes / _UNKNOWN_RATIO / max(
+        1, folded.rows.num_rows
+    )
+    leaves = tuple(_write_leaves(task, folded.rows, int(density * folded.rows.num_rows)))
+    nulls = tuple(
+        column.name for column in task.shape.columns if not column.nullable and folded.rows[column.name].null_count
+    )
+    versions = tuple(_write_versions(task, folded.ended))
+    return FoldResult(task.leaf.paths, leaves, versions, folded.ended.num_rows, events.num_rows, nulls)
+
+
+def fold(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = None) -> Folded:
+    """Apply events to rows; many of them portion by portion, so that memory stays bounded.
+
+    Rows that were not found when the table was read anew need all events at once.
+    """
+    fold_one = fold_keyed if shape.keyed else fold_multiset
+    if void is not None or events.num_rows <= PORTION_ROWS:
+        return fold_one(shape, rows, events, void)
+    ended, changed = [shape.versions.empty_table()], False
+    for start in range(0, events.num_rows, PORTION_ROWS):
+        folded = fold_one(shape, rows, events.slice(start, PORTION_ROWS), None)
+        rows, changed = folded.rows, changed or folded.changed
+        ended.append(folded.ended)
+    return Folded(rows, pa.concat_tables(ended), changed)
+
+
+def read_rows(location: Location, directory: str, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Rows of some files in the given columns; one that a file lacks is null.
+
+    Raises:
+        LakeError: a file cannot be read.
+    """
+    plain = pa.schema([pa.field(field.name, field.type) for field in schema])
+    parts = [plain.empty_table()]
+    for path in paths:
+        try:
+            found = pq.read_table(path, filesystem=location.existing(directory), partitioning=None)
+        except (*STORE_ERRORS, ValueError) as error:
+            raise trouble(
+                f"{location.uri(directory)}/{path} cannot be read", error, "rebuild the mirror: cdc-assets mirror --rebuild"
+            ) from error
+        parts.append(fitted(found, plain))
+    return pa.concat_tables(parts)
+
+
+def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table in other columns: values are cast, those that are not there are null."""
+    columns = [
+        cast(table[field.name].combine_chunks(), field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=pa.schema([pa.field(field.name, field.type) for field in schema]))
+
+
+def _staged(task: FoldTask) -> Iterator[pa.Table]:
+    files = task.location.existing(task.staging)
+    for name in dict.fromkeys(piece.name for piece in task.pieces):
+        try:
+            with files.open_input_file(name) as stream, pa.ipc.open_file(stream) as reader:
+                for piece in task.pieces:
+                    if piece.name == name:
+                        yield pa.Table.from_batches([reader.get_batch(piece.batch)], task.shape.events)
+        except STORE_ERRORS as error:
+            raise trouble(
+                f"Staged events in {task.location.uri(task.staging)} cannot be read", error, "run the mirror again"
+            ) from error
+
+
+def _write_leaves(task: FoldTask, rows: pa.Table, size: int) -> Iterator[NewFile]:
+    if not rows.num_rows:
+        return
+    shape = task.shape
+    keys = shape.keys(rows)
+    order = pc.array_sort_indices(keys)
+    keys, rows = keys.take(order), rows.take(order)
+    statistics = [part.name for part in shape.key] if shape.keyed else []
+    for start, end in pairwise(cut(keys, size)):
+        bound = bound_bytes(keys[start].as_py()) if start else task.leaf.bound
+        yield write_parquet(task.location, task.current, new_name(bound), rows.slice(start, end - start), statistics)
+
+
+def _write_versions(task: FoldTask, ended: pa.Table) -> Iterator[NewFile]:
+    if ended.num_rows:
+        stepped = ended.append_column(STEP, pa.repeat(pa.scalar(task.step, pa.int64()), ended.num_rows))
+        name = f"h{task.step:010d}-{uuid4().hex}.parquet"
+        yield write_parquet(task.location, task.history, name, fitted(stepped, task.history_schema), [TO_LSN])
+
+
+@dataclass(frozen=True)
+class ConvertTask:
+    """A file whose columns have other types now."""
+
+    location: Location
+    directory: str
+    path: str
+    schema: pa.Schema
+
+
+def convert(task: ConvertTask) -> NewFile:
+    """Write a file again in other types.
+
+    Raises:
+        LakeError: the lake cannot be read or written.
+    """
+    rows = read_rows(task.location, task.directory, [task.path], task.schema)
+    name = f"h{0:010d}-{uuid4().hex}.parquet"
+    return write_parquet(task.location, task.directory, name, rows, [TO_LSN])
+
+
+@dataclass(frozen=True)
+class SampleTask:
+    """Files of a topic from which keys are taken, to see how rows lie."""
+
+    reader: TopicReader
+    files: tuple[EventFile, ...]
+    wanted: EventRange
+
+
+def sample(task: SampleTask) -> list[object]:
+    """Some keys of the events in a range."""
+    found: list[object] = []
+    for events in task.reader.read(task.files, task.wanted):
+        keys = task.reader.shape.keys(events)
+        chosen = np.linspace(0, len(keys) - 1, min(len(keys), _SAMPLED)).astype(np.int64)
+        found += keys.take(pa.array(chosen)).to_pylist()
+    return found
