@@ -17,6 +17,8 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.mirror.apply import OnStep
+from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.notifications import Listener
 from cdc_assets.run.capture import Capture
 
@@ -52,6 +54,18 @@ def open_capture(
     rows = bulk or MssqlBulkSource.of(config)
     with source or SqlServerSource.of(config) as control, kafka_channels(config) as channels:
         yield Capture(config, control, rows, runner, SystemClock(), run_id, channels, listener, tables, on_progress)
+
+
+def open_mirrors(config: CaptureConfig, runner: TaskRunner, on_step: OnStep) -> CaptureMirrors:
+    """The mirrors of a capture; no JVM is started until there are events to apply.
+
+    Args:
+        on_step: function called after each step of a mirror.
+
+    Raises:
+        ConfigurationError: the settings skip operations that mirrors need.
+    """
+    return CaptureMirrors(config, runner, SystemClock(), on_step=on_step)
 
 
 def discover(config: CaptureConfig) -> Sequence[TableSchema]:

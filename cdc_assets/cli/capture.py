@@ -83,7 +83,7 @@ def capture(
         return
     settings = _settings(read_config(config), follow, idle)
     run = CaptureRun(table or [], snapshot_only=snapshot_only, follow=follow)
-    with listening(), _runner(local) as runner:
+    with listening(), task_runner(local) as runner:
         if follow:
             run.retries = Retries(
                 lambda: _settings(load_config(configuration_file(config)), follow, idle),
@@ -187,7 +187,7 @@ def _settings(settings: CaptureConfig, follow: bool, idle: float | None) -> Capt
 
 
 @contextmanager
-def _runner(local: bool) -> Iterator[TaskRunner]:
+def task_runner(local: bool) -> Iterator[TaskRunner]:
     """A runner over threads or Spark; the Spark session starts with the first rows and ends with the command."""
     if local:
         yield LocalRunner()

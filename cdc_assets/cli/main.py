@@ -19,6 +19,7 @@ COMMANDS = {
     "capture": "cdc_assets.cli.capture",
     "status": "cdc_assets.cli.status",
     "summary": "cdc_assets.cli.status",
+    "mirror": "cdc_assets.cli.mirror",
     "tail": "cdc_assets.cli.tail",
     "signal": "cdc_assets.cli.signal",
     "spark": "cdc_assets.cli.spark",

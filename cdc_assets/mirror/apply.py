@@ -172,7 +172,9 @@ class Mirrors:
             done = self._carry_out(works, troubles) if works else {}
             idle = {table.topic: state for table in left if (state := self._moved(table, works)) is not None}
             if done or idle:
-                self._ledger.complete(self._clock.now(), {**idle, **{topic: state for topic, (state, _) in done.items()}})
+                self._ledger.complete(
+                    self._clock.now(), {**idle, **{topic: state for topic, (state, _) in done.items()}}
+                )
             for _, report in done.values():
                 self._on_step(report)
             rebuilt -= done.keys()
@@ -182,16 +184,19 @@ class Mirrors:
     def _state(self, topic: str) -> MirrorState:
         return self._ledger.states.get(topic, MirrorState())
 
-    def _planned(
-        self, table: MirroredTable, rebuilt: set[str], troubles: dict[str, CdcError]
-    ) -> _Work | None:
+    def _planned(self, table: MirroredTable, rebuilt: set[str], troubles: dict[str, CdcError]) -> _Work | None:
         """The step in flight of a table, or its next one."""
         state, key = self._state(table.topic), table.description.shape.key_text
         try:
             planned = state.pending
             if planned is None or table.topic in rebuilt or planned.key != key:
                 planned = next_step(
-                    table.topic, state, table.target, table.files, key, anew=table.topic in rebuilt or self._is_lost(table, state)
+                    table.topic,
+                    state,
+                    table.target,
+                    table.files,
+                    key,
+                    anew=table.topic in rebuilt or self._is_lost(table, state),
                 )
             if planned is None or (not planned.whole and not planned.void and not files_of(planned, table.files)):
                 return None
@@ -242,7 +247,9 @@ class Mirrors:
         self, works: Sequence[_Work], troubles: dict[str, CdcError]
     ) -> dict[str, tuple[MirrorState, StepReport]]:
         """Read, fold and commit the planned steps of some tables."""
-        open_ = [work for work in works if self._tables.reached(current_directory(work.table.topic)) < work.planned.step]
+        open_ = [
+            work for work in works if self._tables.reached(current_directory(work.table.topic)) < work.planned.step
+        ]
         done = {work.table.topic: self._finished(work, ()) for work in works if work not in open_}
         if not open_:
             return done
@@ -296,7 +303,9 @@ class Mirrors:
             return [Leaf((), b"")]
         chosen = files[:: max(1, len(files) // _SAMPLED_FILES)]
         tasks = [SampleTask(self._reader(work), (file,), range_of(work.planned)) for file in chosen]
-        keys = sorted({bound_bytes(key) for found in self._runner.run(sample, tasks) for key in found if key is not None})
+        keys = sorted(
+            {bound_bytes(key) for found in self._runner.run(sample, tasks) for key in found if key is not None}
+        )
         bounds = sorted({keys[len(keys) * at // count] for at in range(1, count)} if keys else set())
         return [Leaf((), bound) for bound in [b"", *(bound for bound in bounds if bound)]]
 
@@ -425,4 +434,3 @@ def _sizes(topics: TopicTables, description: Description) -> Mapping[tuple[int, 
             for path, size in zip(found["path"].to_pylist(), found["size_bytes"].to_pylist(), strict=True):
                 sizes[number, path] = size
     return sizes
-

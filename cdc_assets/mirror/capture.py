@@ -106,6 +106,22 @@ class CaptureMirrors:
         """
         return self._ledger.read()
 
+    def named(self, names: Sequence[str]) -> list[TableId]:
+        """Captured tables named `schema.table` or `db.schema.table`, ignoring letter case.
+
+        Raises:
+            ConfigurationError: a name matches no captured table.
+            LakeError: the manifest cannot be read.
+        """
+        tables, chosen = sorted(self._manifest.read().tables), list[TableId]()
+        for name in names:
+            found = [table for table in tables if name.lower() in (table.within_database.lower(), str(table).lower())]
+            if not found:
+                known = ", ".join(map(str, tables)) or "none is captured yet"
+                raise ConfigurationError("table", name, f"one of {known}", "write it as schema.table")
+            chosen += found
+        return chosen
+
     def found(self, wanted: Sequence[TableId] | None = None) -> tuple[list[MirroredTable], dict[str, CdcError]]:
         """Tables with a mirror and what is known of them; and topics of which none can be made, with the reason."""
         state = self._manifest.read()
@@ -135,7 +151,10 @@ class CaptureMirrors:
             for table in wanted:
                 if table not in state.tables:
                     raise ConfigurationError(
-                        "table", str(table), f"a captured table: {', '.join(map(str, sorted(state.tables)))}", "check its name"
+                        "table",
+                        str(table),
+                        f"a captured table: {', '.join(map(str, sorted(state.tables)))}",
+                        "check its name",
                     )
             return list(wanted)
         names = Names("mirror.table.include.list", self._config.mirror.include)

@@ -25,7 +25,9 @@ def history_schema(known: pa.Schema, shape: Shape) -> pa.Schema:
     """
     old = {field.name: field for field in known if field.name not in OWN_OF_HISTORY}
     new = {field.name: field for field in shape.history if field.name not in OWN_OF_HISTORY}
-    fields = [field.with_type(wider(old[name].type, field.type)) if name in old else field for name, field in new.items()]
+    fields = [
+        field.with_type(wider(old[name].type, field.type)) if name in old else field for name, field in new.items()
+    ]
     fields += [field for name, field in old.items() if name not in new]
     return pa.schema([*fields, *(field for field in shape.history if field.name in OWN_OF_HISTORY)])
 

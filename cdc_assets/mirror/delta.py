@@ -17,7 +17,7 @@ from cdc_assets.errors import LakeConflictError
 from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, log_properties, trim
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.lake.presence import see
+from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.topics import HOOKS, TopicTables
 from cdc_assets.mirror.leaves import Leaf, NewFile, leaf_of
 
@@ -38,8 +38,7 @@ class MirrorTables:
     """Opens and commits the tables of mirrors.
 
     Args:
-        location: of the lake.
-        prefix: topic prefix.
+        prefix: topic prefix, part of the application id.
         log_commits: newest commits that stay in a table's log.
         retention_hours: time for which replaced files are kept.
     """
@@ -104,7 +103,9 @@ class MirrorTables:
         """
         if self.reached(directory) >= step or not (add or remove or whole):
             return False
-        see(self.location, {directory: [DataFile(file.path, file.size, file.rows, "", "", step) for file in add]})
+        require_files(
+            self.location, {directory: [DataFile(file.path, file.size, file.rows, "", "", step) for file in add]}
+        )
         for attempt in range(_ATTEMPTS):
             try:
                 handle = self._ready(directory, schema, whole=whole)

@@ -84,7 +84,9 @@ def describe(
     _check(topic, [column.name for column in columns])
     known = {column.name: column.column for column in [*found, *extra]}
     own = {column.name.removeprefix(_KEY): column.name for column in extra}
-    identity = [own.get(name, name) for name in key] or _identity([column for column in found if column.name in names_now])
+    identity = [own.get(name, name) for name in key] or _identity(
+        [column for column in found if column.name in names_now]
+    )
     parts = tuple(key_part(name, known[name]) for name in identity)
     shape = Shape(tuple(columns), parts, keyed=bool(key))
     made = tuple(
@@ -97,7 +99,9 @@ def describe(
 def _value(topic: str, schema: pa.Schema) -> pa.DataType:
     found = schema.field("value").type if "value" in schema.names else pa.null()
     if not pa.types.is_struct(found) or found.get_field_index("after") < 0:
-        raise LakeError(f"{topic} holds no envelopes, so no table can be made of it. Next: leave it out of mirror.table.include.list.")
+        raise LakeError(
+            f"{topic} holds no envelopes, so no table can be made of it. Next: leave it out of mirror.table.include.list."
+        )
     return found
 
 
@@ -120,7 +124,7 @@ def _names(entries: Sequence[HistoryEntry], settings: EventSettings) -> dict[str
 def _found(
     name: str, field: str, after: Mapping[str, Mapping[str, pa.Field]], entries: Sequence[HistoryEntry]
 ) -> _Found:
-    newest = next(fields[field] for fields in reversed(after.values()) if field in fields)
+    newest = next(fields[field] for fields in reversed(list(after.values())) if field in fields)
     columns = [entry.schema.column(name) for entry in entries]
     known = [column for column in columns if column is not None]
     if not known:
@@ -140,12 +144,12 @@ def _key_names(
 ) -> list[str]:
     """Columns of the message key; none if there is no key."""
     if not entries:
-        newest = next(reversed(generations.values()))
+        newest = list(generations.values())[-1]
         return list(_fields(pa.struct([newest.field("key")]), "key"))
     last = entries[-1]
     key = plan_events(last.schema, last.captured, settings, connector=ConnectorIdentity()).key
     missing = [name for name in last.schema.key if name not in key]
-    if key and missing or (missing and not key):
+    if (key and missing) or (missing and not key):
         raise ConfigurationError(
             "message key", ", ".join(key), f"all columns of the key of {last.table}: {', '.join(last.schema.key)}",
             f"capture {', '.join(missing)} and name it in message.key.columns, or leave {last.table} out by mirror.table.include.list",
@@ -165,7 +169,7 @@ def _key_only(
 ) -> list[_Found]:
     """Columns of the key whose values rows do not have, or have masked."""
     shown = {column.name: column for column in found}
-    newest = next(reversed(generations.values()))
+    newest = list(generations.values())[-1]
     fields = _fields(pa.struct([newest.field("key")]), "key")
     extra = []
     for name in key:
@@ -178,8 +182,8 @@ def _key_only(
 
 
 def _is_shaped(field: pa.Field) -> bool:
-    told = (field.metadata or {}).get(b"connect.parameters", b"")
-    return b'"masked"' in told or b'"truncateLength"' in told
+    parameters = (field.metadata or {}).get(b"connect.parameters", b"")
+    return b'"masked"' in parameters or b'"truncateLength"' in parameters
 
 
 def _identity(found: Sequence[_Found]) -> list[str]:
@@ -219,6 +223,8 @@ def _generation(
         field = (key if in_key else after).get(names[column.name])
         if field is not None:
             wanted = target_of(field, known[column.name])
-            columns.append(EventColumn(column.name, field, type(wanted)(column.type, wanted.note, wanted.digits), in_key))
+            columns.append(
+                EventColumn(column.name, field, type(wanted)(column.type, wanted.note, wanted.digits), in_key)
+            )
     stamp = "ts_us" if "ts_us" in _fields(value, "source") else "ts_ms"
     return TopicGeneration(directory, tuple(columns), stamp)

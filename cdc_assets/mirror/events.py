@@ -18,6 +18,7 @@ from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.mirror.fold import mask_of
 from cdc_assets.mirror.natural import Natural, converter
 from cdc_assets.mirror.shape import AT, OPERATION, POSITION, Shape
+from cdc_assets.typemap.kernels import Numbers
 
 _BATCH_ROWS = 128 * 1024
 _AFTER_LSN = "~"
@@ -207,7 +208,7 @@ class _Images:
     after: pa.Array
     before: pa.Array | None
     key: pa.Array | None
-    removes: np.ndarray  # type: ignore[type-arg]
+    removes: Numbers
 
     def of(self, column: EventColumn) -> pa.Array | None:
         """A column's values as events write them; None if the file has none."""
@@ -258,5 +259,3 @@ def in_order(events: Sequence[pa.Table], shape: Shape) -> pa.Table:
 def _stable(positions: pa.Array) -> pa.Array:
     numbered = pa.table({"position": positions, "number": np.arange(len(positions))})
     return pc.sort_indices(numbered, sort_keys=[("position", "ascending"), ("number", "ascending")])
-
-

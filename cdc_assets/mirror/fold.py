@@ -84,15 +84,15 @@ def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None
     touched = pc.index_in(base, value_set=distinct)
     is_touched = pc.is_valid(touched)
     if void is not None:
-        unseen = pc.and_(pc.invert(is_touched), pc.less(rows[LSN], void.since))
-        gone = rows.filter(unseen)
-        kept = rows.filter(pc.and_(pc.invert(is_touched), pc.invert(unseen)))
+        missed = pc.and_(pc.invert(is_touched), pc.less(rows[LSN], void.since))
+        gone = rows.filter(missed)
+        kept = rows.filter(pc.and_(pc.invert(is_touched), pc.invert(missed)))
     else:
         gone, kept = rows.slice(0, 0), rows.filter(pc.invert(is_touched))
     old = rows.filter(is_touched)
     codes = pa.concat_arrays([touched.filter(is_touched), pc.index_in(incoming, value_set=distinct)])
     states = _States(shape, old, events, codes.to_numpy(zero_copy_only=False))
-    alive, ended, same = states.settle()
+    alive, ended, same = states.resolve()
     if gone.num_rows and void is not None:
         ended = pa.concat_tables([ended, _voided(shape, gone, void)])
     changed = bool(gone.num_rows) or not same
@@ -139,7 +139,7 @@ class _States:
                 place = self._table.schema.get_field_index(name)
                 self._table = self._table.set_column(place, self._table.field(place), filled)
 
-    def settle(self) -> tuple[pa.Table, pa.Table, bool]:
+    def resolve(self) -> tuple[pa.Table, pa.Table, bool]:
         """Rows that exist at the end, versions that ended, and whether nothing changed."""
         kept = ~self._agreeing()
         lsns = pc.utf8_slice_codeunits(self._table[POSITION], 0, _LSN_WIDTH)

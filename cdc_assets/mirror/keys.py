@@ -112,9 +112,7 @@ def _ended(array: pa.Array) -> pa.Array:
     """Bytes of any length: a zero inside is followed by 0xff, and two zeros end them."""
     data = array.buffers()[2]
     offsets = numbers_of_offsets(array)
-    has_zero = data is not None and bool(
-        (np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]] == 0).any()
-    )
+    has_zero = data is not None and bool((np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]] == 0).any())
     safe = pc.replace_substring(array, b"\0", b"\0\xff") if has_zero else array
     return pc.fill_null(pc.binary_join_element_wise(b"\1", safe, b"\0\0", b""), b"\0")
 

@@ -175,7 +175,7 @@ def cut(keys: pa.Array, size: int) -> list[int]:
     places = [0]
     for at in (int(place) for place in np.linspace(0, rows, parts + 1)[1:-1]):
         while 0 < at < rows and bound_bytes(keys[at].as_py()) == bound_bytes(keys[at - 1].as_py()):
-            at += 1  # noqa: PLW2901 - keys with one bound stay together
+            at += 1
         if places[-1] < at < rows:
             places.append(at)
     return [*places, rows]

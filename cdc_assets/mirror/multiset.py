@@ -149,7 +149,11 @@ def _read(
     made = shape.as_rows(events, lsn).filter(pa.array(new))
     gone = rows.filter(pa.array(~stays))
     at_lsn = void.lsn if void is not None else (events[POSITION][0].as_py()[:22] if events.num_rows else "")
-    at = pa.scalar(void.at, AT) if void is not None else (events[CHANGED_AT][0] if events.num_rows else pa.scalar(None, AT))
+    at = (
+        pa.scalar(void.at, AT)
+        if void is not None
+        else (events[CHANGED_AT][0] if events.num_rows else pa.scalar(None, AT))
+    )
     ended = shape.ended(
         gone,
         pa.repeat(pa.scalar(at_lsn, pa.string()), gone.num_rows),

@@ -31,11 +31,11 @@ import pyarrow.compute as pc
 
 from cdc_assets.core.schema import Column
 from cdc_assets.lake.evolution import meaning
+from cdc_assets.typemap.bytesforms import from_base64, from_hexadecimal
 from cdc_assets.typemap.decimals import DECIMALS, precision_and_scale
 from cdc_assets.typemap.kernels import Numbers, digits, literal, null_mask, numbers, texts, with_nulls
 from cdc_assets.typemap.mapping import BINARIES, fraction_digits
 from cdc_assets.typemap.temporal import DATETIMES
-from cdc_assets.typemap.bytesforms import from_base64, from_hexadecimal
 
 Convert = Callable[[pa.Array], pa.Array]
 
@@ -103,8 +103,8 @@ def target_of(field: pa.Field, column: Column | None) -> Natural:
 
 
 def _is_shaped(field: pa.Field) -> bool:
-    told = (field.metadata or {}).get(b"connect.parameters", b"")
-    return b'"masked"' in told or b'"truncateLength"' in told
+    parameters = (field.metadata or {}).get(b"connect.parameters", b"")
+    return b'"masked"' in parameters or b'"truncateLength"' in parameters
 
 
 def _by_meaning(field: pa.Field) -> Natural:
@@ -206,7 +206,9 @@ def _iso_nanos(array: pa.Array) -> Numbers:
     whole = pc.utf8_rpad(pc.replace_substring(pc.utf8_rtrim(array, "Z"), ".", ""), 17, "0")
     seconds = 0
     for start, factor in ((0, 3600), (3, 60), (6, 1)):
-        seconds = pc.add(seconds, pc.multiply(pc.cast(pc.utf8_slice_codeunits(whole, start, start + 2), "int64"), factor))
+        seconds = pc.add(
+            seconds, pc.multiply(pc.cast(pc.utf8_slice_codeunits(whole, start, start + 2), "int64"), factor)
+        )
     nanos = pc.add(pc.multiply(seconds, 1_000_000_000), pc.cast(pc.utf8_slice_codeunits(whole, 8, 17), "int64"))
     found: Numbers = pc.fill_null(nanos, 0).to_numpy(zero_copy_only=False)
     return found
@@ -219,7 +221,8 @@ def _part(array: pa.Array, name: str) -> Numbers:
 
 def _structured_nanos(array: pa.Array) -> Numbers:
     seconds = _part(array, "hour") * 3600 + _part(array, "minute") * 60 + _part(array, "second")
-    return seconds * 1_000_000_000 + _part(array, "nanos")
+    found: Numbers = seconds * 1_000_000_000 + _part(array, "nanos")
+    return found
 
 
 def _structured_days(array: pa.Array) -> Numbers:

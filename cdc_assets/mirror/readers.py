@@ -25,12 +25,10 @@ def scd2_sql(columns: Sequence[str], current: str, history: str) -> str:
         current: the table or scan of current rows, as the engine names it.
         history: likewise of former rows.
     """
-    names = ", ".join(columns)
-    return (
-        f"SELECT {names}, {LSN} AS {FROM_LSN}, CAST(NULL AS VARCHAR(22)) AS {TO_LSN}, {CHANGED_AT} AS {FROM_AT}, "
-        f"CAST(NULL AS TIMESTAMP) AS {TO_AT}, CAST(NULL AS VARCHAR(1)) AS {ENDED_BY} FROM {current} "
-        f"UNION ALL SELECT {names}, {FROM_LSN}, {TO_LSN}, {FROM_AT}, {TO_AT}, {ENDED_BY} FROM {history}"
-    )
+    ended = [*columns, FROM_LSN, TO_LSN, FROM_AT, TO_AT, ENDED_BY]
+    valid = [f"{LSN} AS {FROM_LSN}", f"NULL AS {TO_LSN}", f"{CHANGED_AT} AS {FROM_AT}", f"NULL AS {TO_AT}"]
+    parts = ((ended, history), ([*columns, *valid, f"NULL AS {ENDED_BY}"], current))
+    return " UNION ALL ".join(" ".join(("SELECT", ", ".join(names), "FROM", place)) for names, place in parts)
 
 
 class MirrorReader:
@@ -76,7 +74,10 @@ class MirrorReader:
         text = str(lsn)
         if self._lsn is not None and text > self._lsn:
             raise InvalidValueError(
-                "LSN", text, f"one up to {self._lsn}, which the mirror has reached", "run cdc-assets mirror, or wait for it"
+                "LSN",
+                text,
+                f"one up to {self._lsn}, which the mirror has reached",
+                "run cdc-assets mirror, or wait for it",
             )
         rows = self.versions()
         goes_on = pc.fill_null(pc.greater(rows[TO_LSN], text), True)

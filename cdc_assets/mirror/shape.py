@@ -171,4 +171,3 @@ class Shape:
     def no_rows(self) -> pa.Table:
         """An empty table."""
         return self.rows.empty_table()
-

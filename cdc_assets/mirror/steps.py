@@ -105,9 +105,7 @@ def next_step(
     return replace(base, until=target.read, since=target.since, void=True)
 
 
-def _first(
-    topic: str, known: MirrorState, target: Target, files: Sequence[EventFile], key: str
-) -> PlannedStep | None:
+def _first(topic: str, known: MirrorState, target: Target, files: Sequence[EventFile], key: str) -> PlannedStep | None:
     """The first step: everything up to the snapshot of the whole table."""
     if target.position < target.read:
         return None

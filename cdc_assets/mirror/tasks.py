@@ -155,8 +155,10 @@ def fold_leaf(task: FoldTask) -> FoldResult:
     folded = fold(task.shape, rows, events, task.void)
     if not folded.changed and not task.rewrite:
         return FoldResult((), (), (), 0, events.num_rows)
-    density = task.leaf.size / task.leaf.rows if task.leaf.rows else folded.rows.nbytes / _UNKNOWN_RATIO / max(
-        1, folded.rows.num_rows
+    density = (
+        task.leaf.size / task.leaf.rows
+        if task.leaf.rows
+        else folded.rows.nbytes / _UNKNOWN_RATIO / max(1, folded.rows.num_rows)
     )
     leaves = tuple(_write_leaves(task, folded.rows, int(density * folded.rows.num_rows)))
     nulls = tuple(
@@ -195,7 +197,9 @@ def read_rows(location: Location, directory: str, paths: Sequence[str], schema: 
             found = pq.read_table(path, filesystem=location.existing(directory), partitioning=None)
         except (*STORE_ERRORS, ValueError) as error:
             raise trouble(
-                f"{location.uri(directory)}/{path} cannot be read", error, "rebuild the mirror: cdc-assets mirror --rebuild"
+                f"{location.uri(directory)}/{path} cannot be read",
+                error,
+                "rebuild the mirror: cdc-assets mirror --rebuild",
             ) from error
         parts.append(fitted(found, plain))
     return pa.concat_tables(parts)

@@ -47,3 +47,6 @@ SINGLE = ["table-committed:3", "checkpoint-written"]
 
 ENGINE = ["files-written", "batch-planned", "table-committed", "table-committed:2", "batch-complete", "batch-planned:2"]
 """A capture by an embedded engine; killed in turn by `make test-engines`, which needs its databases."""
+
+MIRROR = ["mirror-planned", "mirror-folded", "mirror-history-committed", "mirror-committed", "mirror-complete"]
+"""A mirror follows its topic; killed in turn by the tests of mirrors, in processes of their own."""

@@ -308,7 +308,7 @@ MIRROR = (
     Property(
         "mirror.table.include.list",
         kinds.REGEXES,
-        None,
+        "",
         "Tables with a mirror, as `schema.table` or `database.schema.table`; all if empty.",
         "mirror.include",
         note="Ours.",

@@ -18,6 +18,7 @@ SECTIONS = {
     "snapshot": settings.SnapshotSettings,
     "streaming": settings.StreamingSettings,
     "lake": settings.LakeSettings,
+    "mirror": settings.MirrorSettings,
     "history": settings.HistorySettings,
     "heartbeat": settings.HeartbeatSettings,
     "notifications": settings.NotificationSettings,

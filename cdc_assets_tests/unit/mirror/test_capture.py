@@ -1,0 +1,308 @@
+"""Mirrors of captured tables: kills, two writers, what is refused, what is read again, tables of several leaves."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.config.load import load_config
+from cdc_assets.config.settings import ColumnRule
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.steps import VARIABLE, listening
+from cdc_assets.errors import ConfigurationError, FencedError, InvalidValueError
+from cdc_assets.mirror import leaves, steps
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets.mirror.shape import STEP
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.e2e.chains import MIRROR
+from cdc_assets_tests.unit.config.minimum import MINIMUM
+from cdc_assets_tests.unit.mirror.child import mirrors_of
+from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
+
+TOPIC = f"shop.{DATABASE}.dbo.t"
+
+
+class World:
+    """A server with one table, its capture and its mirror."""
+
+    def __init__(self, server: StandIn, lake: Path, columns: str) -> None:
+        self.server, self.lake = server, lake
+        self.config = config_of(server.port, server.password, str(lake))
+        self.execute(f"CREATE TABLE dbo.t ({columns})")
+        self.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL")
+
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.server.execute(statement, database=DATABASE)
+
+    def capture(self, what: str = "stream") -> None:
+        self.server.agent.drain()
+        run(self.config, what)
+
+    def mirror(self, *, anew: bool = False) -> None:
+        assert not CaptureMirrors(self.config, LocalRunner(2), SystemClock()).catch_up(anew=anew)
+
+    def rows(self) -> list[dict[str, Any]]:
+        found = MirrorReader(mirrors_of(str(self.lake)).tables, TOPIC).current().to_pylist()
+        return [{name: value for name, value in row.items() if not name.startswith("_")} for row in found]
+
+    def on_server(self, names: str) -> list[dict[str, Any]]:
+        columns = names.split(", ")
+        return [dict(zip(columns, row, strict=True)) for row in self.execute(f"SELECT {names} FROM dbo.t")]
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with StandIn(databases=(DATABASE,)) as server:
+        yield server
+
+
+def ordered(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+@pytest.fixture
+def world(server: StandIn, tmp_path: Path) -> World:
+    made = World(server, tmp_path / "lake", "id int NOT NULL PRIMARY KEY, note nvarchar(50), big nvarchar(max)")
+    made.execute("INSERT INTO dbo.t VALUES (1, N'a', N'A'), (2, N'b', N'B'), (3, N'c', NULL)")
+    made.capture("snapshot")
+    made.mirror()
+    made.execute("UPDATE dbo.t SET note = N'changed' WHERE id < 3")
+    made.execute("DELETE FROM dbo.t WHERE id = 3")
+    made.execute("UPDATE dbo.t SET id = 7 WHERE id = 2")
+    made.execute("INSERT INTO dbo.t VALUES (4, N'd', N'D')")
+    made.capture()
+    return made
+
+
+def content(lake: Path) -> tuple[list[str], list[str]]:
+    """Rows and versions, without the order in which they lie."""
+    found = [
+        DeltaTable(str(lake / f"{TOPIC}.__{name}")).to_pyarrow_table().to_pylist() for name in ("current", "history")
+    ]
+    versions = [{name: value for name, value in row.items() if name != STEP} for row in found[1]]
+    return ordered(found[0]), ordered(versions)
+
+
+@pytest.mark.parametrize("step", MIRROR)
+def test_a_killed_step_is_repeated_with_the_same_result(world: World, tmp_path: Path, step: str) -> None:
+    undisturbed = tmp_path / "undisturbed"
+    shutil.copytree(world.lake, undisturbed)
+    mirrors_of(str(undisturbed)).catch_up()
+    command = [sys.executable, "-m", "cdc_assets_tests.unit.mirror.child", str(world.lake)]
+    done = subprocess.run(command, env=os.environ | {VARIABLE: step}, capture_output=True, timeout=120)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    world.mirror()
+    assert content(world.lake) == content(undisturbed)
+    assert ordered(world.rows()) == ordered(world.on_server("id, note, big"))
+    states = mirrors_of(str(world.lake)).states()
+    assert (states[TOPIC].step, states[TOPIC].pending) == (2, None)
+
+
+def test_a_writer_that_was_overtaken_stops_and_changes_nothing(world: World) -> None:
+    """It was believed dead: another one has carried its step out meanwhile."""
+    late = CaptureMirrors(world.config, LocalRunner(1), SystemClock())
+    reached = []
+
+    def overtake(name: str) -> None:
+        if name == "mirror-folded" and not reached:
+            reached.append(name)
+            world.mirror()
+
+    with listening(overtake), pytest.raises(FencedError):
+        late.catch_up()
+    assert ordered(world.rows()) == ordered(world.on_server("id, note, big"))
+    versions = MirrorReader(late.tables, TOPIC).versions().to_pylist()
+    assert len(versions) == len({(row["id"], row["_valid_from_lsn"]) for row in versions})
+
+
+def test_versions_tell_what_ended_them_and_as_of_an_lsn(world: World) -> None:
+    mirrors = mirrors_of(str(world.lake))
+    before = Lsn.parse(mirrors.states()[TOPIC].lsn)
+    mirrors.catch_up()
+    state = mirrors.states()[TOPIC]
+    reader = MirrorReader(mirrors.tables, TOPIC, state.lsn)
+    assert {row["id"]: (row["note"], row["big"]) for row in reader.as_of(before).to_pylist()} == {
+        1: ("a", "A"), 2: ("b", "B"), 3: ("c", None)
+    }  # fmt: skip
+    ended = [(row["id"], row["_operation"]) for row in reader.versions().to_pylist() if row["_valid_to_lsn"]]
+    assert sorted(ended) == [(1, "u"), (2, "d"), (2, "u"), (3, "d")]
+    with pytest.raises(InvalidValueError, match="up to"):
+        reader.as_of(Lsn.parse(state.lsn).next())
+
+
+def test_a_mirror_that_is_made_anew_is_the_same(world: World) -> None:
+    world.mirror()
+    rows = content(world.lake)
+    world.mirror(anew=True)
+    assert content(world.lake) == rows
+
+
+def test_a_mirror_whose_tables_are_gone_is_made_anew(world: World) -> None:
+    world.mirror()
+    shutil.rmtree(world.lake / f"{TOPIC}.__current")
+    world.execute("INSERT INTO dbo.t VALUES (5, N'e', N'E')")
+    world.capture()
+    world.mirror()
+    assert ordered(world.rows()) == ordered(world.on_server("id, note, big"))
+
+
+def test_rows_that_were_deleted_in_a_gap_are_gone(world: World) -> None:
+    world.mirror()
+    world.execute("DELETE FROM dbo.t WHERE id = 1")
+    world.execute(
+        "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N't', @capture_instance = N'all'"
+    )
+    world.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL")
+    world.capture()
+    world.mirror()
+    assert 1 in {row["id"] for row in world.rows()}, "nobody has told of the deletion yet"
+    world.config = replace(world.config, snapshot=replace(world.config.snapshot, mode="when_needed"))
+    world.capture("snapshot")
+    world.mirror()
+    assert ordered(world.rows()) == ordered(world.on_server("id, note, big"))
+
+
+def test_many_leaves(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves are divided, joined and rewritten only where something changes; steps end between commits."""
+    monkeypatch.setattr(leaves, "LEAF_BYTES", 15000)
+    monkeypatch.setattr("cdc_assets.mirror.apply.LEAF_BYTES", 15000)
+    monkeypatch.setattr(steps, "STEP_ROWS", 300)
+    world = World(server, tmp_path / "lake", "id int NOT NULL PRIMARY KEY, note nvarchar(60)")
+    for start in range(0, 3000, 500):
+        values = ", ".join(f"({at}, N'{os.urandom(20).hex()}')" for at in range(start, start + 500))
+        world.execute(f"INSERT INTO dbo.t VALUES {values}")
+    world.capture("snapshot")
+    world.mirror()
+    mirrors = mirrors_of(str(world.lake))
+    before = {leaf.paths for leaf in mirrors.tables.leaves(f"{TOPIC}.__current") or ()}
+    assert len(before) > 4
+    world.execute("UPDATE dbo.t SET note = N'new' WHERE id BETWEEN 100 AND 110")
+    world.capture()
+    world.mirror()
+    after = {leaf.paths for leaf in mirrors.tables.leaves(f"{TOPIC}.__current") or ()}
+    assert len(before - after) <= 2
+    world.execute("DELETE FROM dbo.t WHERE id % 20 <> 0")
+    world.execute("INSERT INTO dbo.t VALUES (-5, N'below all')")
+    world.capture()
+    world.mirror()
+    assert ordered(world.rows()) == ordered(world.on_server("id, note"))
+    world.execute("UPDATE dbo.t SET note = N'once more'")
+    world.capture()
+    world.mirror()
+    assert ordered(world.rows()) == ordered(world.on_server("id, note"))
+    assert len(mirrors.tables.leaves(f"{TOPIC}.__current") or ()) < len(before) / 2
+    world.execute("DELETE FROM dbo.t")
+    world.execute("INSERT INTO dbo.t VALUES (3, N'alone')")
+    world.capture()
+    world.mirror()
+    assert world.rows() == [{"id": 3, "note": "alone"}]
+
+
+def test_a_table_without_a_key(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, tmp_path / "lake", "a int, b nvarchar(10), big nvarchar(max)")
+    world.execute("INSERT INTO dbo.t VALUES (1, N'x', N'X'), (1, N'x', N'X'), (2, NULL, NULL), (3, N'z', N'Z')")
+    world.capture("snapshot")
+    world.mirror()
+    world.execute("INSERT INTO dbo.t VALUES (1, N'x', N'X')")
+    world.execute("UPDATE dbo.t SET b = N'y' WHERE a = 3")
+    world.execute("UPDATE dbo.t SET a = 4 WHERE a = 3")
+    world.execute("DELETE FROM dbo.t WHERE a = 2")
+    world.capture()
+    world.mirror()
+    assert Counter(ordered(world.rows())) == Counter(ordered(world.on_server("a, b, big")))
+    world.capture("snapshot")
+    world.mirror()
+    assert Counter(ordered(world.rows())) == Counter(ordered(world.on_server("a, b, big")))
+
+
+def test_masked_and_excluded_columns(server: StandIn, tmp_path: Path) -> None:
+    """A key that rows show masked, or not at all, still tells them apart."""
+    world = World(
+        server,
+        tmp_path / "lake",
+        "code nvarchar(10) NOT NULL, n int NOT NULL, v nvarchar(10), w int, PRIMARY KEY (code, n)",
+    )
+    rule = ColumnRule("mask", ("dbo.t.code", "dbo.t.v"), 3)
+    events = replace(world.config.events, column_rules=(rule,), column_exclude=("dbo.t.n",))
+    world.config = replace(world.config, events=events)
+    world.execute("INSERT INTO dbo.t VALUES (N'a', 1, N'x', 1), (N'b', 1, N'y', 2), (N'a', 2, N'z', 3)")
+    world.capture("snapshot")
+    world.mirror()
+    world.execute("UPDATE dbo.t SET w = 9 WHERE code = N'a' AND n = 2")
+    world.execute("DELETE FROM dbo.t WHERE code = N'b'")
+    world.capture()
+    world.mirror()
+    found = MirrorReader(mirrors_of(str(world.lake)).tables, TOPIC).current().to_pylist()
+    assert sorted((row["code"], row["v"], row["w"], row["_key_code"], row["_key_n"]) for row in found) == [
+        ("***", "***", 1, "a", 1), ("***", "***", 9, "a", 2)
+    ]  # fmt: skip
+    assert all("n" not in row for row in found)
+
+
+def test_modes_that_change_in_midway_give_one_table(server: StandIn, tmp_path: Path) -> None:
+    world = World(
+        server, tmp_path / "lake", "id int NOT NULL PRIMARY KEY, d decimal(10, 2), m datetime2(6), b varbinary(9)"
+    )
+    row = "1.25, '2026-01-02 03:04:05.123456', 0x00ff"
+    world.execute(f"INSERT INTO dbo.t VALUES (1, {row}), (2, {row})")
+    world.capture("snapshot")
+    modes = replace(world.config.events, time_mode="isostring", decimal_mode="string", binary_mode="hex")
+    world.config = replace(world.config, events=modes)
+    world.execute(f"INSERT INTO dbo.t VALUES (3, {row})")
+    world.execute("UPDATE dbo.t SET d = 7 WHERE id = 1")
+    world.capture()
+    world.mirror()
+    assert len(list(world.lake.glob(f"{TOPIC}@2"))) == 1
+    assert ordered(world.rows()) == ordered(world.on_server("id, d, m, b"))
+
+
+def test_skipped_operations_are_refused(world: World) -> None:
+    skipping = replace(world.config, events=replace(world.config.events, skipped_operations=frozenset("td")))
+    with pytest.raises(ConfigurationError, match=r"skipped\.operations"):
+        CaptureMirrors(skipping, LocalRunner(1), SystemClock())
+
+
+def test_a_key_that_does_not_identify_rows_is_refused_alone(world: World) -> None:
+    keyed = replace(world.config, events=replace(world.config.events, message_key_columns=("dbo.t:note",)))
+    troubles = CaptureMirrors(keyed, LocalRunner(1), SystemClock()).catch_up()
+    assert "message key" in str(troubles[TOPIC])
+
+
+def test_only_included_tables_have_a_mirror(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "shop.json"
+    properties = MINIMUM | {"lake.path": str(world.lake), "database.names": DATABASE, "driver.encrypt": "no"}
+    properties |= {"mirror.enabled": "true", "mirror.interval.ms": "500"}
+    for pattern, found in (("dbo.t", 1), (rf"{DATABASE}\.dbo\..*", 1), ("dbo.other", 0)):
+        file.write_text(json.dumps({**properties, "mirror.table.include.list": pattern}))
+        config = load_config(file, {})
+        assert (config.mirror.enabled, config.mirror.interval_s) == (True, 0.5)
+        assert len(CaptureMirrors(config, LocalRunner(1), SystemClock()).found()[0]) == found
+
+
+def test_a_table_that_is_not_captured_is_refused(world: World) -> None:
+    with pytest.raises(ConfigurationError, match="a captured table"):
+        mirrors_of(str(world.lake)).catch_up([TableId(DATABASE, "dbo", "nobody")])
+
+
+def test_a_step_that_dies_in_process_leaves_no_version_twice(world: World) -> None:
+    for step in ("mirror-history-committed", "mirror-committed"):
+        with cut_at(step), pytest.raises(PowerCutError):
+            mirrors_of(str(world.lake)).catch_up()
+    world.mirror()
+    versions = MirrorReader(mirrors_of(str(world.lake)).tables, TOPIC).versions().to_pylist()
+    assert len(versions) == len({(row["id"], row["_valid_from_lsn"]) for row in versions})

@@ -1,0 +1,129 @@
+"""The law of folding: whatever the portions, rows and versions are those that the events tell of, one after the other.
+
+`CDC_LAW_EXAMPLES` plays more histories.
+"""
+
+import itertools
+import os
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from cdc_assets.mirror.fold import Void, fold_keyed
+from cdc_assets.mirror.multiset import fold_multiset
+from cdc_assets.mirror.shape import POSITION, Shape
+from cdc_assets_tests.unit.mirror.histories import (
+    KEYED,
+    KEYLESS,
+    Step,
+    copies_after,
+    events,
+    histories,
+    lsn,
+    rows_after,
+)
+
+EXAMPLES = settings(max_examples=5 * int(os.environ.get("CDC_LAW_EXAMPLES", "20")), deadline=None)
+
+
+def folded(shape: Shape, table: pa.Table, cuts: list[int]) -> tuple[pa.Table, pa.Table]:
+    """Rows and ended versions after events that were folded in portions, which end between commits."""
+    fold_one = fold_keyed if shape.keyed else fold_multiset
+    rows, ended = shape.no_rows(), [shape.versions.empty_table()]
+    commits = [int(position[:22].replace(":", ""), 16) for position in table[POSITION].to_pylist()]
+    for low, high in zip([0, *sorted(cuts)], [*sorted(cuts), 10**6], strict=True):
+        portion = table.filter(pa.array([low < commit <= high for commit in commits], pa.bool_()))
+        if portion.num_rows:
+            done = fold_one(shape, rows, portion)
+            rows, ended = done.rows, [*ended, done.ended]
+    return rows, pa.concat_tables(ended)
+
+
+def as_of(rows: pa.Table, ended: pa.Table, commit: int) -> list[dict[str, Any]]:
+    """Versions that are valid right after a commit."""
+    text = lsn(commit)
+    now = [row for row in rows.to_pylist() if row["_lsn"] <= text]
+    return now + [row for row in ended.to_pylist() if row["_valid_from_lsn"] <= text < row["_valid_to_lsn"]]
+
+
+CUTS = some.lists(some.integers(1, 40), max_size=4, unique=True)
+
+
+@EXAMPLES
+@given(histories(), CUTS)
+def test_rows_and_versions_of_a_table_with_a_key(steps: list[Step], cuts: list[int]) -> None:
+    rows, ended = folded(KEYED, events(KEYED, steps), cuts)
+    last = max((step.commit for step in steps), default=0)
+    for commit in range(last + 1):
+        found = {row["id"]: {name: row[name] for name in ("id", "a", "big")} for row in as_of(rows, ended, commit)}
+        assert found == rows_after(steps, commit)
+    assert len(rows) == len(rows_after(steps, last))
+    intervals = sorted((row["id"], row["_valid_from_lsn"], row["_valid_to_lsn"]) for row in ended.to_pylist())
+    for (key, start, end), (other, following, _) in itertools.pairwise(intervals):
+        assert start < end
+        assert key != other or end <= following
+
+
+@EXAMPLES
+@given(histories(keyed=False), CUTS)
+def test_rows_and_versions_of_a_table_without_a_key(steps: list[Step], cuts: list[int]) -> None:
+    rows, ended = folded(KEYLESS, events(KEYLESS, steps), cuts)
+    for commit in range(max((step.commit for step in steps), default=0) + 1):
+        assert Counter((row["id"], row["a"]) for row in as_of(rows, ended, commit)) == copies_after(steps, commit)
+
+
+@EXAMPLES
+@given(histories(), some.sets(some.integers(1, 5)))
+def test_rows_that_a_new_reading_does_not_find_are_gone(steps: list[Step], lost: set[int]) -> None:
+    rows, _ = folded(KEYED, events(KEYED, steps), [])
+    last = max((step.commit for step in steps), default=0)
+    there = rows_after(steps, last)
+    left = {key: row for key, row in there.items() if key not in lost}
+    reading = events(KEYED, [Step(last + 20, "r", row) for row in left.values()])
+    void = Void(lsn(last + 10), lsn(last + 20))
+    done = fold_keyed(KEYED, rows, reading, void)
+    assert {row["id"] for row in done.rows.to_pylist()} == left.keys()
+    assert {row["id"] for row in done.ended.to_pylist()} == there.keys() - left.keys()
+    assert all(row["_valid_to_lsn"] == void.lsn for row in done.ended.to_pylist())
+    assert done.changed is bool(there.keys() - left.keys())
+
+
+@EXAMPLES
+@given(histories(keyed=False), some.lists(some.tuples(some.integers(1, 3), some.sampled_from("xy"))), some.booleans())
+def test_a_new_reading_names_all_copies(steps: list[Step], read: list[tuple[int, str]], whole: bool) -> None:
+    rows, _ = folded(KEYLESS, events(KEYLESS, steps), [])
+    last = max((step.commit for step in steps), default=0)
+    reading = events(KEYLESS, [Step(last + 20, "r", {"id": key, "a": value}) for key, value in read])
+    reading = one_reading(reading)
+    void = Void(lsn(last + 10), lsn(last + 20)) if whole else None
+    found = Counter((row["id"], row["a"]) for row in fold_multiset(KEYLESS, rows, reading, void).rows.to_pylist())
+    before, seen = copies_after(steps, last), Counter(read)
+    expected = seen if whole else Counter({row: seen.get(row, before[row]) for row in {*before, *seen}})
+    assert found == +expected
+
+
+def one_reading(table: pa.Table) -> pa.Table:
+    """READs of one reading have one LSN and one window."""
+    positions = [
+        f"{text[:22]}/ffffffff/00000007:{number:08x}:0000/0" for number, text in enumerate(table[POSITION].to_pylist())
+    ]
+    return table.set_column(table.schema.get_field_index(POSITION), POSITION, pa.array(positions, pa.string()))
+
+
+def test_a_value_that_the_log_omits_is_the_last_one_known() -> None:
+    first = {"id": 1, "a": "x", "big": "B"}
+    rows, _ = folded(
+        KEYED, events(KEYED, [Step(1, "c", first), Step(2, "u", {**first, "a": "y"}, first, omitted=True)]), [1]
+    )
+    assert [(row["a"], row["big"]) for row in rows.to_pylist()] == [("y", "B")]
+
+
+def test_a_reading_that_finds_what_is_there_changes_nothing() -> None:
+    row = {"id": 1, "a": "x", "big": None}
+    rows, _ = folded(KEYED, events(KEYED, [Step(1, "c", row)]), [])
+    done = fold_keyed(KEYED, rows, events(KEYED, [Step(5, "r", row)]))
+    assert not done.changed
+    assert done.rows.to_pylist() == rows.to_pylist()
