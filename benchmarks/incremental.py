@@ -91,7 +91,7 @@ class Bench:
 
     def connect(self) -> pyodbc.Connection:
         """A session in the database."""
-        connection = connect(self.config.connection)
+        connection = connect(self.config.connection).connection
         connection.execute(f"USE {DATABASE}")
         return connection
 

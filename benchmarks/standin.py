@@ -85,7 +85,7 @@ def _row(number: int) -> tuple[object, ...]:
 
 def make_plain(config: CaptureConfig) -> None:
     """Create the table that is not captured."""
-    with closing(connect(config.connection)) as connection:
+    with closing(connect(config.connection).connection) as connection:
         connection.execute(f"SELECT TOP (0) * INTO {DATABASE}.dbo.{_PLAIN} FROM {DATABASE}.dbo.{TABLE}")
         connection.execute(f"ALTER TABLE {DATABASE}.dbo.{_PLAIN} ADD PRIMARY KEY (id)")
 
@@ -93,7 +93,7 @@ def make_plain(config: CaptureConfig) -> None:
 def single_rows(config: CaptureConfig, table: str, first: int, seconds: float, repeats: int) -> Iterator[str]:
     """Statements per second, the median of passes: each of them inserts, reads, changes and deletes the same rows."""
     found: dict[str, list[float]] = {}
-    with closing(connect(config.connection)) as connection:
+    with closing(connect(config.connection).connection) as connection:
         cursor = connection.cursor()
         for _ in range(repeats):
             numbers = range(first, first + 10**9)
