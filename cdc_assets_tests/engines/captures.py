@@ -82,6 +82,8 @@ def topics(lake: Path) -> dict[str, list[dict[str, Any]]]:
 def comparable(event: dict[str, Any]) -> dict[str, Any]:
     """Without times of processing, and without what a snapshot says of its own moment; columns that are no more are null."""
     value = event["value"] and {name: part for name, part in event["value"].items() if not name.startswith("ts_")}
+    for collection in (value or {}).get("data_collections") or ():  # of messages: the name of a Java object
+        collection["data_collection"] = collection["data_collection"].partition("@")[0]
     if value and "source" in value:
         snapshot = value["source"]["snapshot"] not in (None, "false")
         own = ("ts_", "pos", "lsn", "txId", "sequence", "xmin") if snapshot else ("ts_",)

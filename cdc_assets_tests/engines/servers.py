@@ -33,8 +33,8 @@ class Server(ABC):
         self.folder.mkdir(parents=True)
         if os.getuid() == 0:
             shutil.chown(self.folder, self.user)
-            for place in self.folder.parents[:3]:  # the folders of pytest are its user's alone
-                place.chmod(0o755)
+            for place in self.folder.parents[:3]:  # the folders of pytest are its user's alone; one may be the system's
+                place.chmod(place.stat().st_mode | 0o055)
         self._process = subprocess.Popen(self.prepare(), **self._as_user())
         deadline = time.monotonic() + 90
         while self.try_execute("select 1").returncode:
