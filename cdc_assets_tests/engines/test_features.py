@@ -253,8 +253,10 @@ def test_the_postgresql_of_the_examples_is_captured(tmp_path: Path) -> None:
     """The file alone differs from the story on MariaDB."""
     example = json.loads((ROOT / "resources" / "engines" / "postgresql.json").read_text())
     with Postgres(tmp_path / "server") as server:
-        server.execute("create database shop")
+        server.execute("create table items (id int primary key)")
+        server.execute("insert into items values (1), (2)")
         server.execute("create role cdc superuser login replication password 'secret'")
         environment = {"SHOP_PORT": str(server.port), "SHOP_PASSWORD": "secret"}
-        assert captured(tmp_path, example | {"lake.path": str(tmp_path / "lake")}, **environment) == 0, log_of(tmp_path)
-        assert (tmp_path / "lake" / "shop.__batches").is_dir()
+        own = {"lake.path": str(tmp_path / "lake"), "database.dbname": "postgres"}
+        assert captured(tmp_path, example | own, **environment) == 0, log_of(tmp_path)
+        assert [event["value"]["op"] for event in topics(tmp_path / "lake")["shop.public.items"]] == ["r", "r"]
