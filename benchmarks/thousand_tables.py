@@ -125,7 +125,7 @@ class Many:
             "database.user": "sa",
             "database.password": "${env:CDC_MANY}",
             "database.names": DATABASE,
-            "database.encrypt": "false",
+            "driver.encrypt": "no",
             "lake.path": str(self.folder / "lake"),
             "poll.interval.ms": "100",
             "stream.idle.timeout.ms": "300",

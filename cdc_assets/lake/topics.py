@@ -38,8 +38,9 @@ from cdc_assets.lake.presence import require_files
 _ATTEMPTS = 5
 """Attempts of a commit that conflicts with another writer of the same table, such as a compaction."""
 
-_REPLACED_MINUTES = 10
-"""Retention of replaced files of a table that is often folded; its readers list and read files at once."""
+_REPLACED_MINUTES = 1
+"""Retention of the log's entries of replaced files of a table that is often folded. Its checkpoints list them all, so ten
+minutes of a busy stream doubled the cost of its commits; the files themselves stay for an hour (`run.housekeeping`)."""
 
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 """Delta-rs's own clean-up is off: it would list the whole log after each commit; `delta_log` does this work."""
@@ -65,6 +66,8 @@ class TopicTables:
         self._marks: dict[str, Mark] = {}
         self._seen: set[tuple[str, str]] = set()
         """Files that were checked and are not committed yet."""
+        self.vacuumed: dict[str, float] = {}
+        """When tables were vacuumed last, by `time.monotonic`."""
         self._lock = Lock()
 
     @classmethod

@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, Schema
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.lake.evolution import lake_schema
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.lake.upkeep import Upkeep, size_to_join
 from cdc_assets_tests.unit.lake.writing import schema_of, write
 
 
@@ -75,3 +76,40 @@ def test_windows_and_compaction_write_the_same_statistics_also_of_older_tables(t
     upkeep.compact("topic")
     assert statistics(tables) == [(3, only, "0001/0000", "0003/0000")]
     assert DeltaTable(tables.location.uri("topic")).to_pyarrow_table().num_rows == 3
+
+
+def joined(sizes: list[int], size: int) -> tuple[list[int], int]:
+    """Sizes after files were joined up to a size, and the bytes that were rewritten."""
+    left, bins = [each for each in sizes if each > size], list[list[int]]()
+    for each in sorted((each for each in sizes if each <= size), reverse=True):
+        fitting = next((own for own in bins if sum(own) + each <= size), None)
+        if fitting is None:
+            bins.append([each])
+        else:
+            fitting.append(each)
+    return left + [sum(own) for own in bins], sum(sum(own) for own in bins if len(own) > 1)
+
+
+@pytest.mark.parametrize("window", [300, 20_000, 1_000_000])
+def test_rows_are_rewritten_a_few_times_while_a_table_grows(window: int) -> None:
+    target, often, windows = 256 << 20, 200, 40_000
+    sizes, rewritten, most = list[int](), 0, 0
+    for _ in range(windows // often):
+        sizes += [window] * often
+        if sum(size < target * 0.75 for size in sizes) >= often:
+            sizes, copied = joined(sizes, size_to_join(sizes, target, often))
+            rewritten, most = rewritten + copied, max(most, sum(size < target * 0.75 for size in sizes))
+    assert rewritten <= 7 * window * windows
+    assert most <= often
+
+
+def test_a_loop_lists_the_files_of_a_table_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables, schema, moments = TopicTables(Location(str(tmp_path)), "shop"), schema_of(id=pa.int32()), [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: moments[0])
+    vacuumed: list[float] = []
+    monkeypatch.setattr(Upkeep, "vacuum", lambda *_: vacuumed.append(moments[0]))
+    for window_id in range(1, 13):
+        moments[0] = 120.0 * window_id
+        tables.commit("topic", schema, write(tables, schema, window_id, {"id": window_id}), window_id, {})
+        Upkeep(tables, LakeSettings(str(tmp_path), compact_after_files=2, retention_hours=1)).tidy(["topic"])
+    assert vacuumed == [240.0, 600.0, 960.0, 1320.0]
