@@ -3,14 +3,22 @@
 The `snapshot` asset of a table shows when its rows began to be read again and how that
 ended, whoever requested it. Notifications about no single table are shown on the window
 manifest. Intermediate steps (`IN_PROGRESS`, chunks) go only into the run's log,
-since an event costs tens of milliseconds and is never pruned.
+since an event costs tens of milliseconds and is never pruned. So do all steps of single tables
+beyond the first `_MOST_STEPS` of a snapshot, and only into the log of its process (stderr): a first snapshot of a thousand tables has two
+for each, and each table has its materialization at the end.
 """
+
+import logging
 
 import dagster as dg
 
 from cdc_assets.core.notification import Notification
 from cdc_assets.defs.catalog import CaptureCatalog
 
+log = logging.getLogger(__name__)
+
+_MOST_STEPS = 100
+"""Maximum number of steps of single tables of one snapshot that are reported."""
 _MOST = 20
 """Maximum number of tables in one notification that are observed separately."""
 
@@ -20,10 +28,15 @@ class Notices:
 
     def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> None:
         self._context, self._whole = context, catalog.windows_key
+        self._steps = 0
         self._keys = {str(table): key for key, table in catalog.keys("snapshot").items()}
 
     def send(self, notification: Notification) -> None:
         """Report one notification."""
+        self._steps = 0 if notification.kind == "STARTED" else self._steps + _is_step(notification)
+        if self._steps > _MOST_STEPS and _is_step(notification):
+            log.info("%s", notification)
+            return
         self._context.log.info(str(notification))
         if notification.kind == "IN_PROGRESS" or notification.kind.startswith("TABLE_CHUNK"):
             return
@@ -38,3 +51,9 @@ class Notices:
         names = [one] if one else [name.strip() for name in notification.data.get("data_collections", "").split(",")]
         known = [self._keys[name] for name in names if name in self._keys]
         return known if 0 < len(known) <= _MOST else [self._whole]
+
+
+def _is_step(notification: Notification) -> bool:
+    """Whether it is about the progress of one table."""
+    read = notification.kind == "TABLE_SCAN_COMPLETED" and notification.data.get("status") in ("SUCCEEDED", "EMPTY")
+    return read or notification.kind == "IN_PROGRESS" or notification.kind.startswith("TABLE_CHUNK")
