@@ -10,10 +10,11 @@ anew and fold it, as a run, the sensor and `status` do.
 """
 
 import argparse
+import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -114,6 +115,30 @@ def seconds(action: Callable[[], object]) -> float:
     return time.process_time() - begun
 
 
+HEAD = (
+    "| Windows before | One window | Manifest opened | Log files of topic, of manifest | Load average |",
+    "|---|---|---|---|---|",
+)
+
+
+def points(windows: int) -> Iterator[str]:
+    """Lines of a Markdown table."""
+    lake = Path(tempfile.mkdtemp(prefix="commit-cost-"))
+    try:
+        stream, newest = Stream(lake), [0.0] * _MEAN_OF
+        for number in range(1, windows + 1):
+            newest[number % _MEAN_OF] = seconds(partial(stream.window, number))
+            if number in SHOWN:
+                opened = min(seconds(stream.open_anew) for _ in range(3))
+                topic, manifest, *_ = stream.files()
+                yield (
+                    f"| {number:,} | {sum(newest) / _MEAN_OF * 1000:.1f} ms | {opened * 1000:.1f} ms | {topic:,}, {manifest:,} "
+                    f"| {os.getloadavg()[0]:.0f} |"
+                )
+    finally:
+        shutil.rmtree(lake)
+
+
 def main() -> None:
     """Print the curve."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -122,22 +147,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.whole_log:
         delta_log.LEAST_COMMITS = 1_000_000_000
-    lake = Path(tempfile.mkdtemp(prefix="commit-cost-"))
-    try:
-        stream, newest = Stream(lake), [0.0] * _MEAN_OF
-        print(f"{'windows':>9}{'ms/window':>11}{'open ms':>9}   log files and data files of topic and manifest")
-        for number in range(1, given.windows + 1):
-            newest[number % _MEAN_OF] = seconds(partial(stream.window, number))
-            if number in SHOWN:
-                opened = min(seconds(stream.open_anew) for _ in range(3))
-                logs_topic, logs_manifest, topic, manifest = stream.files()
-                print(
-                    f"{number:>9,}{sum(newest) / _MEAN_OF * 1000:>11.1f}{opened * 1000:>9.1f}   "
-                    f"{logs_topic:,} and {topic:,}; {logs_manifest:,} and {manifest:,}",
-                    flush=True,
-                )
-    finally:
-        shutil.rmtree(lake)
+    print(*HEAD, sep="\n")
+    for line in points(given.windows):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

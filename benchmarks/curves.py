@@ -5,17 +5,18 @@
 | `tasks` | Spark tasks at once: 1, 2, 4 | snapshot and backlog of one table |
 | `tables` | 1, 10, 100, 1,000 captured tables that share the same number of rows | snapshot and backlog of all |
 | `transactions` | change rows of a transaction: 2 (one update) to 5,000,000 | backlog of one table |
-| `windows` | windows before: 1 to 20,000 | processor time of a window's commits (`commit_cost`) |
+| `windows` | windows before: 1 to 10,000 | processor time of a window's commits (`commit_cost`) |
 
 Each point has a process and a Spark session of its own, a pass to warm up, and prints the median of the passes after it
-with the load average. The driver, the tasks and the server share this machine.
+with the load average. The driver, the tasks and the server share this machine. So that all of it ends within 25 minutes on a
+quiet one, a thousand tables are passed once after the warm-up, and transactions of one update are a tenth as many rows.
+`--write` puts the tables into benchmarks/README.md.
 """
 
 import argparse
 import multiprocessing as mp
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,10 +25,12 @@ from statistics import median
 from benchmarks import commit_cost
 from benchmarks.main_job import Bench, server_process
 from benchmarks.passes import load_average, spread
+from benchmarks.document import write_table
 from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.run.capture import Capture
 
+CURVES = ("tasks", "tables", "transactions", "windows")
 TASKS, TABLES, TRANSACTIONS = (1, 2, 4), (1, 10, 100, 1_000), (2, 200, 20_000, 1_000_000, 5_000_000)
 
 
@@ -75,45 +78,63 @@ def apart(work: Callable[[], list[str]]) -> list[str]:
         return pool.submit(work).result()
 
 
-def curve(name: str, sizes: Sequence[int], made: Callable[[int], Callable[[], list[str]]]) -> None:
-    """Print the points of one curve as a Markdown table."""
-    print(f"\n| {name} | Load average | | Rows | s | rows/s |\n|---|---|---|---|---|---|", flush=True)
+def curve(name: str, sizes: Sequence[int], made: Callable[[int], Callable[[], list[str]]]) -> Iterator[str]:
+    """The points of one curve as a Markdown table."""
+    yield from ("", f"| {name} | Load average | | Rows | s | rows/s |", "|---|---|---|---|---|---|")
     for size in sizes:
         load = load_average()
         for line in apart(made(size)):
-            print(f"| {size:,} | {load} | {line} |", flush=True)
+            yield f"| {size:,} | {load} | {line} |"
+
+
+def curves(given: argparse.Namespace) -> Iterator[str]:
+    """All lines of the wanted curves."""
+    wanted, sized = given.curves or CURVES, partial(point, given.rows)
+    each = min(100, given.updates)
+
+    def upto(sizes: Sequence[int]) -> list[int]:
+        return [size for size in sizes if size <= given.most]
+
+    def of_tables(size: int) -> Callable[[], list[str]]:
+        repeats = given.repeats if size < 1_000 else 1
+        return partial(sized, given.updates, min(each, given.updates // size), repeats, tables=size)
+
+    def of_rows(size: int) -> Callable[[], list[str]]:
+        updates = given.updates if size > 2 else max(1, given.updates // 10)
+        return partial(sized, updates, size // 2, given.repeats)
+
+    if "tasks" in wanted:
+        yield from curve(
+            "Tasks", upto(TASKS), lambda size: partial(sized, given.updates, each, given.repeats, tasks=size)
+        )
+    if "tables" in wanted:
+        yield from curve("Tables", upto(TABLES), of_tables)
+    if "transactions" in wanted:
+        yield from curve("Change rows of a transaction", upto(TRANSACTIONS), of_rows)
+    if "windows" in wanted:
+        yield from ("", *commit_cost.HEAD)
+        yield from commit_cost.points(given.windows)
 
 
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    curves = ("tasks", "tables", "transactions", "windows")
-    parser.add_argument("curves", nargs="*", help=", ".join(curves))
+    parser.add_argument("curves", nargs="*", help=", ".join(CURVES))
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of all tables of a point together")
     parser.add_argument("--updates", type=int, default=500_000, help="updates of a point")
     parser.add_argument("--repeats", type=int, default=3, help="measured passes of a point")
     parser.add_argument("--most", type=int, default=5_000_000, help="leave larger points out")
-    parser.add_argument("--windows", type=int, default=20_000, help="windows of the last curve")
+    parser.add_argument("--windows", type=int, default=10_000, help="windows of the last curve")
+    parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
     given = parser.parse_args()
-    wanted, sized = given.curves or curves, partial(point, given.rows, given.updates, repeats=given.repeats)
-    unknown = set(wanted) - set(curves)
-    if unknown:
-        parser.error(f"no such curve: {', '.join(sorted(unknown))}; there are {', '.join(curves)}")
-
-    def upto(sizes: Sequence[int]) -> list[int]:
-        return [size for size in sizes if size <= given.most]
-
-    each = min(100, given.updates)
-    if "tasks" in wanted:
-        curve("Tasks", upto(TASKS), lambda size: partial(sized, each, tasks=size))
-    if "tables" in wanted:
-        curve("Tables", upto(TABLES), lambda size: partial(sized, min(each, given.updates // size), tables=size))
-    if "transactions" in wanted:
-        curve("Change rows of a transaction", upto(TRANSACTIONS), lambda size: partial(sized, size // 2))
-    if "windows" in wanted:
-        print(f"\nload average: {load_average()}", flush=True)
-        sys.argv[1:] = ["--windows", str(given.windows)]
-        commit_cost.main()
+    if unknown := set(given.curves) - set(CURVES):
+        parser.error(f"no such curve: {', '.join(sorted(unknown))}; there are {', '.join(CURVES)}")
+    lines = []
+    for line in curves(given):
+        print(line, flush=True)
+        lines.append(line)
+    if given.write:
+        write_table(Path(__file__).with_name("README.md"), "make bench-curves", lines)
 
 
 if __name__ == "__main__":

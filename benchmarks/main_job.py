@@ -18,12 +18,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
+from unittest.mock import patch
 
 import psutil
 
@@ -83,8 +84,7 @@ def names(tables: int) -> list[str]:
 def serve(pipe: Connection, tables: int = 1) -> None:
     """The stand-in's process: answers (method, arguments) until it gets None."""
     with StandIn(databases=(DATABASE,)) as server:
-        for name in names(tables):
-            server.execute(_CREATE.format(name), database=DATABASE)
+        _define(server, [_CREATE.format(name) for name in names(tables)])
         pipe.send((server.port, server.password))
         while (request := pipe.recv()) is not None:
             method, arguments = request
@@ -99,13 +99,27 @@ def _load(server: StandIn, tables: Sequence[str], method: str, *arguments: int) 
     if method == "latency":
         server.agent.latency_s = arguments[0] / 1000
         return
-    for name in tables:
-        if method == "changes":
-            server.bulk.load_changes(DATABASE, f"dbo_{name}", *arguments)
-        else:
-            server.bulk.load_table(DATABASE, name, rows=arguments[0])
-            server.execute(_ENABLE.format(name), database=DATABASE)
+    with server.bulk._loading() as connection, patch.object(server.bulk, "_loading", lambda: nullcontext(connection)):
+        for name in tables:
+            if method == "changes":
+                server.bulk.load_changes(DATABASE, f"dbo_{name}", *arguments)
+            else:
+                server.bulk.load_table(DATABASE, name, rows=arguments[0])
+    if method == "table":
+        _define(server, [_ENABLE.format(name) for name in tables])
     server.agent.drain()
+
+
+def _define(server: StandIn, statements: Sequence[str]) -> None:
+    """Run definitions in one transaction and without the Agent: after the commit of one, each connection to the
+    stand-in's file parses the definitions of all tables again. For the same reason all loads share a connection."""
+    server.agent.stop()
+    with server.connect(DATABASE) as connection:
+        connection.execute("BEGIN TRANSACTION")
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute("COMMIT")
+    server.agent.start()
 
 
 @contextmanager
