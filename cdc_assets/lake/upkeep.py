@@ -146,7 +146,7 @@ def size_to_join(sizes: Sequence[int], target: int, after_files: int) -> int:
         after_files: number of small files at which they are joined.
     """
     enough = max(2, min(_STEP, after_files // _LEVELS))
-    levels = [max(target // _STEP**level, 1) for level in range(_LEVELS)]
+    levels = [max(int(target / _STEP**level), 1) for level in range(_LEVELS)]
     for level, before in pairwise([*levels, 0]):
         if sum(before * _SMALL <= size < level * _SMALL for size in sizes) >= enough:
             return level
