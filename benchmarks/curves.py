@@ -23,9 +23,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import commit_cost
+from benchmarks.document import write_table
 from benchmarks.main_job import Bench, server_process
 from benchmarks.passes import load_average, spread
-from benchmarks.document import write_table
 from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.run.capture import Capture
