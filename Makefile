@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-mysql run run-mysql dev test test-daemon test-install test-cluster conformance conformance-short test-engines laws lint bench bench-curves docs lock clean
+.PHONY: help setup setup-dev setup-mysql run run-mysql dev test test-daemon test-install test-cluster conformance conformance-short test-engines test-kafka laws lint bench bench-curves docs lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -52,6 +52,9 @@ conformance-short: setup-dev ## The same over few transactions and two configura
 
 test-engines: setup-dev ## Debezium's MySQL and PostgreSQL connectors against real servers (mariadb-server, postgresql), runs killed; minutes (CDC_ENGINE_ROUNDS, _SEED)
 	$(PYTEST) -q -m engines
+
+test-kafka: setup-dev ## Events from the topics of a real Kafka broker (Java; fetched once from Maven Central), runs killed; minutes
+	$(PYTEST) -q -m kafka
 
 lint: setup-dev ## ruff, ruff format, mypy
 	.venv/bin/ruff check .

@@ -5,21 +5,29 @@ The caller provides the task runner; a runner with threads needs neither pyspark
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import TypeVar
 
 from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.debezium.engine import DebeziumEngine
 from cdc_assets.adapters.kafka import kafka_channels
+from cdc_assets.adapters.kafka_topics import KafkaSource
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.capture.progress import OnProgress
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.config.reader import is_reader
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import TableSchema
+from cdc_assets.engine.ledger import Batch
+from cdc_assets.engine.run import EngineRun, EngineSummary
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.apply import OnStep
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.notifications import Listener
+from cdc_assets.reader.opening import reader_for
 from cdc_assets.run.capture import Capture
 
 T = TypeVar("T")
@@ -76,6 +84,23 @@ def discover(config: CaptureConfig) -> Sequence[TableSchema]:
     """
     with quick_source(config) as source:
         return Capture(config, source, MssqlBulkSource.of(config), _NoRunner(), SystemClock()).discover()
+
+
+def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Batch], None]) -> EngineSummary:
+    """Run a connector in the embedded engine, or read events that others wrote, until nothing is new.
+
+    Args:
+        on_batch: function called for each committed batch.
+
+    Raises:
+        CdcError: the source or the lake cannot be read or written, or a record of the source cannot.
+    """
+    if not is_reader(config.properties.get("connector.class", "")):
+        return EngineRun(config, tables, partial(DebeziumEngine, config), on_batch).run()
+    reader = reader_for(config.properties, tables, KafkaSource)
+    summary = EngineRun(config, tables, reader, on_batch, 0.0, repeats=False).run()
+    reader.check()
+    return summary
 
 
 class _NoRunner:

@@ -1,15 +1,13 @@
-"""`cdc-assets capture` for another connector than SQL Server's."""
+"""`cdc-assets capture` for another connector than SQL Server's, and for events that others wrote."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from cdc_assets.adapters.debezium.engine import DebeziumEngine
+from cdc_assets.assembly import run_engine
 from cdc_assets.cli.console import out, warn
 from cdc_assets.config.engine import EngineConfig, load_engine_config
 from cdc_assets.core.interruption import listening
 from cdc_assets.engine.ledger import Batch
-from cdc_assets.engine.run import EngineRun
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 
@@ -29,7 +27,7 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None) -> None:
         warn(f"{name} has no effect: {reason}")
     tables = TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
     with listening():
-        summary = EngineRun(config, tables, partial(DebeziumEngine, config), _tell).run()
+        summary = run_engine(config, tables, _tell)
     events = sum(summary.rows.values())
     out.print(f"{ENDED[summary.ended]} {summary.batches:,} batches, {events:,} events.")
 

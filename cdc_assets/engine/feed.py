@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 Offsets = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
 """Pairs of a source partition and its offset, as the connector made them."""
 
@@ -20,6 +22,7 @@ class Lines:
         rows: number of lines.
         longest: bytes of the longest line.
         data: the lines; each holds `n`, its index in the chunk, and `key`, `value`, `headers`.
+        table: the same as columns, if they are read already; then there is no `data`.
     """
 
     topic: str
@@ -29,6 +32,7 @@ class Lines:
     rows: int
     longest: int
     data: bytes = field(repr=False)
+    table: pa.Table | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ class EngineRun:
         tell: called with each batch that is committed.
         warm_up_s: how long a connector may be quiet before it has sent anything, if it is to prepare its first snapshot; if
             it only looks up its position in the log, a quarter of it.
+        repeats: whether what was recorded may be sent again, to be dropped by its position.
     """
 
     def __init__(
@@ -75,8 +76,11 @@ class EngineRun:
         start: EngineStart,
         tell: Callable[[Batch], None] = lambda _: None,
         warm_up_s: float = 60.0,
+        *,
+        repeats: bool = True,
     ) -> None:
         self._config, self._tables, self._start, self._tell = config, tables, start, tell
+        self._repeats = repeats
         self._ledger = BatchLedger(tables, config.topic_prefix)
         self._history = History(tables, config.topic_prefix)
         self._upkeep = BatchUpkeep(tables, config.lake)
@@ -105,6 +109,8 @@ class EngineRun:
         self._check_tables()
         state = self._ledger.state
         self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()], state.boundary)
+        if not self._repeats:
+            self._repetitions = Repetitions(None, ())
         feed = self._start(state.pairs(), self._history.read())
         try:
             ended = self._follow(feed)

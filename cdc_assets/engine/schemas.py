@@ -26,7 +26,8 @@ _LOGICAL: Mapping[str, pa.DataType] = {
     "org.apache.kafka.connect.data.Timestamp": pa.timestamp("us"),
 }
 _MOST_DIGITS = 38
-_ENTRIES = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())]))
+ENTRIES = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())]))
+"""Maps and headers as they stand in a line."""
 _BLOCK_BYTES = 1 << 20
 
 Schema = Mapping[str, Any]
@@ -65,10 +66,8 @@ def _type_of(schema: Schema) -> ConnectType:
             "An array of arrays has no form in the lake. Next: leave the column out (column.exclude.list)."
         )
     native = _LOGICAL.get(name)
-    if name == DECIMAL and (digits := int(parameters.get("connect.decimal.precision", 0))) in range(
-        1, _MOST_DIGITS + 1
-    ):
-        native = pa.decimal128(digits, int(parameters["scale"]))
+    if is_narrow(schema):
+        native = pa.decimal128(int(parameters["connect.decimal.precision"]), int(parameters["scale"]))
     default = schema.get("default")
     return ConnectType(
         kind,
@@ -80,6 +79,12 @@ def _type_of(schema: Schema) -> ConnectType:
         schema["optional"],
         None if default is None else json.dumps(default, ensure_ascii=False, separators=(",", ":")),
     )
+
+
+def is_narrow(schema: Schema) -> bool:
+    """Whether it is a Decimal whose digits are known and fit the lake's type."""
+    digits = int(schema.get("parameters", {}).get("connect.decimal.precision", 0))
+    return schema.get("name") == DECIMAL and 0 < digits <= _MOST_DIGITS
 
 
 def read_lines(schema: pa.Schema, data: bytes, longest: int) -> pa.Table:
@@ -102,13 +107,14 @@ def read_lines(schema: pa.Schema, data: bytes, longest: int) -> pa.Table:
             pj.ReadOptions(block_size=max(_BLOCK_BYTES, longest + 2)),
             pj.ParseOptions(explicit_schema=read, unexpected_field_behavior="error"),
         ).combine_chunks()
-        columns = [_converted(_whole(table.column(field.name)), field) for field in fields]
+        columns = [_converted(whole(table.column(field.name)), field) for field in fields]
     except pa.ArrowException as error:
         raise EngineError(f"Events do not fit their own schema: {error}. Next: report this.") from error
-    return pa.Table.from_arrays([_whole(table.column("n")), *columns], schema=pa.schema([read.field("n"), *fields]))
+    return pa.Table.from_arrays([whole(table.column("n")), *columns], schema=pa.schema([read.field("n"), *fields]))
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
@@ -118,7 +124,7 @@ def _read_type(field: pa.Field) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(child.name, _read_type(child)) for child in kind])
     if pa.types.is_map(kind):
-        return _ENTRIES
+        return ENTRIES
     if pa.types.is_list(kind):
         return pa.list_(pa.field("element", _read_type(element_of(field))))
     if pa.types.is_decimal(kind) or pa.types.is_binary(kind) or pa.types.is_floating(kind):

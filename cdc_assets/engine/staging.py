@@ -72,7 +72,8 @@ class Staging:
         """
         schemas = [self._schema(lines) for lines in chunk.lines]
         found = [
-            read_lines(schema, lines.data, lines.longest) for schema, lines in zip(schemas, chunk.lines, strict=True)
+            read_lines(schema, lines.data, lines.longest) if lines.table is None else lines.table
+            for schema, lines in zip(schemas, chunk.lines, strict=True)
         ]
         self._place = last_place(found) or self._place
         self._boundary = last_boundary(found) or self._boundary
@@ -87,9 +88,15 @@ class Staging:
         if lines.structure not in self._schemas:
             self._schemas[lines.structure] = topic_schema(lines.key, lines.value)
         schema = self._schemas[lines.structure]
-        if lines.key is None and not self._tables.generations(lines.topic):  # of a table without a key
+        if lines.key is None and "key" not in schema.names and not self._has_key(lines.topic):
             self._schemas[lines.structure] = schema.insert(1, KEYLESS)
         return self._schemas[lines.structure]
+
+    def _has_key(self, topic: str) -> bool:
+        """Whether a topic's events have keys, though one that is written now has none."""
+        handles = [self._tables.open(directory) for directory in self._tables.generations(topic)]
+        schemas = [pa.schema(handle.schema().to_arrow()) for handle in handles if handle is not None]
+        return any("key" in schema.names and schema.field("key").type != KEYLESS.type for schema in schemas)
 
     def _write(self, lines: Lines, schema: pa.Schema, table: pa.Table) -> None:
         if not table.num_rows:
@@ -97,11 +104,10 @@ class Staging:
         numbers = table.column("n").to_numpy() + self.next_number
         positions = pa.array([f"{self._batch_id:016x}/{number:012x}" for number in numbers.tolist()], pa.string())
         windows = pa.array(np.full(table.num_rows, self._batch_id, dtype=np.int64))
-        columns = {"position": positions, "window_id": windows}
-        batch = pa.Table.from_arrays(
-            [columns[field.name] if field.name in columns else table.column(field.name) for field in schema],
-            schema=schema,
-        )
+        columns = {name: table.column(name) for name in table.column_names}
+        columns |= {"position": positions, "window_id": windows}
+        missing = {field.name: pa.nulls(table.num_rows, field.type) for field in schema if field.name not in columns}
+        batch = pa.Table.from_arrays([(columns | missing)[field.name] for field in schema], schema=schema)
         self._writer(lines.topic, lines.structure, schema).write(batch.combine_chunks().to_batches())
         self.rows += table.num_rows
 

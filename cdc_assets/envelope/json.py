@@ -11,7 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.envelope.json_schema import schema_text
-from cdc_assets.envelope.json_text import Pieces, constant_text, joined, sparse, struct_pieces, text_pieces
+from cdc_assets.envelope.json_text import (
+    Pieces,
+    constant_text,
+    joined,
+    sparse,
+    struct_pieces,
+    text_pieces,
+    value_pieces,
+)
 from cdc_assets.typemap.kernels import Numbers, numbers_of_offsets
 
 _KEY_HEADERS = ("__debezium.newkey", "__debezium.oldkey")
@@ -48,7 +56,10 @@ def event_text(field: pa.Field, array: pa.Array, *, schema: bool, defaults: bool
         return pa.nulls(len(array), target)
 
     def pieces(present: pa.Array) -> Pieces:
-        payload = struct_pieces(list(field.type), present, defaults=defaults)
+        if pa.types.is_struct(field.type):
+            payload = struct_pieces(list(field.type), present, defaults=defaults)
+        else:  # others than connectors may write plain keys and values
+            payload = value_pieces(field, present, defaults=defaults)
         return ['{"schema":', schema_text(field), ',"payload":', *payload, "}"] if schema else payload
 
     if array.null_count == 0:

@@ -1,0 +1,245 @@
+"""Avro in Confluent's wire format: a zero byte, four bytes that number the schema in a registry, and the value.
+
+What Connect's Avro converter writes is turned back into Connect's schemas and JSON payloads; the properties that it adds
+(`connect.name`, `connect.version`, `connect.parameters`, `connect.default`, `connect.type`) carry what Avro lacks.
+"""
+
+import importlib
+import io
+import json
+import math
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from http.client import HTTPException
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from cdc_assets.engine.schemas import DECIMAL
+from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets.reader.messages import BadRecordError, Part, Schema, normalised, one_line
+
+_ANSWER_S: Final = 30.0
+_HEAD: Final = 5
+_KINDS: Final = {
+    "boolean": "boolean",
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "bytes": "bytes",
+    "fixed": "bytes",
+    "enum": "string",
+}
+_CONNECT: Final = "org.apache.kafka.connect.data."
+_LOGICAL: Final = {"date": "Date", "time-millis": "Time", "timestamp-millis": "Timestamp"}
+_NO_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+Fetch = Callable[[int], Any]
+"""Gives a schema of the registry by its number."""
+
+
+class AvroParts:
+    """Takes keys or values apart.
+
+    Args:
+        registry: address of the schema registry.
+        credentials: `user:password`, or empty.
+        fetch: instead of the registry.
+
+    Raises:
+        ConfigurationError: the extra `kafka` is not installed, or the address is no web address.
+    """
+
+    def __init__(self, registry: str, credentials: str, fetch: Fetch | None = None) -> None:
+        if urlsplit(registry).scheme not in ("http", "https") and fetch is None:
+            raise ConfigurationError(
+                "value.converter.schema.registry.url", registry, "an address with http or https", "correct it"
+            )
+        self._avro = _library()
+        self._fetch = fetch or Registry(registry, credentials).schema
+        self._schemas: dict[int, tuple[Any, Schema]] = {}
+
+    def part(self, data: bytes) -> Part | None:
+        """The key or value of a message.
+
+        Raises:
+            BadRecordError: it is not in this format, or its schema is not in the registry.
+            ConnectionLostError: the registry does not answer.
+        """
+        if len(data) < _HEAD or data[0] != 0:
+            raise BadRecordError("it does not begin as Confluent's wire format does")
+        number = int.from_bytes(data[1:_HEAD], "big")
+        if number not in self._schemas:
+            self._schemas[number] = self._known(self._fetch(number))
+        avro, schema = self._schemas[number]
+        stream = io.BytesIO(data[_HEAD:])
+        try:
+            value = _plain(self._avro.schemaless_reader(stream, avro))
+        except (EOFError, IndexError, KeyError, ValueError, TypeError, OverflowError) as error:
+            raise BadRecordError(f"it is not of schema {number}: {type(error).__name__} {error}") from None
+        if stream.read(1):
+            raise BadRecordError(f"it is not of schema {number}: bytes follow its value")
+        return None if value is None else Part(schema, one_line(value), value)
+
+    def _known(self, written: Any) -> tuple[Any, Schema]:
+        try:
+            schema = normalised(connect_schema(written))
+            return self._avro.parse_schema(_without_logical_types(written)), schema
+        except (KeyError, TypeError, ValueError, self._avro.schema.SchemaParseException) as error:
+            raise BadRecordError(f"its schema cannot be used: {type(error).__name__} {error}") from None
+
+
+class Registry:
+    """A schema registry's web interface.
+
+    Args:
+        address: of the registry; the first one if there are several.
+        credentials: `user:password`, or empty.
+    """
+
+    def __init__(self, address: str, credentials: str) -> None:
+        self._address = address.split(",")[0].strip().rstrip("/")
+        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
+        if credentials:
+            self._headers["Authorization"] = "Basic " + b64encode(credentials.encode()).decode()
+
+    def schema(self, number: int) -> Any:
+        """A schema by its number.
+
+        Raises:
+            BadRecordError: there is none.
+            ConnectionLostError: the registry does not answer.
+        """
+        address = f"{self._address}/schemas/ids/{number}"
+        try:
+            with urlopen(Request(address, headers=self._headers), timeout=_ANSWER_S) as answer:  # noqa: S310 - checked to be a web address
+                found = json.load(answer)
+        except HTTPError as error:
+            if error.code == 404:
+                raise BadRecordError(f"the registry has no schema {number}") from None
+            raise _silent(address, error) from None
+        except (OSError, HTTPException, ValueError) as error:
+            raise _silent(address, error) from None
+        if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
+            raise BadRecordError(
+                f"schema {number} is not of Avro alone: {found.get('schemaType', 'it has references')}"
+            )
+        return json.loads(found["schema"])
+
+
+def _silent(address: str, error: Exception) -> ConnectionLostError:
+    return ConnectionLostError(
+        f"The schema registry does not answer at {address}: {error}. Next: check value.converter.schema.registry.url, "
+        "and basic.auth.user.info."
+    )
+
+
+def connect_schema(written: Any, named: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Connect's schema of an Avro schema, as Connect's Avro converter understands it.
+
+    Raises:
+        BadRecordError, KeyError: it has a form that the converter does not write.
+    """
+    named = {} if named is None else named
+    if isinstance(written, list):
+        others = [kind for kind in written if kind != "null"]
+        if len(others) != 1:
+            raise BadRecordError("it has a union of several types")
+        return connect_schema(others[0], named) | {"optional": len(others) < len(written)}
+    if isinstance(written, str):
+        written = named.get(written, {"type": written})
+    if isinstance(written["type"], list | dict):
+        return connect_schema(written["type"], named)
+    kind = written["type"]
+    found: dict[str, Any] = {"optional": False}
+    if kind == "record":
+        found |= _record(written, named)
+    elif kind == "array":
+        found |= {"type": "array", "items": connect_schema(written["items"], named)}
+    elif kind == "map":
+        found |= {"type": "map", "keys": {"type": "string"}, "values": connect_schema(written["values"], named)}
+    else:
+        if "name" in written:
+            named[_full_name(written)] = written
+        found |= {"type": written.get("connect.type", _KINDS[kind])} | _logical(written)
+    for name in ("name", "version", "parameters", "default"):
+        if f"connect.{name}" in written:
+            found[name] = written[f"connect.{name}"]
+    if "parameters" in found:
+        found["parameters"] = {name: str(text) for name, text in found["parameters"].items()}
+    return found
+
+
+def _record(written: Mapping[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+    full = _full_name(written)
+    if full in named and named[full] is None:
+        raise BadRecordError(f"{full} holds itself")
+    named[full] = None
+    fields = []
+    for field in written["fields"]:
+        kind = field["type"]
+        if isinstance(kind, str) and "." not in kind and "namespace" in written and kind not in _KINDS:
+            kind = f"{written['namespace']}.{kind}"
+        inner = connect_schema(kind, named)
+        if field.get("default") is not None:
+            inner.setdefault("default", field["default"])
+        fields.append({**inner, "field": field["name"]})
+    named[full] = written
+    return {"type": "struct", "name": full, "fields": fields}
+
+
+def _full_name(written: Mapping[str, Any]) -> str:
+    name: str = written["name"]
+    return name if "." in name or not written.get("namespace") else f"{written['namespace']}.{name}"
+
+
+def _logical(written: Mapping[str, Any]) -> dict[str, Any]:
+    name = written.get("logicalType", "")
+    if name == "decimal":
+        parameters = {
+            "scale": str(written.get("scale", 0)),
+            "connect.decimal.precision": str(written["precision"]),
+        }
+        return {"name": DECIMAL, "version": 1, "parameters": parameters}
+    return {"name": _CONNECT + _LOGICAL[name], "version": 1} if name in _LOGICAL else {}
+
+
+def _without_logical_types(written: Any) -> Any:
+    """The same schema, read as its plain types."""
+    if isinstance(written, list):
+        return [_without_logical_types(inner) for inner in written]
+    if not isinstance(written, dict):
+        return written
+    return {
+        name: _without_logical_types(inner) if name in ("type", "fields", "items", "values") else inner
+        for name, inner in written.items()
+        if name != "logicalType"
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A value as Connect's JSON converter writes it."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return _NO_NUMBERS[str(value)]
+    return value
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("fastavro")
+    except ImportError as error:
+        raise ConfigurationError(
+            "value.converter",
+            "AvroConverter",
+            f"a format whose library is installed ({error})",
+            "pip install 'cdc-assets[kafka]'",
+        ) from None

@@ -1,0 +1,1 @@
+"""A real Kafka broker: events read from its topics."""

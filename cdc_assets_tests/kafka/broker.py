@@ -1,0 +1,139 @@
+"""Kafka's broker as one process, from Maven Central by Ivy, which Spark carries."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from cdc_assets_tests.engines.servers import free_port
+
+VERSION = "4.1.0"
+_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
+_JARS = Path(os.environ.get("CDC_KAFKA_JARS") or Path(__file__).parents[2] / ".cache" / f"kafka-{VERSION}")
+_IVY = """<ivysettings><settings defaultResolver="central"/><caches defaultCacheDir="{cache}"/>
+<resolvers><ibiblio name="central" m2compatible="true" root="https://repo1.maven.org/maven2/"/></resolvers></ivysettings>"""
+_QUIET = {"log_level": 0, "message.timeout.ms": 60000}
+
+
+def jars() -> str:
+    """Class path of the broker; fetched once."""
+    done = _JARS / "complete"
+    if not done.exists() and not list(_JARS.glob("kafka_2.13-*.jar")):
+        spec = find_spec("pyspark")
+        assert spec is not None
+        assert spec.origin is not None
+        [ivy] = (Path(spec.origin).parent / "jars").glob("ivy-*.jar")
+        _JARS.mkdir(parents=True, exist_ok=True)
+        settings = _JARS / "ivysettings.xml"
+        settings.write_text(_IVY.format(cache=_JARS / "cache"))
+        command = ["java", "-jar", str(ivy), "-settings", str(settings), "-confs", "default", "-types", "jar", "bundle"]
+        command += ["-dependency", "org.apache.kafka", "kafka_2.13", VERSION]
+        command += ["-retrieve", f"{_JARS}/[artifact]-[revision].[ext]"]
+        subprocess.run(command, check=True, timeout=600, stdout=subprocess.DEVNULL)
+        done.touch()
+    return f"{_JARS}/*"
+
+
+class Broker:
+    """A broker that lasts as long as its context.
+
+    Args:
+        folder: for its data.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._port, self._controller = folder, free_port(), free_port()
+        self.servers = f"127.0.0.1:{self._port}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True)
+        (self._folder / "server.properties").write_text(self._properties())
+        self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c").wait(120)
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._process = self._java("kafka.Kafka")
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                self.admin.list_topics(timeout=2)
+            except KafkaException:
+                assert time.monotonic() < deadline, (self._folder / "log").read_text()[-3000:]
+                assert self._process.poll() is None, (self._folder / "log").read_text()[-3000:]
+                time.sleep(0.3)
+            else:
+                return
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def create(self, topic: str, partitions: int = 1, **options: str) -> None:
+        """Make a topic; options with two underscores for each dot."""
+        config = {name.replace("__", "."): text for name, text in options.items()}
+        made = self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])
+        made[topic].result(60)
+
+    def write(self, topic: str, messages: Sequence[tuple[int, Any, Any]], **options: Any) -> None:
+        """Send partition, key and value of messages, and wait until they are there."""
+        producer = Producer({"bootstrap.servers": self.servers} | _QUIET | options)
+        for partition, key, value in messages:
+            producer.produce(topic, value, key, partition, headers=[("h", b"1")])
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    @contextmanager
+    def transaction(self, name: str, topic: str, messages: Sequence[tuple[int, Any, Any]]) -> Iterator[Producer]:
+        """Messages of a transaction that the caller ends."""
+        producer = Producer({"bootstrap.servers": self.servers, "transactional.id": name, "log_level": 0})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for partition, key, value in messages:
+            producer.produce(topic, value, key, partition)
+        assert producer.flush(60) == 0
+        yield producer
+
+    def _java(self, *command: str) -> subprocess.Popen[bytes]:
+        with (self._folder / "log").open("ab") as log:
+            whole = ["java", "-Xmx300m", "-cp", jars(), *command, str(self._folder / "server.properties")]
+            return subprocess.Popen(whole, stdout=log, stderr=log)
+
+    def _properties(self) -> str:
+        listeners = f"PLAINTEXT://{self.servers},CONTROLLER://127.0.0.1:{self._controller}"
+        return "\n".join(
+            [
+                "process.roles=broker,controller",
+                "node.id=1",
+                f"controller.quorum.voters=1@127.0.0.1:{self._controller}",
+                f"listeners={listeners}",
+                f"advertised.listeners=PLAINTEXT://{self.servers}",
+                "controller.listener.names=CONTROLLER",
+                "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                f"log.dirs={self._folder / 'data'}",
+                "offsets.topic.replication.factor=1",
+                "offsets.topic.num.partitions=1",
+                "transaction.state.log.replication.factor=1",
+                "transaction.state.log.num.partitions=1",
+                "transaction.state.log.min.isr=1",
+                "group.initial.rebalance.delay.ms=0",
+                "log.cleaner.backoff.ms=200",
+                "log.retention.check.interval.ms=500",
+                "auto.create.topics.enable=false",
+            ]
+        )
