@@ -1,5 +1,6 @@
 """One Spark job per call, one task per item, errors with their class."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -63,6 +64,12 @@ def test_tasks_run_in_parallel_in_worker_processes(runner: SparkTaskRunner) -> N
     pids = runner.run(lambda _: os.getpid(), range(8))
     assert os.getpid() not in pids
     assert 1 <= len(set(pids)) <= 8
+
+
+def test_collector_of_a_worker_passes_over_what_tasks_import(runner: SparkTaskRunner) -> None:
+    """Spark's daemon collects garbage after each task, which takes time for each object that is looked at."""
+    looked_at = runner.run(lambda _: len(gc.get_objects()), range(8))
+    assert max(looked_at) < 20_000, looked_at
 
 
 def test_error_keeps_class_attributes_and_message(runner: SparkTaskRunner) -> None:
