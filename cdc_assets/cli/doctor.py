@@ -1,4 +1,4 @@
-"""`cdc-assets doctor`: checks whether everything is ready, and prints the T-SQL that corrects what is not."""
+"""`cdc-assets doctor`: checks whether everything is ready, and prints the SQL that corrects what is not."""
 
 from collections.abc import Iterator
 
@@ -6,12 +6,14 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cdc_assets.adapters.sqlserver.check_result import CheckResult
 from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.rights import grant_on_server
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config
+from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, configuration_file, out, read_config
+from cdc_assets.cli.engine_status import engine_checks
+from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.check_result import CheckResult
 from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
@@ -28,6 +30,9 @@ def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
 
     Changes nothing. Ends with exit code 1 if a capture could not work.
     """
+    if is_engine_file(place := configuration_file(config)):
+        _end(engine_checks(place))
+        return
     settings = read_config(config)
     with SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False) as source:
         results = [*inspect(source, settings), _lake(settings)]
@@ -35,6 +40,11 @@ def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
         results += _topics(settings, source if ready else None)
         if all(result.ok or not result.blocking for result in results):
             results += [result for drift in CaptureOverview(settings, source).drifts() for result in _structure(drift)]
+    _end(results)
+
+
+def _end(results: list[CheckResult]) -> None:
+    """Show the results; end with exit code 1 if a capture could not work."""
     _show(results)
     if any(result.blocking and not result.ok for result in results):
         raise typer.Exit(FAILED)

@@ -6,8 +6,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cdc_assets.adapters.sqlserver.source import quick_source
-from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_lake_config
+from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, configuration_file, out, read_lake_config
+from cdc_assets.cli.engine_status import engine_status, engine_summary
 from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
+from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError
 from cdc_assets.history.drift import Drift
@@ -22,6 +24,9 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
     A table is healthy if neither the manifest nor the lake nor the server reports a problem. If the server cannot be
     reached, the output says so and covers only the manifest and the lake.
     """
+    if is_engine_file(place := configuration_file(config)):
+        engine_status(place)
+        return
     settings, unresolved = read_lake_config(config)
     lake = CaptureOverview(settings)
     if not lake.known:
@@ -51,6 +56,9 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
 
 def summary(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Show topics, events by operation, positions and the location of the tables."""
+    if is_engine_file(place := configuration_file(config)):
+        engine_summary(place)
+        return
     overview = CaptureOverview(read_lake_config(config)[0])
     if not overview.known:
         _nothing(overview)

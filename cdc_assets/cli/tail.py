@@ -6,15 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from time import sleep
 from typing import Annotated
 
 import pyarrow as pa
 import typer
 
-from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, read_lake_config
+from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, configuration_file, read_lake_config
+from cdc_assets.cli.engine_status import find_engine_topic, read_engine_config
 from cdc_assets.cli.topic_events import after, newest
+from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.settings import TextFormat, TextSettings
+from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.envelope.flat import flat_json, flat_records
 from cdc_assets.envelope.json import event_text, headers_text
 from cdc_assets.errors import ConfigurationError, LakeError
@@ -41,12 +45,21 @@ def tail(
 
     With the format flinkx each line is a flat FlinkX record.
     """
-    settings, _ = read_lake_config(config)
-    text = _text(settings.text, form, schemas, headers)
-    overview = CaptureOverview(settings)
-    tables = _tables(overview.lake, find_topic(overview, topic), number, follow)
+    lake, name, given = _found(configuration_file(config), config, topic)
+    text = _text(given, form, schemas, headers)
+    tables = _tables(lake, name, number, follow)
     for line in lines(tables, text, headers=headers):
         typer.echo(line)
+
+
+def _found(place: Path, config: Path, topic: str) -> tuple[TopicTables, str, TextSettings]:
+    """The lake, the topic's whole name, and the configured form of texts, of a capture of any kind."""
+    if is_engine_file(place):
+        engine = EngineOverview(read_engine_config(place)[0])
+        return engine.lake, find_engine_topic(engine, topic), TextSettings()
+    settings, _ = read_lake_config(config)
+    overview = CaptureOverview(settings)
+    return overview.lake, find_topic(overview, topic), settings.text
 
 
 def _tables(lake: TopicTables, topic: str, number: int, follow: bool) -> Iterator[pa.Table]:

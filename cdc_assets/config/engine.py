@@ -5,17 +5,20 @@ handed to it as they are: it checks them itself.
 """
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from cdc_assets.config.formats import flat
 from cdc_assets.config.load import overrides, read_properties, substitute
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import ConfigurationError
 
 SQL_SERVER: Final = "SqlServerConnector"
+_SECRET: Final = re.compile(r"password|passphrase|secret|token|private.?key", re.IGNORECASE)
 _OWN: Final = ("engine.", "lake.", "stream.")
 _OFFERED: Final[Mapping[str, tuple[str, int, int]]] = {
     "engine.heap": ("1g", 0, 0),
@@ -66,6 +69,12 @@ class EngineConfig:
     ignored: tuple[tuple[str, str], ...] = ()
 
     @property
+    def kind(self) -> str:
+        """The database by the connector's class: `mysql`, `mariadb`, `postgresql`, `oracle`, or another word."""
+        name = self.properties.get("connector.class", "").rpartition(".")[2].removesuffix("Connector").lower()
+        return {"postgres": "postgresql"}.get(name, name)
+
+    @property
     def heartbeat_topic(self) -> str:
         """Where the connector's heartbeats go."""
         return f"{self.properties.get('topic.heartbeat.prefix') or '__debezium-heartbeat'}.{self.topic_prefix}"
@@ -81,17 +90,67 @@ def is_engine_file(path: Path) -> bool:
     return bool(name) and not name.endswith(SQL_SERVER)
 
 
+def is_engine(properties: Mapping[str, Any]) -> bool:
+    """Whether properties given in Python or YAML name another connector than SQL Server's."""
+    name = flat(dict(properties)).get("connector.class", "").strip()
+    return bool(name) and not name.endswith(SQL_SERVER)
+
+
 def load_engine_config(path: Path, environment: Mapping[str, str] | None = None) -> EngineConfig:
     """Read a file, replace placeholders, take what the environment gives (`config.load`).
 
     Raises:
         ConfigurationError: it cannot be read, or a property of ours is wrong.
     """
+    return _resolved(read_properties(path), environment)
+
+
+def engine_config_of(properties: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> EngineConfig:
+    """The same for properties given in Python or YAML.
+
+    Raises:
+        ConfigurationError: a property of ours is wrong.
+    """
+    return _resolved(flat(dict(properties)), environment)
+
+
+def load_engine_lake_config(
+    path: Path, environment: Mapping[str, str] | None = None
+) -> tuple[EngineConfig, ConfigurationError | None]:
+    """As `load_engine_config`, for code that only reads the lake: what the connector is given may lack secrets.
+
+    Returns:
+        The settings, and the error of the first placeholder that could not be replaced, if any.
+
+    Raises:
+        ConfigurationError: it cannot be read, or a property of ours is wrong.
+    """
     variables = os.environ if environment is None else environment
-    texts = {name: substitute(name, text, variables) for name, text in read_properties(path).items()}
+    unresolved: ConfigurationError | None = None
+    texts = read_properties(path)
+    for name, text in list(texts.items()):
+        try:
+            substitute(name, text, variables)
+        except ConfigurationError as error:
+            if name.startswith(_OWN) or name == "topic.prefix":
+                raise
+            unresolved = unresolved or error
+            del texts[name]
+    return _resolved(texts, environment), unresolved
+
+
+def literal_engine_secrets(properties: Mapping[str, Any]) -> list[str]:
+    """Names of properties whose value is secret and written out instead of being referenced."""
+    texts = flat(dict(properties))
+    return [name for name, text in texts.items() if _SECRET.search(name) and "${" not in text]
+
+
+def _resolved(given: Mapping[str, str], environment: Mapping[str, str] | None) -> EngineConfig:
+    variables = os.environ if environment is None else environment
+    texts = {name: substitute(name, text, variables) for name, text in given.items()}
     shared = ("database.hostname", "database.port", "database.user", "database.password", "topic.prefix", "name")
-    given = {name: text for name, text in overrides(variables) if name in shared or name.startswith(_OWN)}
-    return engine_config(texts | given)
+    own = {name: text for name, text in overrides(variables) if name in shared or name.startswith(_OWN)}
+    return engine_config(texts | own)
 
 
 def engine_config(texts: Mapping[str, str]) -> EngineConfig:
@@ -126,6 +185,11 @@ def engine_config(texts: Mapping[str, str]) -> EngineConfig:
         **parsed["streaming"],
         ignored=tuple((key, reason) for key in ignored),
     )
+
+
+def with_defaults(config: EngineConfig, defaults: Mapping[str, str]) -> EngineConfig:
+    """The settings with properties of the connector for which nothing was given."""
+    return replace(config, properties={**defaults, **config.properties})
 
 
 def _parsed(own: Mapping[str, str]) -> dict[str, dict[str, Any]]:

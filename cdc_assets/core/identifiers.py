@@ -57,19 +57,19 @@ def unquoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableId:
-    """A table in a database, in the catalogue's letter case."""
+    """A table in a database, in the catalogue's letter case; the schema is empty where databases have none."""
 
     database: str
     schema: str
     table: str
 
     def __str__(self) -> str:
-        return f"{self.database}.{self.schema}.{self.table}"
+        return f"{self.database}.{self.within_database}"
 
     @property
     def within_database(self) -> str:
         """`schema.table`, what table filters match (spec debezium-sqlserver §1.4)."""
-        return f"{self.schema}.{self.table}"
+        return f"{self.schema}.{self.table}" if self.schema else self.table
 
     @property
     def quoted(self) -> str:

@@ -11,8 +11,9 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog, Names
 from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.checks import drift_check, headroom_check
-from cdc_assets.defs.configuration import CaptureSource, source_fields
+from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
 from cdc_assets.defs.discovery import discover
+from cdc_assets.defs.engines.build import connector_definitions
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.sensors import lsn_sensor
@@ -71,6 +72,8 @@ def _capture_definitions(
     capture: CaptureSource, spark: SparkResource, translator: CdcTranslator, state_dir: Path
 ) -> dg.Definitions:
     """Assets, jobs, checks, sensor and resources of one capture."""
+    if is_of_connector(capture):
+        return connector_definitions(capture, spark, translator, state_dir)
     server = SqlServerCdcResource(**source_fields(capture))
     config = server.settings()
     remembered = state_dir / "discovery" / f"{word(config.name)}.json"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cdc_assets.config.engine import is_engine, is_engine_file, literal_engine_secrets
 from cdc_assets.config.load import config_of, literal_secrets, load_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
@@ -25,7 +26,7 @@ def source_fields(capture: CaptureSource) -> dict[str, Any]:
     """
     if isinstance(capture, str | Path):
         return {"config_file": str(capture)}
-    if written := literal_secrets(capture):
+    if written := literal_engine_secrets(capture) if is_engine(capture) else literal_secrets(capture):
         raise ConfigurationError(
             written[0],
             "(hidden)",
@@ -33,6 +34,15 @@ def source_fields(capture: CaptureSource) -> dict[str, Any]:
             "write ${env:NAME} or ${file:/path}, or name a configuration file",
         )
     return {"properties": dict(capture)}
+
+
+def is_of_connector(capture: CaptureSource) -> bool:
+    """Whether another connector than SQL Server's makes the capture, in the embedded engine.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
+    return is_engine_file(Path(capture)) if isinstance(capture, str | Path) else is_engine(capture)
 
 
 def settings_of(config_file: str, properties: Mapping[str, Any]) -> CaptureConfig:

@@ -38,6 +38,9 @@ class CdcTranslator:
     source table, its `snapshot` (rows as READ events) or its `changes`.
     """
 
+    source = "sqlserver"
+    """The database that is captured: `sqlserver`, `mysql`, `mariadb`, `postgresql`, `oracle`, …; set by the capture."""
+
     def asset_key(self, prefix: str, table: TableId, role: Role) -> dg.AssetKey:
         """`[prefix, database, schema, table, role]`; characters other than ASCII letters, digits, `_`, `.` and `-` become `_`."""
         return dg.AssetKey([prefix, *key_parts(table), role])
@@ -48,7 +51,9 @@ class CdcTranslator:
 
     def kinds(self, table: TableId, role: Role) -> Set[str]:
         """At most three kinds. Dagster's graph labels a node with the key's last part only, but shows its kinds: so the table is one."""
-        return {label(table), "sqlserver"} if role == "source" else {label(table), "delta", "pyspark"}
+        if role == "source":
+            return {label(table), _NOT_A_LABEL.sub("_", self.source)[:63]}
+        return {label(table), "delta", "pyspark" if self.source == "sqlserver" else "debezium"}
 
     def owners(self, prefix: str, table: TableId) -> Sequence[str]:
         """Owners as e-mail addresses or `team:` names."""
@@ -60,7 +65,8 @@ class CdcTranslator:
 
     def description(self, schema: TableSchema, role: Role) -> str:
         """Description on the asset page."""
-        return _DESCRIPTIONS[role].format(table=schema.table, key=", ".join(schema.key) or "none")
+        texts = _DESCRIPTIONS if self.source == "sqlserver" else _OF_CONNECTORS
+        return texts[role].format(table=schema.table, key=", ".join(schema.key) or "none", source=self.source)
 
     def metadata(self, schema: TableSchema, role: Role, uri: str) -> Mapping[str, Any]:
         """Metadata known before any run: the table's columns and, for assets that are written, their location."""
@@ -98,6 +104,20 @@ _DESCRIPTIONS: dict[Role, str] = {
         "Committed changes of `{table}` as Debezium envelopes, each exactly once, in commit order. Materializing it "
         "catches up with the server and continues until there are no new changes, for all tables of the capture at once: the "
         "log is read once for all of them, and each table that changed is reported. Message key: {key}."
+    ),
+}
+
+
+_OF_CONNECTORS: dict[Role, str] = {
+    "source": "Table `{table}` in a database of the kind {source}, captured by Debezium's connector. Primary key: {key}.",
+    "snapshot": (
+        "Rows of `{table}` as READ events. Materializing it asks the connector to read the table again (a signal), and lasts "
+        "until it has. Primary key: {key}."
+    ),
+    "changes": (
+        "Committed changes of `{table}` as Debezium envelopes, each exactly once, in the connector's order. Materializing it "
+        "runs the connector until nothing is new, for all tables of the capture at once: it reads one log. The first run "
+        "also takes the connector's first snapshot. Message key: {key}."
     ),
 }
 

@@ -5,6 +5,7 @@
 | `claim` | a run has become the only writer |
 | `planned` | a batch: its files, all of them written, and the offsets after it |
 | `complete` | the batch is in all its tables |
+| `quiet` | the connector has sent nothing more for as long as `stream.idle.timeout.ms`, and its place in the log has not moved |
 | `state` | the fold of all rows before it |
 
 *Crash between any two steps.* Before `planned`: the files are in no table and no record; the connector sends their
@@ -78,6 +79,7 @@ class BatchState:
         place: the position after which it continues.
         boundary: the last BEGIN or END of a transaction.
         tables: the last batch of each topic table's directory.
+        quiet: whether the connector was quiet after the last batch.
     """
 
     next_batch: int = 0
@@ -86,6 +88,7 @@ class BatchState:
     place: tuple[int | str, ...] | None = None
     boundary: tuple[str, str] | None = None
     tables: Mapping[str, int] = field(default_factory=dict)
+    quiet: bool = False
 
     def pairs(self) -> list[tuple[Any, Any]]:
         """Partitions and offsets, as a connector takes them."""
@@ -151,6 +154,15 @@ class BatchLedger:
             self._since_state, self.folded = 0, True
             step("checkpoint-written")
 
+    def rest(self, now: datetime) -> None:
+        """The connector is quiet, and all that it has sent is complete.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        if not self.state.quiet:
+            self._record(now, "quiet", {})
+
     def _record(self, now: datetime, event: str, detail: Mapping[str, Any], batch: Batch | None = None) -> None:
         row = self._row(now, event, detail, batch)
         state = _after(self.state, row)
@@ -197,6 +209,7 @@ def _after(state: BatchState, row: Row) -> BatchState:
                 state,
                 pending=batch,
                 next_batch=batch.batch_id + 1,
+                quiet=False,
                 offsets={**state.offsets, **moved},
                 place=state.place if batch.place is None else tuple(batch.place),
                 boundary=(batch.boundary[0], batch.boundary[1]) if batch.boundary else state.boundary,
@@ -204,6 +217,8 @@ def _after(state: BatchState, row: Row) -> BatchState:
         case "complete" if state.pending is not None:
             reached = dict.fromkeys(state.pending.files, state.pending.batch_id)
             return replace(state, pending=None, tables={**state.tables, **reached})
+        case "quiet":
+            return replace(state, quiet=True)
     return state
 
 
@@ -231,4 +246,5 @@ def _state_detail(state: BatchState) -> dict[str, Any]:
         "place": None if state.place is None else list(state.place),
         "boundary": state.boundary and list(state.boundary),
         "tables": dict(state.tables),
+        "quiet": state.quiet,
     }

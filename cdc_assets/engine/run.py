@@ -11,6 +11,7 @@ snapshot is one batch that is not recorded, so it begins again. The schema histo
 table of a batch, so events are never committed before the records that they need.
 """
 
+import json
 import logging
 import time
 from collections import Counter
@@ -90,6 +91,7 @@ class EngineRun:
         self._staging: Staging | None = None
         self._heard, self._warm_up_s = False, warm_up_s
         self._repetitions = Repetitions(None, ())
+        self._places: dict[str, dict[str, object]] = {}
 
     def run(self) -> EngineSummary:
         """Finish the planned batch, then commit what the connector sends until it is idle.
@@ -116,6 +118,8 @@ class EngineRun:
             ended = self._follow(feed)
         finally:
             feed.close()
+        if ended == "idle":
+            self._ledger.rest(_now())
         self._upkeep.tidy(self._ledger)
         return EngineSummary(ended, self._batches, self._rows)
 
@@ -152,8 +156,10 @@ class EngineRun:
                 self._staging = None
 
     def _is_news(self, chunk: Chunk) -> bool:
-        """Whether a chunk holds more than heartbeats, which are sent even if nothing is new."""
-        return any(lines.topic != self._config.heartbeat_topic for lines in chunk.lines)
+        """Whether a chunk holds more than heartbeats, which are sent even if nothing is new, or moves the offset."""
+        before = dict(self._places)
+        self._places |= {json.dumps(partition, sort_keys=True): dict(offset) for partition, offset in chunk.offsets}
+        return before != self._places or any(lines.topic != self._config.heartbeat_topic for lines in chunk.lines)
 
     def _stage(self, chunk: Chunk) -> None:
         self._heard = True

@@ -64,9 +64,9 @@ def key_part(name: str) -> str:
     return re.sub(NOT_IN_TOPIC, "_", name)
 
 
-def key_parts(table: TableId) -> tuple[str, str, str]:
-    """Database, schema and table as parts of an asset key."""
-    return key_part(table.database), key_part(table.schema), key_part(table.table)
+def key_parts(table: TableId) -> tuple[str, ...]:
+    """Database, schema and table as parts of an asset key; without those that a table does not have."""
+    return tuple(key_part(part) for part in (table.database, table.schema, table.table) if part)
 
 
 def schema_name(topic: str, part: str, mode: AdjustmentMode) -> str:

@@ -7,12 +7,12 @@ Nothing here changes the server. `inspect` never raises for a failed check, so t
 from collections.abc import Iterable, Iterator, Sequence
 
 from cdc_assets.adapters.sqlserver import change_queries, queries
-from cdc_assets.adapters.sqlserver.check_result import CheckResult
 from cdc_assets.adapters.sqlserver.rights import Rights, closed_database
 from cdc_assets.adapters.sqlserver.rows import integer
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import CdcDisabledError, ConfigurationError, PreflightError, QueryError

@@ -7,10 +7,10 @@ not know the names of newer permissions.
 from collections.abc import Iterator
 
 from cdc_assets.adapters.sqlserver import queries, table_queries
-from cdc_assets.adapters.sqlserver.check_result import CheckResult
 from cdc_assets.adapters.sqlserver.rows import lsn_of
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.signal import signal_table

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cdc_assets.adapters.sqlserver.check_result import CheckResult
 from cdc_assets.adapters.sqlserver.preflight import ensure, inspect
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.cli.main import app
 from cdc_assets.config.build import build_config
+from cdc_assets.core.check_result import CheckResult
 from cdc_assets.errors import PreflightError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake

@@ -13,7 +13,7 @@ class CheckResult:
         ok: whether the actual value is as expected.
         actual: actual value.
         expected: required value.
-        remedy: T-SQL or advice; empty if the check passed.
+        remedy: SQL or advice; empty if the check passed.
         blocking: whether a capture cannot work without it.
     """
 

@@ -1,0 +1,245 @@
+"""MySQL and MariaDB, asked through PyMySQL."""
+
+import re
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver, signal_table_of
+from cdc_assets.adapters.databases.tables import ConnectorFilter, column, structures
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.core.check_result import CheckResult
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.engine.source import LogPoint, Retention, binlog_point
+from cdc_assets.errors import PreflightError
+
+_REFUSED = (1044, 1045, 1698, 2061)
+_SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
+_RIGHTS = {
+    "SELECT": ("SELECT",),
+    "REPLICATION SLAVE": ("REPLICATION SLAVE", "REPLICATION REPLICA"),
+    "REPLICATION CLIENT": ("REPLICATION CLIENT", "BINLOG MONITOR"),
+}
+_LOCKS = ("RELOAD", "LOCK TABLES")
+
+
+_MOST_EVENTS, _MOST_FILES = 2000, 3
+_MAPPED = re.compile(r"\((.+)\.([^.)]+)\)")
+
+
+def _is_change(kind: str, info: str, accepts: Callable[..., bool]) -> bool:
+    """Whether an event of the binlog stands for rows of a captured table: each such statement begins with its table map."""
+    if kind.lower().startswith("query"):
+        return "truncate" in info.lower()
+    if kind.lower() == "table_map":
+        found = _MAPPED.search(info)
+        return found is None or accepts(database=(found[1],), table=(f"{found[1]}.{found[2]}",))
+    return False
+
+
+class MySqlProbe:
+    """Asks one server.
+
+    Raises:
+        CdcError: the driver is not installed, or the server cannot be reached.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        require_driver("pymysql", "mysql")
+        import pymysql
+
+        given = config.properties
+        encrypted = given.get("database.ssl.mode", "preferred").lower() not in ("disabled", "preferred", "prefer")
+
+        def connect() -> Any:
+            return pymysql.connect(
+                host=given.get("database.hostname", "localhost"),
+                port=int(given.get("database.port", "3306")),
+                user=given.get("database.user", ""),
+                password=given.get("database.password", ""),
+                charset="utf8mb4",
+                autocommit=True,
+                connect_timeout=TIMEOUT_S,
+                read_timeout=4 * TIMEOUT_S,
+                write_timeout=4 * TIMEOUT_S,
+                ssl=ssl.create_default_context() if encrypted else None,
+            )
+
+        self._config = config
+        self._session = DriverSession(
+            config, connect, pymysql.MySQLError, lambda error: bool(error.args) and error.args[0] in _REFUSED
+        )
+
+    def close(self) -> None:
+        """End the connection."""
+        self._session.close()
+
+    def log_end(self) -> LogPoint:
+        """File and position that the next transaction will have.
+
+        Raises:
+            CdcError: the server cannot be asked, or writes no binlog.
+        """
+        found = self._session.one("SHOW BINARY LOG STATUS" if self._renamed() else "SHOW MASTER STATUS")
+        if not found:
+            raise PreflightError("The server writes no binlog (log_bin is OFF). Next: start it with log-bin=bin.")
+        return binlog_point(found["file"], int(found["position"]))
+
+    def _renamed(self) -> bool:
+        """MySQL 8.4 has no `SHOW MASTER STATUS` any more; MariaDB keeps it."""
+        text = str(self._session.one("SELECT VERSION() AS version")["version"])
+        numbers = re.match(r"(\d+)\.(\d+)", text)
+        return bool(numbers) and "mariadb" not in text.lower() and (int(numbers[1]), int(numbers[2])) >= (8, 2)  # type: ignore[index] # mypy does not see that bool() tells
+
+    def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
+        """Whether the binlog holds no rows of captured tables, and no TRUNCATE, behind an offset.
+
+        An offset made by an event names the beginning of its transaction (`file`, `pos`) and how many events of it are
+        complete (`event`); the next event is the one whose last row was sent, because the connector was quiet then.
+        """
+        accepts = ConnectorFilter(self._config, "database", "table").accepts
+        place, skip = binlog_point(str(offset["file"]), int(offset["pos"])), int(offset.get("event") or 0)
+        skip += 1 if int(offset.get("row") or 0) else 0
+        names = [str(row["log_name"]) for row in self._session.rows("SHOW BINARY LOGS")]
+        files = [name for name in names if place.order[0] <= binlog_point(name, 0).order[0] <= end.order[0]]
+        if not files or binlog_point(files[0], 0).order[0] != place.order[0] or len(files) > _MOST_FILES:
+            return False
+        for number, name in enumerate(files):
+            start = f" FROM {place.order[1]}" if number == 0 else ""
+            events = self._session.rows(f"SHOW BINLOG EVENTS IN '{name}'{start} LIMIT {_MOST_EVENTS}")
+            if len(events) == _MOST_EVENTS:
+                return False
+            for event in events[skip if number == 0 else 0 :]:
+                if _is_change(str(event["event_type"]), str(event["info"]), accepts):
+                    return False
+        return True
+
+    def retention(self, recorded: LogPoint | None) -> Retention:
+        """Whether the file that reading goes on in was purged."""
+        logs = self._session.rows("SHOW BINARY LOGS")
+        end = self.log_end()
+        facts: dict[str, str | int | float] = {
+            "log_end": str(end),
+            "oldest_file": str(logs[0]["log_name"]) if logs else "none",
+            "binlog_bytes": sum(int(row["file_size"]) for row in logs),
+        }
+        if (seconds := self._expires_s()) is not None:
+            facts["kept_for_hours"] = round(seconds / 3600, 1) if seconds else "until purged by hand"
+        if recorded is None or not logs:
+            return Retention(facts=facts)
+        facts["complete_to"] = str(recorded)
+        oldest = binlog_point(str(logs[0]["log_name"]), 0)
+        if recorded.order[0] < oldest.order[0]:
+            lost = (
+                f"The binlog was purged: the lake is complete to {recorded}, and the oldest file is {facts['oldest_file']}. "
+                "Changes in between are lost. Next: capture into a new lake, or set snapshot.mode=when_needed, "
+                "and keep the binlog for longer (binlog_expire_logs_seconds)."
+            )
+            return Retention(lost, facts=facts)
+        if recorded > end:
+            lost = (
+                f"The binlog ends at {end}, before {recorded}, which was read: it was reset, or this is another server. "
+                "Next: find out which; capture a new server into a new lake."
+            )
+            return Retention(lost, facts=facts)
+        if recorded.order[0] == oldest.order[0] != end.order[0]:
+            return Retention(
+                near=f"The next purge would remove {facts['oldest_file']}, which is not read to its end.", facts=facts
+            )
+        return Retention(facts=facts)
+
+    def _expires_s(self) -> float | None:
+        found = {
+            row["variable_name"]: row["value"] for row in self._session.rows("SHOW VARIABLES LIKE '%expire_logs%'")
+        }
+        for name, factor in (("binlog_expire_logs_seconds", 1), ("expire_logs_days", 86400)):
+            if float(found.get(name) or 0):
+                return float(found[name]) * factor
+        return 0.0 if found else None
+
+    def tables(self) -> Sequence[TableSchema]:
+        """Structures of the captured tables."""
+        accepts = ConnectorFilter(self._config, "database", "table").accepts
+        marks = ", ".join(["%s"] * len(_SYSTEM))
+        names = "table_schema AS table_schema, table_name AS table_name, column_name AS column_name"
+        rows = self._session.rows(
+            f"SELECT {names}, ordinal_position AS ordinal_position, data_type AS data_type, is_nullable AS is_nullable, "  # noqa: S608 - names of our own
+            "character_maximum_length AS character_maximum_length, numeric_precision AS numeric_precision, "
+            "numeric_scale AS numeric_scale FROM information_schema.columns JOIN information_schema.tables "
+            "USING (table_schema, table_name) "
+            f"WHERE table_type = 'BASE TABLE' AND table_schema NOT IN ({marks}) ORDER BY 1, 2, 4",
+            *_SYSTEM,
+        )
+        keys = self._session.rows(
+            f"SELECT {names} FROM information_schema.key_column_usage WHERE constraint_name = 'PRIMARY' "  # noqa: S608 - names of our own
+            f"AND table_schema NOT IN ({marks}) ORDER BY table_schema, table_name, ordinal_position",
+            *_SYSTEM,
+        )
+        found = structures(
+            ((TableId(row["table_schema"], "", row["table_name"]), column(row)) for row in rows),
+            ((TableId(row["table_schema"], "", row["table_name"]), row["column_name"]) for row in keys),
+        )
+        return [schema for schema in found if accepts(database=(schema.table.database,), table=(str(schema.table),))]
+
+    def inspect(self) -> Sequence[CheckResult]:
+        """Binlog, rights, captured tables, signal table."""
+        return [*self._settings(), *self._rights(), self._captured(), *self._signals()]
+
+    def _settings(self) -> Iterator[CheckResult]:
+        wanted = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
+        found = {row["variable_name"]: row["value"] for row in self._session.rows("SHOW GLOBAL VARIABLES")}
+        for name, expected in wanted.items():
+            actual = str(found.get(name, "not there"))
+            remedy = f"start the server with {name.replace('_', '-')}={'bin' if name == 'log_bin' else expected}"
+            yield CheckResult(name, "server", actual.upper() == expected, actual, expected, remedy)
+        number = str(found.get("server_id", "0"))
+        yield CheckResult("server_id", "server", number != "0", number, "not 0", "start the server with server-id=1")
+        own = self._config.properties.get("database.server.id", "")
+        text = f"{own or 'chosen at random'}"
+        yield CheckResult(
+            "database.server.id", "connector", bool(own) and own != number, text, "a number that no other replica has",
+            "set database.server.id", blocking=own == number,
+        )  # fmt: skip
+
+    def _rights(self) -> Iterator[CheckResult]:
+        grants = [next(iter(row.values())) for row in self._session.rows("SHOW GRANTS")]
+        held = ",".join(re.sub(r" ON .*", "", str(text).removeprefix("GRANT ")) for text in grants).upper()
+        names = {part.strip() for part in held.split(",")}
+        everything = any(name.startswith("ALL PRIVILEGES") for name in names)
+        user = self._config.properties.get("database.user", "")
+        for name, forms in _RIGHTS.items():
+            ok = everything or any(form in names for form in forms)
+            yield CheckResult(
+                "privilege", name, ok, "granted" if ok else "missing", "granted", f"GRANT {name} ON *.* TO '{user}'@'%'"
+            )
+        locks = everything or any(name in names for name in _LOCKS)
+        yield CheckResult(
+            "privilege", "RELOAD", locks, "granted" if locks else "missing", "granted, or snapshot.locking.mode=none",
+            f"GRANT RELOAD ON *.* TO '{user}'@'%'", blocking=False,
+        )  # fmt: skip
+
+    def _captured(self) -> CheckResult:
+        count = len(self.tables())
+        return CheckResult(
+            "captured tables", "server", count > 0, f"{count}", "at least one",
+            "correct database.include.list and table.include.list, which match db.table; or grant SELECT",
+        )  # fmt: skip
+
+    def _signals(self) -> Iterator[CheckResult]:
+        if not self._config.properties.get("signal.data.collection"):
+            return
+        name = self._config.properties["signal.data.collection"]
+        found = self._session.perhaps(f"SELECT id, type, data FROM {self._signal_table()} WHERE 1 = 0")  # noqa: S608 - quoted
+        yield CheckResult(
+            "signal table", name, found is not None, "there" if found is not None else "missing or without rights", "there",
+            f"CREATE TABLE {name} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT NULL)",
+        )  # fmt: skip
+
+    def _signal_table(self) -> str:
+        return ".".join("`" + part.replace("`", "``") + "`" for part in signal_table_of(self._config))
+
+    def signal(self, id_: str, type_: str, data: str) -> None:
+        """Put a row into the signal table."""
+        statement = f"INSERT INTO {self._signal_table()} (id, type, data) VALUES (%s, %s, %s)"  # noqa: S608 - quoted
+        self._session.rows(statement, id_, type_, data)

@@ -1,0 +1,218 @@
+"""PostgreSQL, asked through psycopg."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver, signal_table_of
+from cdc_assets.adapters.databases.tables import ConnectorFilter, column, structures
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.core.check_result import CheckResult
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.engine.source import LogPoint, Retention, wal_point
+
+_END = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
+_REFUSED = ("authentication failed", "no pg_hba.conf entry", "does not exist")
+_NEAR_BYTES = 256 * 2**20
+"""Room of a slot below which it is nearly lost."""
+
+
+class PostgresProbe:
+    """Asks one database.
+
+    Raises:
+        CdcError: the driver is not installed, or the server cannot be reached.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        require_driver("psycopg", "postgres")
+        import psycopg
+
+        given = config.properties
+
+        def connect() -> Any:
+            return psycopg.connect(
+                host=given.get("database.hostname", "localhost"),
+                port=int(given.get("database.port", "5432")),
+                user=given.get("database.user", ""),
+                password=given.get("database.password", ""),
+                dbname=given.get("database.dbname", "postgres"),
+                sslmode=given.get("database.sslmode", "prefer"),
+                connect_timeout=TIMEOUT_S,
+                options=f"-c statement_timeout={4000 * TIMEOUT_S}",
+                autocommit=True,
+            )
+
+        self._config = config
+        self._database = given.get("database.dbname", "postgres")
+        self._slot = given.get("slot.name", "debezium")
+        self._session = DriverSession(
+            config, connect, psycopg.Error, lambda error: any(part in str(error) for part in _REFUSED)
+        )
+
+    def close(self) -> None:
+        """End the connection."""
+        self._session.close()
+
+    def log_end(self) -> LogPoint:
+        """LSN to which the log is written."""
+        found = self._session.one(f"SELECT ({_END} - '0/0'::pg_lsn)::numeric AS lsn")
+        return wal_point(int(found["lsn"]))
+
+    def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
+        """The log cannot be asked what it holds, so this is never known; heartbeats move the offset to its end."""
+        return False
+
+    def retention(self, recorded: LogPoint | None) -> Retention:
+        """Whether the replication slot is there and still holds what was not read."""
+        facts: dict[str, str | int | float] = {"log_end": str(self.log_end()), "slot": self._slot}
+        if recorded is not None:
+            facts["complete_to"] = str(recorded)
+        slot = self._session.one(
+            "SELECT active, wal_status, safe_wal_size, restart_lsn::text AS restart_lsn, "  # noqa: S608 - text of our own
+            f"confirmed_flush_lsn::text AS confirmed, ({_END} - restart_lsn)::bigint AS retained "
+            "FROM pg_replication_slots WHERE slot_name = %s",
+            self._slot,
+        )
+        if not slot:
+            if recorded is None:
+                return Retention(facts=facts)
+            return Retention(
+                f"The replication slot {self._slot} is gone, and with it the changes behind {recorded}. "
+                "Next: capture into a new lake; never drop a slot that a capture uses.",
+                facts=facts,
+            )
+        facts |= {
+            "slot_status": str(slot["wal_status"]),
+            "slot_active": str(bool(slot["active"])).lower(),
+            "confirmed": str(slot["confirmed"]),
+            "retained_bytes": int(slot["retained"] or 0),
+        }
+        if slot["safe_wal_size"] is not None:
+            facts["room_bytes"] = int(slot["safe_wal_size"])
+        if slot["wal_status"] == "lost" or slot["restart_lsn"] is None:
+            return Retention(
+                f"The replication slot {self._slot} is lost: its log exceeded max_slot_wal_keep_size and was removed. "
+                "Next: drop the slot, capture into a new lake, and raise max_slot_wal_keep_size.",
+                facts=facts,
+            )
+        if slot["wal_status"] == "unreserved" or 0 <= facts.get("room_bytes", -1) < _NEAR_BYTES:  # type: ignore[operator] # a number
+            return Retention(
+                near=f"The replication slot {self._slot} may be lost soon ({slot['wal_status']}): run the capture, or raise "
+                "max_slot_wal_keep_size.",
+                facts=facts,
+            )
+        return Retention(facts=facts)
+
+    def tables(self) -> Sequence[TableSchema]:
+        """Structures of the captured tables."""
+        accepts = ConnectorFilter(self._config, "schema", "table").accepts
+        where = "c.table_schema NOT IN ('pg_catalog', 'information_schema')"
+        rows = self._session.rows(
+            "SELECT c.* FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name) "  # noqa: S608 - text of our own
+            f"WHERE t.table_type = 'BASE TABLE' AND {where} ORDER BY c.table_schema, c.table_name, c.ordinal_position"
+        )
+        keys = self._session.rows(
+            "SELECT n.nspname, t.relname, a.attname FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid "
+            "JOIN pg_namespace n ON n.oid = t.relnamespace "
+            "CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS k(number, place) "
+            "JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.number "
+            "WHERE i.indisprimary ORDER BY n.nspname, t.relname, k.place"
+        )
+        found = structures(
+            ((TableId(self._database, row["table_schema"], row["table_name"]), column(row)) for row in rows),
+            ((TableId(self._database, row["nspname"], row["relname"]), row["attname"]) for row in keys),
+        )
+        known = [schema for schema in found if schema.columns]
+        return [
+            schema for schema in known if accepts(schema=(schema.table.schema,), table=(schema.table.within_database,))
+        ]
+
+    def inspect(self) -> Sequence[CheckResult]:
+        """Log, rights, publication, captured tables, signal table."""
+        return [*self._settings(), *self._rights(), *self._captured(), *self._signals()]
+
+    def _settings(self) -> Iterator[CheckResult]:
+        level = self._session.one("SHOW wal_level")["wal_level"]
+        yield CheckResult(
+            "wal_level",
+            "server",
+            level == "logical",
+            level,
+            "logical",
+            "ALTER SYSTEM SET wal_level = 'logical', and restart it",
+        )
+        own = self._session.rows("SELECT 1 AS one FROM pg_replication_slots WHERE slot_name = %s", self._slot)
+        for name, view in (
+            ("max_replication_slots", "pg_replication_slots"),
+            ("max_wal_senders", "pg_stat_replication"),
+        ):
+            most = int(self._session.one(f"SHOW {name}")[name])
+            used = int(self._session.one(f"SELECT count(*) AS used FROM {view}")["used"])  # noqa: S608 - text of our own
+            ok = bool(own) or used < most
+            yield CheckResult(
+                name, "server", ok, f"{used} of {most} used", "one free", f"ALTER SYSTEM SET {name} = {most + 4}"
+            )
+
+    def _rights(self) -> Iterator[CheckResult]:
+        role = self._session.one("SELECT rolreplication, rolsuper FROM pg_roles WHERE rolname = current_user")
+        ok = bool(role.get("rolreplication") or role.get("rolsuper"))
+        user = self._config.properties.get("database.user", "")
+        yield CheckResult(
+            "REPLICATION", user, ok, "granted" if ok else "missing", "granted", f'ALTER ROLE "{user}" REPLICATION'
+        )
+        if self._config.properties.get("plugin.name", "decoderbufs") != "pgoutput":
+            return
+        name = self._config.properties.get("publication.name", "dbz_publication")
+        there = bool(self._session.rows("SELECT 1 AS one FROM pg_publication WHERE pubname = %s", name))
+        may = self._session.one("SELECT has_database_privilege(current_database(), 'CREATE') AS may")["may"]
+        makes = self._config.properties.get("publication.autocreate.mode", "all_tables") != "disabled" and bool(may)
+        actual = "there" if there else "made by the connector" if makes else "missing"
+        yield CheckResult(
+            "publication", name, there or makes, actual, "there, or the right to create it",
+            f"CREATE PUBLICATION {name} FOR ALL TABLES, as a superuser",
+        )  # fmt: skip
+
+    def _captured(self) -> Iterator[CheckResult]:
+        tables = [schema.table for schema in self.tables()]
+        yield CheckResult(
+            "captured tables", self._database, bool(tables), f"{len(tables)}", "at least one",
+            "correct schema.include.list and table.include.list, which match schema.table",
+        )  # fmt: skip
+        identities = {
+            (row["nspname"], row["relname"]): (row["relreplident"], row["readable"])
+            for row in self._session.rows(
+                "SELECT n.nspname, c.relname, c.relreplident::text AS relreplident, has_table_privilege(c.oid, 'SELECT') AS readable "
+                "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
+            )
+        }
+        sets = bool(self._config.properties.get("replica.identity.autoset.values"))
+        for table in tables:
+            identity, readable = identities.get((table.schema, table.table), ("d", True))
+            yield CheckResult(
+                "SELECT", str(table), bool(readable), "granted" if readable else "missing", "granted",
+                f'GRANT SELECT ON "{table.schema}"."{table.table}" TO "{self._config.properties.get("database.user", "")}"',
+            )  # fmt: skip
+            full = identity == "f" or sets
+            yield CheckResult(
+                "replica identity", str(table), full, "full" if full else "not full: `before` holds keys alone", "full",
+                f'ALTER TABLE "{table.schema}"."{table.table}" REPLICA IDENTITY FULL', blocking=False,
+            )  # fmt: skip
+
+    def _signals(self) -> Iterator[CheckResult]:
+        if not self._config.properties.get("signal.data.collection"):
+            return
+        name = self._config.properties["signal.data.collection"]
+        found = self._session.perhaps(f"SELECT id, type, data FROM {self._signal_table()} WHERE false")  # noqa: S608 - quoted
+        yield CheckResult(
+            "signal table", name, found is not None, "there" if found is not None else "missing or without rights", "there",
+            f"CREATE TABLE {name} (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))",
+        )  # fmt: skip
+
+    def _signal_table(self) -> str:
+        return ".".join('"' + part.replace('"', '""') + '"' for part in signal_table_of(self._config))
+
+    def signal(self, id_: str, type_: str, data: str) -> None:
+        """Put a row into the signal table."""
+        statement = f"INSERT INTO {self._signal_table()} (id, type, data) VALUES (%s, %s, %s)"  # noqa: S608 - quoted
+        self._session.rows(statement, id_, type_, data)

@@ -1,0 +1,138 @@
+"""A connection through any DB-API driver: rows by column name, and driver errors as ours."""
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from types import TracebackType
+from typing import Any, Self
+
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.errors import ConfigurationError, ConnectionLostError, CredentialsError, EngineError, QueryError
+
+TIMEOUT_S = 5
+Rows = list[dict[str, Any]]
+
+
+def require_driver(package: str, extra: str) -> None:
+    """Check that a driver is installed.
+
+    Raises:
+        EngineError: it is not.
+    """
+    if find_spec(package) is None:
+        raise EngineError(
+            f"The driver {package} is not installed, so the database cannot be asked. "
+            f"Next: pip install 'cdc-assets[{extra}]'."
+        )
+
+
+class DriverSession:
+    """One connection, in autocommit.
+
+    Args:
+        config: the capture; its address and password are used in messages and kept out of them.
+        connect: opens the connection.
+        errors: the driver's class of all errors.
+        refused: whether an error of `connect` is a refused login.
+
+    Raises:
+        ConnectionLostError: the database cannot be reached.
+        CredentialsError: it refuses user or password.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        connect: Callable[[], Any],
+        errors: type[Exception],
+        refused: Callable[[Exception], bool],
+    ) -> None:
+        self._errors, self._secret = errors, config.properties.get("database.password", "")
+        place = (
+            f"{config.properties.get('database.hostname', 'localhost')}:{config.properties.get('database.port', '')}"
+        )
+        try:
+            self._connection = connect()
+        except (errors, OSError) as error:
+            text = self._told(error)
+            if refused(error):
+                user = config.properties.get("database.user", "")
+                raise CredentialsError(
+                    f"{place} refuses the user {user!r}: {text}. Next: check database.user and database.password."
+                ) from None
+            raise ConnectionLostError(
+                f"{place} cannot be reached: {text}. Next: check database.hostname and database.port, and whether it runs."
+            ) from None
+
+    def _told(self, error: Exception) -> str:
+        text = " ".join(str(error).split()) or type(error).__name__
+        return text.replace(self._secret, "***") if self._secret else text
+
+    def rows(self, statement: str, *parameters: object) -> Rows:
+        """Rows of a statement by column name in lower case; none if it has no result.
+
+        Raises:
+            QueryError: the database refuses it.
+        """
+        try:
+            cursor = self._connection.cursor()
+            try:
+                cursor.execute(statement, list(parameters)) if parameters else cursor.execute(statement)
+                if cursor.description is None:
+                    return []
+                names = [column[0].lower() for column in cursor.description]
+                return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            finally:
+                cursor.close()
+        except (self._errors, OSError) as error:
+            raise QueryError(
+                f"The database refuses a statement: {self._told(error)}. Next: check the user's rights with "
+                f"`cdc-assets doctor`. The statement: {statement}"
+            ) from None
+
+    def one(self, statement: str, *parameters: object) -> Mapping[str, Any]:
+        """The first row; empty if there is none.
+
+        Raises:
+            QueryError: the database refuses it.
+        """
+        found = self.rows(statement, *parameters)
+        return found[0] if found else {}
+
+    def perhaps(self, statement: str, *parameters: object) -> Rows | None:
+        """Rows; None if the database refuses the statement, as for want of a right."""
+        try:
+            return self.rows(statement, *parameters)
+        except QueryError:
+            return None
+
+    def close(self) -> None:
+        """End the connection."""
+        try:
+            self._connection.close()
+        except (self._errors, OSError):
+            return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def signal_table_of(config: EngineConfig) -> list[str]:
+    """Parts of the name of the signal table.
+
+    Raises:
+        ConfigurationError: none is configured.
+    """
+    name = config.properties.get("signal.data.collection", "")
+    if not name:
+        raise ConfigurationError(
+            "signal.data.collection",
+            None,
+            "the name of a table (id, type, data)",
+            "create one and name it there, or configure the file channel (signal.enabled.channels, signal.file)",
+        )
+    return name.split(".")

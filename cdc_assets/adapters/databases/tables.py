@@ -1,0 +1,66 @@
+"""Structures of tables from `information_schema`-like rows, and the filters of the connectors."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.config.filters import Names
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import Column, TableSchema
+
+
+def structures(columns: Iterable[tuple[TableId, Column]], keys: Iterable[tuple[TableId, str]]) -> list[TableSchema]:
+    """Tables of columns and of the columns of their primary keys, both in order."""
+    found: dict[TableId, list[Column]] = defaultdict(list)
+    for table, column in columns:
+        found[table].append(column)
+    key: dict[TableId, list[str]] = defaultdict(list)
+    for table, name in keys:
+        key[table].append(name)
+    return [TableSchema(table, 0, tuple(own), tuple(key[table])) for table, own in sorted(found.items())]
+
+
+def column(row: Mapping[str, Any]) -> Column:
+    """A column of a row with the names of `information_schema.columns`."""
+    kind = str(row["data_type"]).lower()
+    numeric = kind in ("decimal", "numeric", "number")
+    length = row.get("character_maximum_length")
+    return Column(
+        name=row["column_name"],
+        type_name=kind,
+        ordinal=int(row["ordinal_position"]),
+        nullable=str(row["is_nullable"]).upper() in ("YES", "Y"),
+        length=int(length) if length is not None and int(length) < 2**31 - 1 and "char" in kind else None,
+        precision=int(row["numeric_precision"]) if numeric and row.get("numeric_precision") is not None else None,
+        scale=int(row["numeric_scale"] or 0) if numeric and row.get("numeric_precision") is not None else None,
+    )
+
+
+class ConnectorFilter:
+    """A connector's include and exclude lists; both match whole names in any letter case.
+
+    Raises:
+        ConfigurationError: an expression does not compile.
+    """
+
+    def __init__(self, config: EngineConfig, *kinds: str) -> None:
+        self._lists = {
+            kind: [_names(config, f"{kind}.{side}.list") for side in ("include", "exclude")] for kind in kinds
+        }
+
+    def accepts(self, **names: tuple[str, ...]) -> bool:
+        """Whether each kind's names pass its lists.
+
+        Args:
+            names: by kind (`database`, `schema`, `table`), the forms in which the lists may name it.
+        """
+        return all(
+            (not include or include.match(*names[kind])) and not exclude.match(*names[kind])
+            for kind, (include, exclude) in self._lists.items()
+        )
+
+
+def _names(config: EngineConfig, name: str) -> Names:
+    texts = config.properties.get(name, "").split(",")
+    return Names(name, [text.strip() for text in texts if text.strip()])

@@ -1,0 +1,151 @@
+"""The `changes` and `snapshot` assets of a capture by an embedded connector."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_assets.core.signal import Signal
+from cdc_assets.defs.changes import StreamConfig
+from cdc_assets.defs.engines.catalog import ConnectorCatalog, patterns
+from cdc_assets.defs.engines.checks import CONNECTOR, connector_spec, report_connector
+from cdc_assets.defs.engines.io import ConnectorIOManager
+from cdc_assets.defs.engines.report import BatchReport
+from cdc_assets.defs.engines.resource import ConnectorResource
+from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.runs import COMMITTED_TAG
+from cdc_assets.defs.signals import SnapshotType
+from cdc_assets.engine.run import EngineSummary
+from cdc_assets.engine.source import LogPoint
+from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.run.log_levels import enable_info_logs
+from cdc_assets.signals.requests import compose
+
+READ_TO = "cdc/read_to"
+"""On a run that ended because nothing was new: where the log ended before it started, so all of that was read."""
+_WITHOUT_ROWS = ("never", "no_data", "schema_only", "schema_only_recovery", "recovery")
+"""Snapshot modes in which a connector's first run reads no rows."""
+
+
+class ReadConfig(dg.Config):
+    """How a requested snapshot reads."""
+
+    type: SnapshotType = Field(
+        default=SnapshotType.blocking,
+        description="`blocking`: streaming pauses while the tables are read. `incremental`: beside the stream, in chunks; the "
+        "connector needs a signal table for its markers (signal.data.collection).",
+    )
+    conditions: dict[str, str] = Field(
+        default={},
+        description="Rows to read, by an expression for the table's name: a predicate; for a blocking snapshot, a complete SELECT.",
+    )
+
+
+def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
+    """The multi-asset. Even if only some assets are selected, all tables are captured, since the connector reads one log."""
+    names = catalog.names
+
+    @dg.multi_asset(
+        name=names.changes_op,
+        specs=[*catalog.specs("changes", deps="source"), *catalog.system_specs()],
+        check_specs=[connector_spec(catalog)],
+        can_subset=True,
+        pool=names.pool,
+        required_resource_keys={names.resource, names.envelope_io},
+    )
+    def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
+        resource: ConnectorResource = getattr(context.resources, names.resource)
+        sink = _sink(catalog, context)
+        report = BatchReport(catalog, context, sink, config.report_every_s)
+        enable_info_logs()
+        with as_step(context), _observed(catalog, context), report.reporting_in_any_case():
+            end = _log_end(context, resource)
+            summary = resource.run(
+                sink, report.add, idle_timeout_s=config.idle_timeout_s, max_duration_s=config.max_duration_s
+            )
+        _close(context, summary, end)
+        yield from report.results()
+        if any(check.name == CONNECTOR for check in context.selected_asset_check_keys):
+            yield dg.AssetCheckResult(passed=True, check_name=CONNECTOR, asset_key=catalog.batches_key)
+
+    return changes
+
+
+def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
+    """The multi-asset; a run asks the connector to read the selected tables, and lasts until it has."""
+    names = catalog.names
+
+    @dg.multi_asset(
+        name=names.snapshot_op,
+        specs=catalog.specs("snapshot", deps="source"),
+        can_subset=True,
+        pool=names.pool,
+        required_resource_keys={names.resource, names.envelope_io},
+    )
+    def snapshot(context: dg.AssetExecutionContext, config: ReadConfig) -> Iterator[Any]:
+        resource: ConnectorResource = getattr(context.resources, names.resource)
+        sink = _sink(catalog, context)
+        report = BatchReport(catalog, context, sink, every_s=float("inf"))
+        enable_info_logs()
+        with as_step(context), _observed(catalog, context), report.reporting_in_any_case():
+            end = _log_end(context, resource)
+            signal = _request(catalog, context, config) if _is_needed(resource) else None
+            what = f"signal {signal.id}: {signal.data}" if signal else "the connector's own first snapshot"
+            context.log.info(f"Reading by {what}")
+            summary = resource.run(sink, report.add, signal=signal)
+        _close(context, summary, end)
+        yield from report.results()
+
+    return snapshot
+
+
+def _sink(catalog: ConnectorCatalog, context: dg.AssetExecutionContext) -> Any:
+    manager: ConnectorIOManager = getattr(context.resources, catalog.names.envelope_io)
+    return manager.sink()
+
+
+def _is_needed(resource: ConnectorResource) -> bool:
+    """Whether a signal is needed: the first run of a connector reads all tables by itself, unless its mode says otherwise."""
+    mode = resource.settings().properties.get("snapshot.mode", "initial")
+    return bool(resource.overview().state.offsets) or mode in _WITHOUT_ROWS
+
+
+def _request(catalog: ConnectorCatalog, context: dg.AssetExecutionContext, config: ReadConfig) -> Signal:
+    chosen = [table for key, table in catalog.keys("snapshot").items() if key in context.selected_asset_keys]
+    own_id = f"{context.run.run_id[:30]}-{context.retry_number}"
+    composed = compose(
+        own_id, "execute-snapshot", patterns(catalog, chosen), config.conditions, snapshot=config.type.value
+    )
+    return composed.signal
+
+
+def _log_end(context: dg.AssetExecutionContext, resource: ConnectorResource) -> LogPoint | None:
+    """Where the log ends now; None, with a warning, if the database cannot be asked."""
+    try:
+        with resource.probe() as probe:
+            return probe.log_end()
+    except CdcError as error:
+        context.log.warning(f"The log's end is not known: {error}")
+        return None
+
+
+def _close(context: dg.AssetExecutionContext, summary: EngineSummary, end: LogPoint | None) -> None:
+    """Record what the sensor must know of a run that succeeded."""
+    context.log.info(f"{summary.batches} batches; ended: {summary.ended}")
+    tags = {COMMITTED_TAG: str(summary.batches)}
+    if end is not None and summary.ended == "idle":
+        tags[READ_TO] = str(end)
+    context.instance.add_run_tags(context.run.run_id, tags)
+
+
+@contextmanager
+def _observed(catalog: ConnectorCatalog, context: dg.AssetExecutionContext) -> Iterator[None]:
+    """Report the check of the connector, whether the block succeeds or fails; an interruption tells nothing of it."""
+    try:
+        yield
+    except CdcError as error:
+        report_connector(catalog, context, describe_error(error))
+        raise
+    report_connector(catalog, context, "")

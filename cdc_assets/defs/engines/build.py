@@ -1,0 +1,60 @@
+"""Definitions of one capture by an embedded connector."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from cdc_assets.defs.configuration import CaptureSource, source_fields
+from cdc_assets.defs.engines.assets import changes_assets, snapshot_assets
+from cdc_assets.defs.engines.catalog import ConnectorCatalog
+from cdc_assets.defs.engines.checks import complete_check, headroom_check
+from cdc_assets.defs.engines.io import ConnectorIOManager
+from cdc_assets.defs.engines.resource import ConnectorResource
+from cdc_assets.defs.engines.sensor import log_sensor
+from cdc_assets.defs.engines.signals import signal_job
+from cdc_assets.defs.engines.tables import find_tables
+from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.translator import CdcTranslator, word
+
+
+def connector_definitions(
+    capture: CaptureSource, spark: SparkResource, translator: CdcTranslator, state_dir: Path
+) -> dg.Definitions:
+    """Assets, jobs, checks, sensor and resources of one capture.
+
+    Raises:
+        ConfigurationError: its configuration is invalid.
+    """
+    fields = source_fields(capture)
+    resource = ConnectorResource(**fields)
+    config = resource.settings()
+    tables, problem = find_tables(resource, state_dir / "discovery" / f"{word(config.name)}.json")
+    catalog = ConnectorCatalog(config, tables, translator, problem)
+    names = catalog.names
+    changes = changes_assets(catalog)
+    snapshot = snapshot_assets(catalog) if catalog.specs("snapshot", deps=None) else None
+    checks = [complete_check(catalog), headroom_check(catalog)]
+    streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
+    jobs = [dg.define_asset_job(names.changes, streamed, description=_CHANGES_JOB)]
+    if snapshot:
+        jobs.append(dg.define_asset_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
+    headroom_job = dg.define_asset_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
+    schedule = dg.ScheduleDefinition(
+        job=headroom_job,
+        cron_schedule="*/30 * * * *",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description="Checks every half hour whether the lake is complete, and whether the database keeps what was not read yet.",
+    )
+    return dg.Definitions(
+        assets=[*catalog.specs("source", deps=None), changes, *([snapshot] if snapshot else [])],
+        asset_checks=checks,
+        jobs=[*jobs, headroom_job, signal_job(catalog)],
+        schedules=[schedule],
+        sensors=[log_sensor(catalog, jobs)],
+        resources={names.resource: resource, names.envelope_io: ConnectorIOManager(**fields, spark=spark)},
+    )
+
+
+_CHANGES_JOB = "Run the connector until nothing is new."
+_SNAPSHOT_JOB = "Ask the connector to read tables again, and run it until it has."
+_HEADROOM_JOB = "Check whether the lake is complete, and whether the database keeps what was not read yet."

@@ -1,0 +1,131 @@
+"""Reports batches of a run as few, complete materializations: see `defs.reporting`."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+import dagster as dg
+
+from cdc_assets.defs.engines.catalog import ConnectorCatalog
+from cdc_assets.defs.envelope_io import Committed, account_of
+from cdc_assets.defs.process import PROCESS_TAG, own_process
+from cdc_assets.defs.reporting import OPERATIONS
+from cdc_assets.defs.translator import Role
+from cdc_assets.engine.ledger import Batch
+from cdc_assets.engine.source import point_of_offset
+from cdc_assets.errors import CdcError
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.topics import TopicTables
+
+
+@dataclass(slots=True)
+class BatchSum:
+    """What was written to one asset since its last report."""
+
+    rows: Counter[str] = field(default_factory=Counter)
+    size: int = 0
+    batches: int = 0
+    last: int = -1
+    at: datetime | None = None
+
+    def add(self, rows: Mapping[str, int], size: int, batch_id: int) -> None:
+        """Add a part of a batch."""
+        self.rows.update(rows)
+        self.size += size
+        self.batches += batch_id != self.last
+        self.last, self.at = batch_id, datetime.now(UTC)
+
+    def metadata(self, reached: str) -> dict[str, Any]:
+        """Metadata for the asset page."""
+        facts: dict[str, Any] = {"rows": sum(self.rows.values()), "batches": self.batches, "last_batch": self.last}
+        facts |= {"bytes": self.size} if self.size else {}
+        facts |= {f"rows_{OPERATIONS.get(op, op)}": count for op, count in sorted(self.rows.items())}
+        facts |= {"to_position": reached} if reached else {}
+        return facts | ({"last_commit": dg.MetadataValue.timestamp(self.at)} if self.at else {})
+
+
+class BatchReport:
+    """Adds up the batches of one run.
+
+    Args:
+        sink: tables that the run commits to.
+        every_s: minimum number of seconds between two reports.
+    """
+
+    def __init__(
+        self, catalog: ConnectorCatalog, context: dg.AssetExecutionContext, sink: TopicTables, every_s: float
+    ) -> None:
+        self._catalog, self._context, self._sink, self._every_s = catalog, context, sink, every_s
+        self._sums: dict[tuple[dg.AssetKey, str], BatchSum] = {}
+        self._since = monotonic()
+        self._reached = ""
+        self._short = {directory: name for name, directory in catalog.system.items()}
+        self.batches = 0
+        context.instance.add_run_tags(context.run.run_id, {PROCESS_TAG: own_process()})
+
+    def add(self, batch: Batch) -> None:
+        """Add a committed batch, and report if it is time."""
+        self.batches += 1
+        for _, offset in batch.offsets:
+            self._reached = str(point_of_offset(offset) or self._reached)
+        for directory, files in batch.files.items():
+            for file in files:
+                self._add(directory.partition("@")[0], file, batch.batch_id)
+        ledger = self._catalog.system["batches"]
+        self._sum(self._catalog.batches_key, ledger).add({"event": batch.rows}, 0, batch.batch_id)
+        self._context.log.info(f"batch {batch.batch_id}: {batch.rows} events of {len(batch.files)} tables")
+        if monotonic() - self._since >= self._every_s:
+            self._log_all()
+
+    def _sum(self, key: dg.AssetKey, directory: str) -> BatchSum:
+        return self._sums.setdefault((key, directory), BatchSum())
+
+    def _add(self, topic: str, file: DataFile, batch_id: int) -> None:
+        if topic in self._short:
+            rows = dict(file.operations) or {"event": file.rows}
+            self._sum(self._catalog.system_key(self._short[topic]), topic).add(rows, file.size, batch_id)
+            return
+        if topic.startswith("__") or ".__" in topic:
+            return
+        reads = {op: count for op, count in file.operations.items() if op == "r"}
+        others = {op: count for op, count in file.operations.items() if op != "r"}
+        table = self._catalog.table(topic)
+        parts: dict[Role, dict[str, int]] = {"snapshot": reads, "changes": others}
+        for role, rows in parts.items():
+            if rows and self._catalog.has(table, role):
+                self._sum(self._catalog.key(table, role), topic).add(rows, file.size, batch_id)
+
+    def _drain(self) -> Iterator[tuple[dg.AssetKey, Committed]]:
+        sums, self._sums, self._since = self._sums, {}, monotonic()
+        for (key, directory), total in sums.items():
+            yield key, Committed(directory, total.metadata(self._reached))
+
+    def _log_all(self) -> None:
+        for key, committed in self._drain():
+            self._log_one(key, committed)
+
+    def _log_one(self, key: dg.AssetKey, committed: Committed) -> None:
+        metadata = {**committed.facts, **account_of(self._sink, committed.topic)}
+        self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+
+    @contextmanager
+    def reporting_in_any_case(self) -> Iterator[None]:
+        """If the block fails or is interrupted, report what was committed until then, since no later run reports it."""
+        try:
+            yield
+        except BaseException:
+            with suppress(CdcError):
+                self._log_all()
+            raise
+
+    def results(self) -> Iterator[dg.MaterializeResult[Committed]]:
+        """The last report of the run."""
+        for key, committed in self._drain():
+            if key in self._context.selected_asset_keys:
+                yield dg.MaterializeResult(asset_key=key, value=committed)
+            else:  # not selected, but written by the same run; or newer than the loaded code location
+                self._log_one(key, committed)

@@ -1,0 +1,134 @@
+"""A capture by an embedded connector as a Dagster resource: settings, database, lake, and the engine itself."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_assets.adapters.databases.probe import open_probe
+from cdc_assets.adapters.debezium.engine import DebeziumEngine
+from cdc_assets.config.engine import EngineConfig, engine_config_of, load_engine_config, with_defaults
+from cdc_assets.core.signal import Signal
+from cdc_assets.engine.feed import EngineFeed, Offsets
+from cdc_assets.engine.ledger import Batch
+from cdc_assets.engine.overview import EngineOverview
+from cdc_assets.engine.requested import RequestedSnapshot, with_file_channel
+from cdc_assets.engine.run import EngineRun, EngineSummary
+from cdc_assets.engine.source import SourceProbe
+from cdc_assets.engine.topics import notification_topic
+from cdc_assets.errors import ConfigurationError, EngineError
+from cdc_assets.lake.topics import TopicTables
+
+
+class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the resource's value is the resource itself
+    """A database that one of Debezium's connectors captures.
+
+    Holds the path of the configuration, or properties with unresolved placeholders, so that no secret appears on
+    Dagster's pages.
+    """
+
+    config_file: str = Field(default="", description="Debezium connector properties: JSON, properties or YAML.")
+    properties: dict[str, Any] = Field(
+        default={}, description="The properties themselves, with secrets as ${env:NAME}."
+    )
+
+    def settings(self) -> EngineConfig:
+        """The settings, read now, with what runs by Dagster need.
+
+        Heartbeats prove that the lake is complete up to a place of the log although nothing was changed there, and
+        notifications tell of snapshots. Both can be turned off by giving the properties.
+
+        Raises:
+            ConfigurationError: they cannot be read or are invalid.
+        """
+        read = load_engine_config(Path(self.config_file)) if self.config_file else engine_config_of(self.properties)
+        beat_ms = min(2000.0, 250 * read.idle_timeout_s) if read.idle_timeout_s else 2000.0
+        return with_defaults(
+            read,
+            {
+                "heartbeat.interval.ms": str(max(1, int(beat_ms))),  # more often than a run counts as idle
+                "notification.enabled.channels": "sink",
+                "notification.sink.topic.name": f"{read.topic_prefix}.notifications",
+            },
+        )
+
+    @contextmanager
+    def probe(self) -> Iterator[SourceProbe]:
+        """A connection to the database for questions, closed at the end of the block.
+
+        Raises:
+            CdcError: the driver is not installed, or the database cannot be reached.
+        """
+        with open_probe(self.settings()) as probe:
+            yield probe
+
+    def overview(self) -> EngineOverview:
+        """What the lake says of the capture."""
+        return EngineOverview(self.settings())
+
+    def run(
+        self,
+        tables: TopicTables,
+        tell: Callable[[Batch], None],
+        *,
+        idle_timeout_s: float | None = None,
+        max_duration_s: float | None = None,
+        signal: Signal | None = None,
+    ) -> EngineSummary:
+        """Run the connector into the lake until nothing is new.
+
+        Args:
+            tables: Delta tables to commit to.
+            tell: called with each batch that is committed.
+            idle_timeout_s: seconds without an event after which the run ends, instead of the configured ones; 0 is never.
+            max_duration_s: seconds after which it ends, instead of the configured ones; 0 is never.
+            signal: a request for a snapshot, which the run lasts for.
+
+        Raises:
+            CdcError: the connector has ended by itself, did not take the snapshot, or the lake cannot be written.
+        """
+        settings = self.settings()
+        if idle_timeout_s is not None:
+            settings = replace(settings, idle_timeout_s=idle_timeout_s)
+        if max_duration_s is not None:
+            settings = replace(settings, max_duration_s=max_duration_s)
+        if signal is None:
+            return EngineRun(settings, tables, partial(DebeziumEngine, settings), tell).run()
+        return _run_with(settings, tables, tell, signal)
+
+
+def _run_with(
+    settings: EngineConfig, tables: TopicTables, tell: Callable[[Batch], None], signal: Signal
+) -> EngineSummary:
+    """A run that lasts until a requested snapshot is complete.
+
+    Raises:
+        ConfigurationError: the connector's notifications are turned off.
+        EngineError: the snapshot was not taken.
+    """
+    if not (topic := notification_topic(settings)):
+        raise ConfigurationError(
+            "notification.enabled.channels",
+            settings.properties.get("notification.enabled.channels"),
+            "sink among them, by which the connector reports a snapshot",
+            "remove the property, or add sink to it",
+        )
+    feeds: list[RequestedSnapshot] = []
+    with TemporaryDirectory(prefix="cdc-signal-") as folder:
+        path = Path(folder) / "signals.jsonl"
+        signalled = with_file_channel(replace(settings, max_duration_s=0.0), path)
+
+        def start(offsets: Offsets, history: Any) -> EngineFeed:
+            feeds.append(RequestedSnapshot(DebeziumEngine(signalled, offsets, history), path, signal, topic))
+            return feeds[-1]
+
+        summary = EngineRun(signalled, tables, start, tell).run()
+    if troubles := [text for feed in feeds for text in feed.troubles]:
+        raise EngineError(f"The snapshot was not taken: {'; '.join(troubles)}. Next: see the connector's log.")
+    return summary

@@ -1,0 +1,126 @@
+"""One sensor per capture by an embedded connector: asks where the database's log ends, and starts a run behind it.
+
+A tick is one connection with one small query, and one read of the ledger; no JVM. The cursor is not used for positions.
+
+*When something is new.* A run starts unless it is proved that the lake is complete to the end of the log (`is_complete`), or
+the last run was quiet at that same end not longer than `_UNPROVED` ago: it says so by its tag `cdc/read_to`. Changes of tables
+that are not captured move the log, too: a run then only moves the offset, by a heartbeat.
+
+*Without a driver*, or for databases of which nothing is known, the sensor cannot ask. It then starts a run when the last one
+ended `_BLIND` ago.
+
+*Run keys, failures, terminations* as those of the LSN sensor (`defs.sensors`).
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster import DagsterRunStatus
+
+from cdc_assets.defs.engines.assets import READ_TO
+from cdc_assets.defs.engines.catalog import ConnectorCatalog
+from cdc_assets.defs.engines.resource import ConnectorResource
+from cdc_assets.defs.sensors import SIGNAL_TAG, pause_ends, run_key, terminated_until
+from cdc_assets.engine.overview import EngineOverview
+from cdc_assets.engine.requested import channels_of
+from cdc_assets.engine.source import LogPoint, is_complete
+from cdc_assets.errors import CdcError, EngineError, describe_error
+
+POSITION_TAG = "cdc/position"
+"""On a run that the sensor has started: where the log ended."""
+_MOST_FAILURES = 10
+_BLIND = timedelta(minutes=1)
+_UNPROVED = timedelta(minutes=10)
+"""How long a run's quietness counts, if nothing proves that it has read everything."""
+
+
+def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
+    """The sensor of one capture."""
+    names, runs = catalog.names, catalog.runs()
+
+    @dg.sensor(
+        name=catalog.sensor,
+        jobs=list(jobs),
+        minimum_interval_seconds=1,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        required_resource_keys={names.resource},
+        description="Asks the database where its log ends, and starts a run of the connector if the lake is behind; never a second at a time.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        resource: ConnectorResource = getattr(context.resources, names.resource)
+        if active := runs.active(context.instance):
+            return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running.")
+        records = runs.finished(context.instance, _MOST_FAILURES)
+        if (again := terminated_until(records)) and again > datetime.now(UTC):
+            return dg.SkipReason(
+                f"The last run was terminated; the next starts after {again:%H:%M:%S} UTC, unless this sensor is stopped."
+            )
+        if (ends := pause_ends(records)) and ends > datetime.now(UTC):
+            return dg.SkipReason(f"The last run failed; the next starts after {ends:%H:%M:%S} UTC.")
+        try:
+            return _request(catalog, resource, records)
+        except CdcError as error:
+            if error.retryable:
+                return dg.SkipReason(describe_error(error))
+            raise
+
+    return sensor
+
+
+def _request(
+    catalog: ConnectorCatalog, resource: ConnectorResource, records: Sequence[dg.RunRecord]
+) -> dg.RunRequest | dg.SkipReason:
+    overview = resource.overview()
+    if _signals_wait(overview):
+        return _run(catalog, records, "signals", {SIGNAL_TAG: "file"})
+    try:
+        with resource.probe() as probe:
+            end = probe.log_end()
+            if is_complete(overview.state, probe, end):
+                return dg.SkipReason("Nothing new.")
+    except EngineError as error:
+        return _blind(catalog, records, str(error))
+    if overview.state.quiet and _has_just_read(records, end):
+        return dg.SkipReason(f"Nothing new: the last run has read the log to {end}, and found nothing more.")
+    return _run(catalog, records, str(end), {POSITION_TAG: str(end)})
+
+
+def _has_just_read(records: Sequence[dg.RunRecord], end: LogPoint) -> bool:
+    """Whether the last run was quiet at this end of the log, not long ago."""
+    last = records[0] if records else None
+    if last is None or not last.end_time or last.dagster_run.status is not DagsterRunStatus.SUCCESS:
+        return False
+    recent = datetime.fromtimestamp(last.end_time, UTC) + _UNPROVED > datetime.now(UTC)
+    return recent and last.dagster_run.tags.get(READ_TO) == str(end)
+
+
+def _run(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], what: str, tags: dict[str, str]) -> dg.RunRequest:
+    """A request for a run, which writes all tables whatever is selected; so the number of records does not grow with them."""
+    return dg.RunRequest(
+        run_key=run_key(catalog.names.capture, records, what),
+        job_name=catalog.names.changes,
+        asset_selection=[catalog.batches_key],
+        asset_check_keys=[],
+        tags=tags,
+    )
+
+
+def _blind(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], why: str) -> dg.RunRequest | dg.SkipReason:
+    ended = records[0].end_time if records else None
+    again = datetime.fromtimestamp(ended, UTC) + _BLIND if ended else None
+    if again and again > datetime.now(UTC):
+        return dg.SkipReason(f"The next run starts after {again:%H:%M:%S} UTC, whether something is new or not: {why}")
+    return _run(catalog, records, "again", {})
+
+
+def _signals_wait(overview: EngineOverview) -> bool:
+    """Whether the connector's signal file holds signals."""
+    config = overview.config
+    path = config.properties.get("signal.file") or "file-signals.txt"
+    try:
+        return "file" in channels_of(config) and Path(path).stat().st_size > 0
+    except OSError:
+        return False

@@ -1,0 +1,74 @@
+"""A job that sends signals to a connector through a channel of its own: its signal table, or its file."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from cdc_assets.core.signal import Signal
+from cdc_assets.defs.engines.catalog import ConnectorCatalog
+from cdc_assets.defs.engines.resource import ConnectorResource
+from cdc_assets.defs.failures import as_failures
+from cdc_assets.defs.signals import SignalConfig
+from cdc_assets.engine.requested import append_signal, channels_of
+from cdc_assets.errors import ConfigurationError
+from cdc_assets.signals.requests import compose
+
+
+def signal_job(catalog: ConnectorCatalog) -> dg.JobDefinition:
+    """The signal job. It claims nothing and uses no pool: a run of the connector takes the signal up."""
+    names = catalog.names
+
+    @dg.op(name=names.signal_op, required_resource_keys={names.resource})
+    def ask_connector(context: dg.OpExecutionContext, config: SignalConfig) -> None:
+        resource: ConnectorResource = getattr(context.resources, names.resource)
+        with as_failures():
+            composed = compose(
+                context.run.run_id,
+                config.type.value,
+                config.tables,
+                config.conditions,
+                snapshot=config.snapshot.value,
+                surrogate=config.surrogate_key,
+                message=config.message,
+            )
+            channel = send(resource, composed.signal.id, composed.signal.type, composed.signal.data or "{}")
+        context.log.info(
+            f"Sent as signal {composed.signal.id} by {channel}: {composed.signal.type} {composed.signal.data}. The sensor "
+            "starts a run of the connector that takes it up, if none is running."
+        )
+
+    @dg.job(name=names.signal, description=_ABOUT)
+    def job() -> None:
+        ask_connector()
+
+    return job
+
+
+def send(resource: ConnectorResource, id_: str, type_: str, data: str) -> str:
+    """Send a signal through the table if there is one, or else through the file; the channel as text.
+
+    Raises:
+        CdcError: there is neither, or it cannot be written.
+    """
+    config = resource.settings()
+    channels = channels_of(config)
+    if "source" in channels and (table := config.properties.get("signal.data.collection")):
+        with resource.probe() as probe:
+            probe.signal(id_, type_, data)
+        return f"the table {table}"
+    if "file" in channels:
+        path = Path(config.properties.get("signal.file") or "file-signals.txt")
+        append_signal(path, Signal(id_, type_, data))
+        return f"the file {path}"
+    raise ConfigurationError(
+        "signal.enabled.channels",
+        ",".join(channels),
+        "source with a signal table (signal.data.collection), or file with signal.file",
+        "configure one; a snapshot can also be asked for by materializing the snapshot assets, which needs none",
+    )
+
+
+_ABOUT = (
+    "Send a signal to the connector: snapshots of tables, incrementally or while streaming pauses; pause, resume or stop "
+    "them; or log a message. Needs the connector's signal table or signal file; fill in the launchpad."
+)

@@ -1,0 +1,103 @@
+"""What the lake says of a capture by an engine: its topics, what is wrong with them, and up to where it is complete."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.engine.ledger import BatchLedger, BatchState
+from cdc_assets.engine.source import LogPoint, recorded_point
+from cdc_assets.engine.topics import table_of, topics_of_tables
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
+
+RESTORE = "restore it from a copy, or start again in another lake; positions are not guessed"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTopic:
+    """A topic of a table.
+
+    Args:
+        directories: its generations, oldest first.
+        batch_id: the last batch that it must hold.
+        trouble: what is wrong with it; empty if nothing is.
+    """
+
+    topic: str
+    table: TableId
+    directories: Sequence[str]
+    batch_id: int
+    trouble: str = ""
+
+
+class EngineOverview:
+    """Reads the ledger and the topic tables; writes and claims nothing.
+
+    Args:
+        tables: the lake's Delta tables; opened from the settings if None.
+    """
+
+    def __init__(self, config: EngineConfig, tables: TopicTables | None = None) -> None:
+        self.config = config
+        self.lake = tables or TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
+
+    @cached_property
+    def state(self) -> BatchState:
+        """What the ledger says.
+
+        Raises:
+            LakeError: it cannot be read.
+        """
+        return BatchLedger(self.lake, self.config.topic_prefix).read()
+
+    @property
+    def known(self) -> bool:
+        """Whether anything was captured yet."""
+        return self.state.next_batch > 0
+
+    @property
+    def point(self) -> LogPoint | None:
+        """Up to which place of the log the lake is complete for sure; None if the connector's offset does not tell.
+
+        A batch that is planned counts only when it is in its tables.
+        """
+        return None if self.state.pending is not None else recorded_point(self.state)
+
+    @cached_property
+    def topics(self) -> Sequence[EngineTopic]:
+        """Topics of tables, by name."""
+        batches = self._batches()
+        found = []
+        for topic in topics_of_tables(batches, self.config):
+            own = [directory for directory in batches if directory.partition("@")[0] == topic]
+            trouble = next((text for directory in own if (text := self.losses.get(directory))), "")
+            found.append(
+                EngineTopic(topic, table_of(topic, self.config), own, max(batches[name] for name in own), trouble)
+            )
+        return found
+
+    def _batches(self) -> Mapping[str, int]:
+        """The last batch of each directory; that of one that is planned and new is -1."""
+        planned = self.state.pending.files if self.state.pending else ()
+        return dict.fromkeys(planned, -1) | dict(self.state.tables)
+
+    @cached_property
+    def losses(self) -> Mapping[str, str]:
+        """What the lake lacks, by directory."""
+        found = {}
+        for directory, batch_id in self.state.tables.items():
+            try:
+                reached = self.lake.reached(directory)
+            except LakeError as error:
+                found[directory] = str(error)
+                continue
+            if reached < batch_id:
+                holds = f"no later one than {reached}" if reached >= 0 else "none"
+                found[directory] = (
+                    f"The table {directory} must hold batch {batch_id}, and holds {holds}: it was removed or replaced. "
+                    f"Next: {RESTORE}."
+                )
+        return found

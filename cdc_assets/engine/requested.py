@@ -1,0 +1,121 @@
+"""A snapshot that a run is asked for: a signal to the connector through a private file, and a run that lasts until it is taken.
+
+*Why a file.* The connector's file channel needs no table and no right in the database, and the file is the run's own: no
+other signal is mixed up with it. The connector reports by notifications, which arrive as events of a topic: so the run
+knows when the snapshot is complete, and these reports stand in the lake.
+
+*Crash between any two steps.* A signal that was not taken up is gone with its file, and the run has failed: it is asked
+for again. A blocking snapshot that was taken up and not finished is one batch that is not recorded, so nothing of it is in
+the lake; the same holds then. An incremental one goes on in the next run: its place is part of the recorded offsets.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.core.signal import Signal
+from cdc_assets.engine.feed import Chunk, EngineFeed
+from cdc_assets.errors import EngineError
+
+_TAKEN_UP_S = 120.0
+_ENDS = ("COMPLETED", "ABORTED", "SKIPPED")
+
+
+def append_signal(path: Path, signal: Signal) -> None:
+    """Put a signal into a file that the connector's file channel reads.
+
+    Raises:
+        EngineError: it cannot be written.
+    """
+    line = json.dumps({"id": signal.id, "type": signal.type, "data": json.loads(signal.data or "{}")})
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        raise EngineError(f"The signal file {path} cannot be written: {error}. Next: check signal.file.") from error
+
+
+def channels_of(config: EngineConfig) -> list[str]:
+    """Signal channels of the connector."""
+    texts = config.properties.get("signal.enabled.channels", "source").split(",")
+    return [text.strip() for text in texts if text.strip()]
+
+
+def with_file_channel(config: EngineConfig, path: Path) -> EngineConfig:
+    """The settings with a private file as a signal channel beside the given ones; a file of their own is replaced."""
+    channels = dict.fromkeys([*channels_of(config), "file"])
+    own = {"signal.enabled.channels": ",".join(channels), "signal.file": str(path)}
+    return replace(config, properties={"signal.poll.interval.ms": "1000", **config.properties, **own})
+
+
+class RequestedSnapshot:
+    """A feed that sends a signal when its connector reads, and is not idle before the snapshot is complete.
+
+    Args:
+        feed: the connector.
+        path: the private signal file.
+        signal: the request.
+        topic: of the connector's notifications.
+        patience_s: how long the connector may take to take up the signal.
+    """
+
+    def __init__(
+        self, feed: EngineFeed, path: Path, signal: Signal, topic: str, patience_s: float = _TAKEN_UP_S
+    ) -> None:
+        self._feed, self._path, self._signal, self._topic = feed, path, signal, topic
+        self._patience_s = patience_s
+        self._sent: float | None = None
+        self._begun = self._ended = False
+        self.troubles: list[str] = []
+
+    @property
+    def started(self) -> bool:
+        """Whether the connector reads its source and the snapshot is complete: then nothing new is idleness."""
+        return self._feed.started and self._ended
+
+    def next(self, timeout_s: float) -> Chunk | None:
+        """The next chunk.
+
+        Raises:
+            EngineError: the connector has ended, or does not take up the signal.
+        """
+        if self._sent is None and self._feed.started:
+            append_signal(self._path, self._signal)
+            self._sent = time.monotonic()
+        chunk = self._feed.next(timeout_s)
+        if chunk is not None:
+            self._hear(chunk)
+        if self._sent is not None and not self._begun and time.monotonic() - self._sent > self._patience_s:
+            raise EngineError(
+                f"The connector has not taken up the signal {self._signal.id} within {self._patience_s:.0f} s. "
+                "Next: see its log; check notification.enabled.channels and signal.data.collection."
+            )
+        return chunk
+
+    def _hear(self, chunk: Chunk) -> None:
+        for lines in chunk.lines:
+            if lines.topic == self._topic:
+                for line in lines.data.splitlines():
+                    self._take(json.loads(line)["value"] or {})
+
+    def _take(self, told: Mapping[str, Any]) -> None:
+        """One notification; those of the first snapshot have another id."""
+        if told.get("id") != self._signal.id:
+            return
+        self._begun = True
+        if told.get("type") in _ENDS:
+            self._ended = True
+        if told.get("type") in ("ABORTED", "SKIPPED"):
+            self.troubles.append(f"{told.get('aggregate_type', 'Snapshot')} {told['type']}")
+
+    def committed(self, number: int) -> None:
+        """All chunks to this one are in the lake."""
+        self._feed.committed(number)
+
+    def close(self) -> None:
+        """End the connector."""
+        self._feed.close()
