@@ -43,7 +43,8 @@ class Chunk:
         number: from 1, by one.
         lines: by topic and schemas.
         rows: of all topics.
-        offsets: after the last event, of the partitions that have advanced.
+        offsets: after the last event, of the partitions that have advanced. An empty one, as of a notification before
+            the first snapshot, is ignored: no connector can start from it.
         history: records that the connector added to its schema history before these events.
         unfinished: whether a snapshot is under way, so that no restart is possible from here.
     """

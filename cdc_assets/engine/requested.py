@@ -103,14 +103,15 @@ class RequestedSnapshot:
                     self._take(json.loads(line)["value"] or {})
 
     def _take(self, told: Mapping[str, Any]) -> None:
-        """One notification; those of the first snapshot have another id."""
-        if told.get("id") != self._signal.id:
+        """One notification. Those of blocking snapshots carry ids of the connector's own, so only their order tells."""
+        if self._sent is None or self._ended:
             return
-        self._begun = True
-        if told.get("type") in _ENDS:
+        if told.get("type") == "STARTED":
+            self._begun = True
+        elif self._begun and told.get("type") in _ENDS:
             self._ended = True
-        if told.get("type") in ("ABORTED", "SKIPPED"):
-            self.troubles.append(f"{told.get('aggregate_type', 'Snapshot')} {told['type']}")
+            if told["type"] != "COMPLETED":
+                self.troubles.append(f"{told.get('aggregate_type', 'Snapshot')} {told['type']}")
 
     def committed(self, number: int) -> None:
         """All chunks to this one are in the lake."""

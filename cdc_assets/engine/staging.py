@@ -80,7 +80,9 @@ class Staging:
         for schema, lines, table in zip(schemas, chunk.lines, self._repetitions.drop(found), strict=True):
             self._write(lines, schema, table)
         self._added_history += chunk.history
-        self._offsets |= {json.dumps(partition, sort_keys=True): (partition, at) for partition, at in chunk.offsets}
+        self._offsets |= {
+            json.dumps(partition, sort_keys=True): (partition, at) for partition, at in chunk.offsets if at
+        }
         self.next_number += chunk.rows
         self.chunk, self.unfinished = chunk.number, chunk.unfinished
 

@@ -105,7 +105,7 @@ class Connector(ListFeed):
     def _told(self, number: int, kind: str) -> Chunk:
         fields = [{"type": "string", "optional": True, "field": name} for name in ("id", "aggregate_type", "type")]
         schema = {"type": "struct", "optional": False, "name": "n.Value", "fields": fields}
-        value = {"id": self.signals[0]["id"], "aggregate_type": "Blocking Snapshot", "type": kind}
+        value = {"id": "its own", "aggregate_type": "Blocking Snapshot", "type": kind}
         line = json.dumps({"n": 0, "key": None, "value": value, "headers": []}).encode() + b"\n"
         topic = self.properties["notification.sink.topic.name"]
         return Chunk(number, [Lines(topic, 77, None, schema, 1, 1000, line)], 1, [])
@@ -338,6 +338,12 @@ def test_the_first_snapshot_is_the_connectors_own(shop: Deployment) -> None:
     assert result.success
     assert shop.connector.signals == []
     assert materialized(result)[key("snapshot")]["rows_reads"] == 3
+
+
+def test_a_connector_that_reads_no_rows_at_first_is_run_before(shop: Deployment) -> None:
+    shop.more["snapshot.mode"] = "no_data"
+    assert not shop.run("shop_snapshot", [key("snapshot")]).success
+    assert "materialize the changes first" in (shop.last_of_connector().description or "")
 
 
 def test_a_snapshot_that_is_not_taken_fails_its_run(shop: Deployment) -> None:

@@ -19,7 +19,7 @@ from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.signals import SnapshotType
 from cdc_assets.engine.run import EngineSummary
 from cdc_assets.engine.source import LogPoint
-from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.errors import CdcError, ConfigurationError, describe_error
 from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets.signals.requests import compose
 
@@ -107,9 +107,22 @@ def _sink(catalog: ConnectorCatalog, context: dg.AssetExecutionContext) -> Any:
 
 
 def _is_needed(resource: ConnectorResource) -> bool:
-    """Whether a signal is needed: the first run of a connector reads all tables by itself, unless its mode says otherwise."""
+    """Whether a signal is needed: the first run of a connector reads all tables by itself.
+
+    Raises:
+        ConfigurationError: its mode says otherwise, so there must be a run before.
+    """
+    if resource.overview().state.offsets:
+        return True
     mode = resource.settings().properties.get("snapshot.mode", "initial")
-    return bool(resource.overview().state.offsets) or mode in _WITHOUT_ROWS
+    if mode in _WITHOUT_ROWS:
+        raise ConfigurationError(
+            "snapshot.mode",
+            mode,
+            "a mode that reads rows in the connector's first run",
+            "materialize the changes first",
+        )
+    return False
 
 
 def _request(catalog: ConnectorCatalog, context: dg.AssetExecutionContext, config: ReadConfig) -> Signal:

@@ -217,3 +217,17 @@ class Preparing(ListFeed):
 def test_no_quiet_ends_a_snapshot(tmp_path: Path) -> None:
     run(tmp_path, Preparing(EVENTS, range(5, 61, 5)))
     assert_each_once(tmp_path)
+
+
+def test_an_empty_offset_is_no_place_to_begin_at(tmp_path: Path) -> None:
+    """As that of a notification before the first snapshot: a connector that is given one does not start."""
+
+    class Notified(ListFeed):
+        def _chunk(self, number: int, start: int, end: int) -> Chunk:
+            chunk = super()._chunk(number, start, end)
+            return replace(chunk, offsets=[({"server": "shop"}, {})]) if start == 0 else chunk
+
+    run(tmp_path, Notified(EVENTS[:1], [1]))
+    feed = ListFeed(EVENTS[1:], [1])
+    run(tmp_path, feed)
+    assert feed.starts[0][0] == []
