@@ -102,16 +102,16 @@ class RequestedSnapshot:
                 for line in lines.data.splitlines():
                     self._take(json.loads(line)["value"] or {})
 
-    def _take(self, told: Mapping[str, Any]) -> None:
+    def _take(self, notification: Mapping[str, Any]) -> None:
         """One notification. Those of blocking snapshots carry ids of the connector's own, so only their order tells."""
         if self._sent is None or self._ended:
             return
-        if told.get("type") == "STARTED":
+        if notification.get("type") == "STARTED":
             self._begun = True
-        elif self._begun and told.get("type") in _ENDS:
+        elif self._begun and notification.get("type") in _ENDS:
             self._ended = True
-            if told["type"] != "COMPLETED":
-                self.troubles.append(f"{told.get('aggregate_type', 'Snapshot')} {told['type']}")
+            if notification["type"] != "COMPLETED":
+                self.troubles.append(f"{notification.get('aggregate_type', 'Snapshot')} {notification['type']}")
 
     def committed(self, number: int) -> None:
         """All chunks to this one are in the lake."""

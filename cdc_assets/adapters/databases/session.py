@@ -53,7 +53,7 @@ class DriverSession:
         try:
             self._connection = connect()
         except (errors, OSError) as error:
-            text = self._told(error)
+            text = self._text(error)
             if refused(error):
                 user = config.properties.get("database.user", "")
                 raise CredentialsError(
@@ -63,7 +63,7 @@ class DriverSession:
                 f"{place} cannot be reached: {text}. Next: check database.hostname and database.port, and whether it runs."
             ) from None
 
-    def _told(self, error: Exception) -> str:
+    def _text(self, error: Exception) -> str:
         text = " ".join(str(error).split()) or type(error).__name__
         return text.replace(self._secret, "***") if self._secret else text
 
@@ -85,7 +85,7 @@ class DriverSession:
                 cursor.close()
         except (self._errors, OSError) as error:
             raise QueryError(
-                f"The database refuses a statement: {self._told(error)}. Next: check the user's rights with "
+                f"The database refuses a statement: {self._text(error)}. Next: check the user's rights with "
                 f"`cdc-assets doctor`. The statement: {statement}"
             ) from None
 
