@@ -20,8 +20,11 @@ MODULES = sorted(
 )
 FIRST = "|".join(sorted({row.name.split(".")[0] for row in PROPERTIES if "." in row.name}))
 NAMED = re.compile(rf"(?<![\w./<#-])(?:{FIRST})(?:\.(?:[A-Za-z]+|<[a-z]+>|\*))+(?![\w(/])")
-NO_PROPERTIES = re.compile(r"(database\.)?schema\.table|(value|key|event|max)\..*|lake\.form|database\.server\.id")
-"""Forms of names, parts of events and of Kafka's own options, a mark in the lake, a property of other connectors."""
+NO_PROPERTIES = re.compile(
+    r"(database\.)?schema\.table|(value|key|event|max)\..*|lake\.form"
+    r"|database\.(dbname|pdb\.name|url|sslmode|ssl\.mode|server\.id|include\.list)"
+)
+"""Forms of names, parts of events and of Kafka's own options, a mark in the lake, properties of other connectors."""
 
 
 def texts(module: Path) -> Iterator[str]:
