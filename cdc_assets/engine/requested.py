@@ -77,6 +77,11 @@ class RequestedSnapshot:
         """Whether the connector reads its source and the snapshot is complete: then nothing new is idleness."""
         return self._feed.started and self._ended
 
+    @property
+    def snapshot(self) -> bool:
+        """Whether the connector takes a snapshot, which it could not resume."""
+        return self._feed.snapshot
+
     def next(self, timeout_s: float) -> Chunk | None:
         """The next chunk.
 

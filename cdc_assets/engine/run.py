@@ -118,7 +118,7 @@ class EngineRun:
             ended = self._follow(feed)
         finally:
             feed.close()
-        if ended == "idle":
+        if ended == "idle" and self._heard:  # a connector that has sent nothing at all may not have begun to read
             self._ledger.rest(_now())
         self._upkeep.tidy(self._ledger)
         return EngineSummary(ended, self._batches, self._rows)

@@ -1,6 +1,8 @@
 """Captures of real servers through Dagster: assets, sensor, checks, snapshots that are asked for, commands."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -139,3 +141,27 @@ def test_a_capture_in_dagster(kind: str, tmp_path: Path) -> None:
         assert again.success
         assert materialized(again)[shop.key("items", "snapshot")]["rows_reads"] == 3
         assert shop.operations("items") == ["r", "r", "c", "u", "r", "r", "r"]
+
+
+@pytest.mark.parametrize("kind", ["mysql", "postgres"])
+def test_commands_know_such_captures(kind: str, tmp_path: Path) -> None:
+    with deployed(kind, tmp_path) as shop:
+        shop.server.execute("create table items (id int primary key, name varchar(60))")
+        shop.server.execute("insert into items values (1, 'one')")
+        assert "captured tables" in command(shop, "doctor")
+        assert "Nothing captured yet" in command(shop, "status")
+        command(shop, "capture", "--idle", "4")
+        assert "healthy" in (status := command(shop, "status"))
+        assert "; the log ends at " in status
+        assert '"name":"one"' in command(shop, "tail", "items")
+        assert "items" in command(shop, "summary")
+        shop.write(database_password="${env:NOT_THERE}")
+        assert "cannot be asked" in command(shop, "status")
+        assert '"name":"one"' in command(shop, "tail", "items")
+
+
+def command(shop: Deployment, *arguments: str) -> str:
+    call = [sys.executable, "-m", "cdc_assets.cli.main", *arguments, "--config", str(shop.file)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stdout + done.stderr
+    return done.stdout

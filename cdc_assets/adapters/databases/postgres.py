@@ -9,10 +9,13 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.engine.source import LogPoint, Retention, wal_point
+from cdc_assets.engine.source import LogPoint, Retention, point_of_offset, wal_point
 
 _END = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
 _REFUSED = ("authentication failed", "no pg_hba.conf entry", "does not exist")
+_MOST_MESSAGES = 5000
+_NO_CHANGES = "BCORY"
+"""First bytes of messages that begin and commit transactions, or describe tables and types."""
 _NEAR_BYTES = 256 * 2**20
 """Room of a slot below which it is nearly lost."""
 
@@ -46,6 +49,7 @@ class PostgresProbe:
         self._config = config
         self._database = given.get("database.dbname", "postgres")
         self._slot = given.get("slot.name", "debezium")
+        self._publication = given.get("publication.name", "dbz_publication")
         self._session = DriverSession(
             config, connect, psycopg.Error, lambda error: any(part in str(error) for part in _REFUSED)
         )
@@ -60,8 +64,24 @@ class PostgresProbe:
         return wal_point(int(found["lsn"]))
 
     def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
-        """The log cannot be asked what it holds, so this is never known; heartbeats move the offset to its end."""
-        return False
+        """Whether the slot would send no change behind an offset; looking at it does not move it.
+
+        The slot begins before the last transaction until another one follows, so changes up to the offset are left out.
+        While a connector uses the slot, or with another plug-in than pgoutput, nothing is known.
+        """
+        point = point_of_offset(offset)
+        if point is None or self._config.properties.get("plugin.name") != "pgoutput":
+            return False
+        found = self._session.perhaps(
+            "SELECT (lsn - '0/0'::pg_lsn)::numeric AS lsn, chr(get_byte(data, 0)) AS kind "
+            "FROM pg_logical_slot_peek_binary_changes(%s, NULL, %s, 'proto_version', '1', 'publication_names', %s)",
+            self._slot,
+            _MOST_MESSAGES,
+            self._publication,
+        )
+        if found is None or len(found) >= _MOST_MESSAGES:
+            return False
+        return all(row["kind"] in _NO_CHANGES or int(row["lsn"]) <= point.order[0] for row in found)
 
     def retention(self, recorded: LogPoint | None) -> Retention:
         """Whether the replication slot is there and still holds what was not read."""
@@ -163,7 +183,7 @@ class PostgresProbe:
         )
         if self._config.properties.get("plugin.name", "decoderbufs") != "pgoutput":
             return
-        name = self._config.properties.get("publication.name", "dbz_publication")
+        name = self._publication
         there = bool(self._session.rows("SELECT 1 AS one FROM pg_publication WHERE pubname = %s", name))
         may = self._session.one("SELECT has_database_privilege(current_database(), 'CREATE') AS may")["may"]
         makes = self._config.properties.get("publication.autocreate.mode", "all_tables") != "disabled" and bool(may)
