@@ -11,7 +11,7 @@ the lake; the same holds then. An incremental one goes on in the next run: its p
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from cdc_assets.engine.feed import Chunk, EngineFeed
 from cdc_assets.errors import EngineError
 
 _TAKEN_UP_S = 120.0
+_WAKE_EVERY_S = 5.0
 _ENDS = ("COMPLETED", "ABORTED", "SKIPPED")
 
 
@@ -60,14 +61,21 @@ class RequestedSnapshot:
         path: the private signal file.
         signal: the request.
         topic: of the connector's notifications.
-        patience_s: how long the connector may take to take up the signal.
+        wake: called every few seconds until the connector takes up the signal.
+        patience_s: how long it may take to do so.
     """
 
     def __init__(
-        self, feed: EngineFeed, path: Path, signal: Signal, topic: str, patience_s: float = _TAKEN_UP_S
+        self,
+        feed: EngineFeed,
+        path: Path,
+        signal: Signal,
+        topic: str,
+        wake: Callable[[], None] = lambda: None,
+        patience_s: float = _TAKEN_UP_S,
     ) -> None:
         self._feed, self._path, self._signal, self._topic = feed, path, signal, topic
-        self._patience_s = patience_s
+        self._patience_s, self._wake, self._woken = patience_s, wake, 0.0
         self._sent: float | None = None
         self._begun = self._ended = False
         self.troubles: list[str] = []
@@ -90,10 +98,13 @@ class RequestedSnapshot:
         """
         if self._sent is None and self._feed.started:
             append_signal(self._path, self._signal)
-            self._sent = time.monotonic()
+            self._sent = self._woken = time.monotonic()
         chunk = self._feed.next(timeout_s)
         if chunk is not None:
             self._hear(chunk)
+        if self._sent is not None and not self._begun and time.monotonic() - self._woken > _WAKE_EVERY_S:
+            self._wake()
+            self._woken = time.monotonic()
         if self._sent is not None and not self._begun and time.monotonic() - self._sent > self._patience_s:
             raise EngineError(
                 f"The connector has not taken up the signal {self._signal.id} within {self._patience_s:.0f} s. "

@@ -9,6 +9,9 @@ from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.engine.ledger import BatchState
 
+WAKING = "cdc_assets_wake"
+"""Prefix of logical messages that wake PostgreSQL's connector, and are no events."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogPoint:
@@ -143,6 +146,9 @@ class SourceProbe(Protocol):
         Raises:
             CdcError: it is not there, or must not be written.
         """
+
+    def wake(self) -> None:
+        """Write something into the log that is no change, if a connector in quiet needs it to take up a signal."""
 
     def close(self) -> None:
         """End the connection."""

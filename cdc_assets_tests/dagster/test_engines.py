@@ -59,6 +59,9 @@ class Database:
     def tables(self) -> Sequence[TableSchema]:
         return [TableSchema(TableId("db", "", "items1"), 0, (Column("id", "int", 1, False),), ("id",))]
 
+    def wake(self) -> None:
+        pass
+
     def signal(self, id_: str, type_: str, data: str) -> None:
         self.sent.append((id_, type_, data))
 

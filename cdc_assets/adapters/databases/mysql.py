@@ -239,6 +239,9 @@ class MySqlProbe:
     def _signal_table(self) -> str:
         return ".".join("`" + part.replace("`", "``") + "`" for part in signal_table_of(self._config))
 
+    def wake(self) -> None:
+        """Nothing: this connector takes up signals in quiet as well."""
+
     def signal(self, id_: str, type_: str, data: str) -> None:
         """Put a row into the signal table."""
         statement = f"INSERT INTO {self._signal_table()} (id, type, data) VALUES (%s, %s, %s)"  # noqa: S608 - quoted

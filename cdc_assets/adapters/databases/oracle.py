@@ -127,6 +127,9 @@ class OracleProbe:
             "correct schema.include.list and table.include.list, which match schema.table",
         )  # fmt: skip
 
+    def wake(self) -> None:
+        """Nothing: this connector takes up signals in quiet as well."""
+
     def signal(self, id_: str, type_: str, data: str) -> None:
         """Put a row into the signal table."""
         name = ".".join('"' + part.replace('"', '""') + '"' for part in signal_table_of(self._config)[-2:])

@@ -9,7 +9,7 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.engine.source import LogPoint, Retention, point_of_offset, wal_point
+from cdc_assets.engine.source import WAKING, LogPoint, Retention, point_of_offset, wal_point
 
 _END = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
 _REFUSED = ("authentication failed", "no pg_hba.conf entry", "does not exist")
@@ -231,6 +231,13 @@ class PostgresProbe:
 
     def _signal_table(self) -> str:
         return ".".join('"' + part.replace('"', '""') + '"' for part in signal_table_of(self._config))
+
+    def wake(self) -> None:
+        """Write a logical message: behind its last event the connector waits for the next one, and looks at no signal before.
+
+        Its prefix is excluded from the events (`WAKING`).
+        """
+        self._session.perhaps("SELECT pg_logical_emit_message(true, %s, '')", WAKING)
 
     def signal(self, id_: str, type_: str, data: str) -> None:
         """Put a row into the signal table."""

@@ -1,7 +1,7 @@
 """A capture by an embedded connector as a Dagster resource: settings, database, lake, and the engine itself."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,9 @@ from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.requested import RequestedSnapshot, with_file_channel
 from cdc_assets.engine.run import EngineRun, EngineSummary
-from cdc_assets.engine.source import SourceProbe
+from cdc_assets.engine.source import WAKING, SourceProbe
 from cdc_assets.engine.topics import notification_topic
-from cdc_assets.errors import ConfigurationError, EngineError
+from cdc_assets.errors import CdcError, ConfigurationError, EngineError
 from cdc_assets.lake.topics import TopicTables
 
 
@@ -55,6 +55,7 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
                 "heartbeat.interval.ms": str(max(1, int(beat_ms))),  # more often than a run counts as idle
                 "notification.enabled.channels": "sink",
                 "notification.sink.topic.name": f"{read.topic_prefix}.notifications",
+                **_without_waking(read),
             },
         )
 
@@ -100,11 +101,28 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
             settings = replace(settings, max_duration_s=max_duration_s)
         if signal is None:
             return EngineRun(settings, tables, partial(DebeziumEngine, settings), tell).run()
-        return _run_with(settings, tables, tell, signal)
+        return _run_with(settings, tables, tell, signal, self._wake)
+
+    def _wake(self) -> None:
+        """Let a connector in quiet look at its signals; without a driver it does at the next change."""
+        with suppress(CdcError), self.probe() as probe:
+            probe.wake()
+
+
+def _without_waking(config: EngineConfig) -> dict[str, str]:
+    """Messages that wake PostgreSQL's connector are no events, unless its messages are filtered in another way."""
+    given = config.properties
+    if config.kind != "postgresql" or "message.prefix.include.list" in given:
+        return {}
+    return {"message.prefix.exclude.list": WAKING}
 
 
 def _run_with(
-    settings: EngineConfig, tables: TopicTables, tell: Callable[[Batch], None], signal: Signal
+    settings: EngineConfig,
+    tables: TopicTables,
+    tell: Callable[[Batch], None],
+    signal: Signal,
+    wake: Callable[[], None],
 ) -> EngineSummary:
     """A run that lasts until a requested snapshot is complete.
 
@@ -125,7 +143,7 @@ def _run_with(
         signalled = with_file_channel(replace(settings, max_duration_s=0.0), path)
 
         def start(offsets: Offsets, history: Any) -> EngineFeed:
-            feeds.append(RequestedSnapshot(DebeziumEngine(signalled, offsets, history), path, signal, topic))
+            feeds.append(RequestedSnapshot(DebeziumEngine(signalled, offsets, history), path, signal, topic, wake))
             return feeds[-1]
 
         summary = EngineRun(signalled, tables, start, tell).run()
