@@ -22,7 +22,7 @@ FIRST = "|".join(sorted({row.name.split(".")[0] for row in PROPERTIES if "." in 
 NAMED = re.compile(rf"(?<![\w./<#-])(?:{FIRST})(?:\.(?:[A-Za-z]+|<[a-z]+>|\*))+(?![\w(/])")
 NO_PROPERTIES = re.compile(
     r"(database\.)?schema\.table|(value|key|event|max)\..*|lake\.form"
-    r"|database\.(dbname|pdb\.name|url|sslmode|ssl\.mode|server\.id|include\.list)"
+    r"|database\.(dbname|pdb\.name|url|sslmode|ssl\.mode|server\.id|include\.list)|message\.prefix\..*"
 )
 """Forms of names, parts of events and of Kafka's own options, a mark in the lake, properties of other connectors."""
 
