@@ -13,6 +13,7 @@ from pydantic import Field
 
 from cdc_assets.adapters.databases.probe import open_probe
 from cdc_assets.adapters.debezium.engine import DebeziumEngine
+from cdc_assets.assembly import run_engine
 from cdc_assets.config.engine import EngineConfig, engine_config_of, load_engine_config, with_defaults
 from cdc_assets.core.signal import Signal
 from cdc_assets.engine.feed import EngineFeed, Offsets
@@ -48,6 +49,8 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
             ConfigurationError: they cannot be read or are invalid.
         """
         read = load_engine_config(Path(self.config_file)) if self.config_file else engine_config_of(self.properties)
+        if _reads_events_of_others(read):
+            return read
         beat_ms = min(2000.0, 250 * read.idle_timeout_s) if read.idle_timeout_s else 2000.0
         return with_defaults(
             read,
@@ -99,6 +102,8 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
             settings = replace(settings, idle_timeout_s=idle_timeout_s)
         if max_duration_s is not None:
             settings = replace(settings, max_duration_s=max_duration_s)
+        if signal is None and _reads_events_of_others(settings):
+            return run_engine(settings, tables, tell)
         if signal is None:
             return EngineRun(settings, tables, partial(DebeziumEngine, settings), tell).run()
         return _run_with(settings, tables, tell, signal, self._wake)
@@ -107,6 +112,11 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         """Let a connector in quiet look at its signals; without a driver it does at the next change."""
         with suppress(CdcError), self.probe() as probe:
             probe.wake()
+
+
+def _reads_events_of_others(config: EngineConfig) -> bool:
+    """Whether no connector runs here: the events are in topics or files (`config.reader`)."""
+    return config.properties.get("connector.class", "").startswith("cdc_assets.")
 
 
 def _without_waking(config: EngineConfig) -> dict[str, str]:
