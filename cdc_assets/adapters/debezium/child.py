@@ -215,7 +215,7 @@ def progress(*, polling: bool) -> dict[str, bool]:
         streams = any(found("streaming", "Connected"))
     except _java("javax.management.JMException"):  # a connector of another kind
         return {"started": polling, "snapshot": False}
-    return {"started": polling and not running and (any(ended) or streams), "snapshot": running and not streams}
+    return {"started": polling and (streams or (any(ended) and not running)), "snapshot": running and not streams}
 
 
 def _java(name: str) -> Any:
