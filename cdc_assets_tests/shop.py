@@ -68,6 +68,8 @@ class Shop:
             "stream.idle.timeout.ms": "300",
             **properties,
         }
+        if "mirror.enabled" not in properties:
+            self.properties.pop("mirror.enabled", None)
         if "signal.data.collection" not in properties:  # most tests are about the four tables alone
             del self.properties["signal.data.collection"]
             self.properties.setdefault("table.exclude.list", f"dbo\\.{sample.SIGNAL_TABLE}")

@@ -100,6 +100,7 @@ ALLOWED: dict[str, set[str]] = {
         "history",
         "lake",
         "ledger",
+        "mirror",
         "notifications",
         "run",
         "signals",

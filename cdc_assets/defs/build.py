@@ -15,6 +15,7 @@ from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source
 from cdc_assets.defs.discovery import discover
 from cdc_assets.defs.engines.build import connector_definitions
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
+from cdc_assets.defs.mirrors import mirror_assets
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.sensors import lsn_sensor
 from cdc_assets.defs.signals import signal_job
@@ -90,6 +91,9 @@ def _capture_definitions(
     jobs = [dg.define_asset_job(names.changes, streamed, description=_CHANGES_JOB)]
     if snapshot:
         jobs.append(dg.define_asset_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
+    mirrors = mirror_assets(catalog) if catalog.keys("current") else None
+    if mirrors:
+        jobs.append(dg.define_asset_job(names.mirror, dg.AssetSelection.assets(mirrors), description=_MIRROR_JOB))
     headroom_job = dg.define_asset_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
     headroom_schedule = dg.ScheduleDefinition(
         job=headroom_job,
@@ -98,7 +102,7 @@ def _capture_definitions(
         description="Checks every half hour how far clean-up is from unread changes, and whether tables differ from their events.",
     )
     return dg.Definitions(
-        assets=[*catalog.specs("source", deps=None), changes, *([snapshot] if snapshot else [])],
+        assets=[*catalog.specs("source", deps=None), changes, *(made for made in (snapshot, mirrors) if made)],
         asset_checks=checks,
         jobs=[*jobs, headroom_job, signal_job(catalog)],
         schedules=[headroom_schedule],
@@ -120,5 +124,6 @@ def capture_resources(names: Names, capture: CaptureSource, spark: SparkResource
 
 
 _CHANGES_JOB = "Stream the changes of all captured tables until there are no new ones."
+_MIRROR_JOB = "Bring the tables of current rows and their history to where the topics are."
 _SNAPSHOT_JOB = "Read captured tables completely, or by key ranges."
 _HEADROOM_JOB = "Check how far the server's clean-up is from unread changes, and whether tables differ from the structure of their events."

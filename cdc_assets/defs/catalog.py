@@ -10,6 +10,7 @@ a pool cannot (a dead host).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import dagster as dg
 
@@ -25,6 +26,7 @@ from cdc_assets.defs.translator import CdcTranslator, Role, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.mirror.capture import has_mirror
 
 _SYSTEM = {
     WINDOWS: "The LSN intervals that were planned and completed, and the state of each table.",
@@ -89,6 +91,21 @@ class Names:
         return f"{word(self.capture)}_follow_log"
 
     @property
+    def mirror(self) -> str:
+        """Job that lets mirrors follow their topics."""
+        return f"{word(self.capture)}_mirror"
+
+    @property
+    def mirror_op(self) -> str:
+        """Step of the mirror job."""
+        return f"{word(self.capture)}_apply_events"
+
+    @property
+    def mirror_pool(self) -> str:
+        """Pool that lets only one run write mirrors."""
+        return f"cdc_{word(self.capture)}_mirror"
+
+    @property
     def signal(self) -> str:
         """Job that requests snapshots by a signal."""
         return f"{word(self.capture)}_signal"
@@ -127,6 +144,8 @@ class CaptureCatalog:
         translator: keys, groups and tags of the assets.
         problem: why the tables could not be read from the server; empty if they could.
     """
+
+    mirror_roles: Final[tuple[Role, ...]] = ("current", "history")
 
     def __init__(
         self, config: CaptureConfig, tables: Sequence[TableSchema], translator: CdcTranslator, problem: str = ""
@@ -175,9 +194,12 @@ class CaptureCatalog:
     def _spec(self, schema: TableSchema, role: Role, deps: Role | None) -> dg.AssetSpec:
         """A spec from the translator, with the metadata by which the IO managers find the table, whatever its key is."""
         needed = [self.key(schema.table, deps)] if deps else []
-        spec = self.translator.spec(self.prefix, schema, role, self.uri(schema.table), needed)
+        uri = self.uri(schema.table) + (f".__{role}" if role in self.mirror_roles else "")
+        if role in self.mirror_roles and self.has(schema.table, "snapshot"):
+            needed.append(self.key(schema.table, "snapshot"))
+        spec = self.translator.spec(self.prefix, schema, role, uri, needed)
         facts = {TABLE: str(schema.table), TOPIC: self.topic(schema.table), ROLE: role}
-        managed = facts if role == "source" else facts | {_IO_MANAGER: self.names.envelope_io}
+        managed = facts if role in ("source", *self.mirror_roles) else facts | {_IO_MANAGER: self.names.envelope_io}
         return spec.merge_attributes(metadata=managed)  # one copy of the spec; `with_io_manager_key` would be another
 
     def _of(self, role: Role) -> list[TableSchema]:
@@ -186,7 +208,10 @@ class CaptureCatalog:
 
     def has(self, table: TableId, role: Role) -> bool:
         """Whether a table has an asset of a role, even if it is newer than the loaded code location."""
-        return role != "snapshot" or table != signal_table(self.config.signals.collections, table.database)
+        if role in ("source", "changes"):
+            return True
+        is_signal_table = table == signal_table(self.config.signals.collections, table.database)
+        return not is_signal_table and (role == "snapshot" or has_mirror(self.config, table))
 
     def uri(self, table: TableId) -> str:
         """Location of the table's topic."""

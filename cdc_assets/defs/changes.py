@@ -14,6 +14,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.continuity import ContinuityReport, continuity_spec
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.session import Session, sink_of
@@ -59,12 +60,14 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         system = SystemReport(catalog, context, sink)
         session = Session(catalog, "changes", context, sink, config.report_every_s)
         continuity = ContinuityReport(catalog, context)
+        mirrors = MirrorFollower(catalog, context, resource)
         listed = {schema.table for schema in catalog.tables}
         enable_info_logs()
 
         def on_progress(progress: Progress) -> None:
             session.on_progress(progress)
             continuity.on_progress(progress, capture.state)
+            mirrors.note_commit()
 
         notices = Notices(catalog, context)
         opened = resource.open(
@@ -85,6 +88,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             for trouble in summary.unread:
                 context.log.warning(f"The requested snapshot of {trouble.table} failed: {trouble.reason}")
             yield from session.results(capture.structures())
+            mirrors.finish()
             context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
             states = {state.table: state for state in capture.state().tables.values()}
         for trouble in summary.troubled:

@@ -10,6 +10,7 @@ from cdc_assets.capture.progress import SnapshotSummary
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.runs import COMMITTED_TAG
@@ -52,6 +53,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             else:
                 summary = capture.snapshot(session.chosen(), _ranges(catalog, context))
         yield from session.results(capture.structures())
+        MirrorFollower(catalog, context, resource).finish()
         yield from system.results(session.windows)
         context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(len(summary.tables))})
         if summary.failed:

@@ -15,7 +15,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema, declared_type
 from cdc_assets.envelope.naming import key_parts
 
-Role = Literal["source", "snapshot", "changes"]
+Role = Literal["source", "snapshot", "changes", "current", "history"]
 
 _NOT_A_WORD = re.compile(r"\W+", re.ASCII)
 _NOT_A_LABEL = re.compile(r"[^\w.-]+", re.ASCII)
@@ -35,7 +35,8 @@ class CdcTranslator:
     """Maps a captured table to the attributes of its asset specs.
 
     Each method gets the capture's topic prefix and the table; `role` is the
-    source table, its `snapshot` (rows as READ events) or its `changes`.
+    source table, its `snapshot` (rows as READ events), its `changes`, or its mirror: the `current` rows and their
+    `history`.
     """
 
     source = "sqlserver"
@@ -74,7 +75,11 @@ class CdcTranslator:
             "dagster/table_name": str(schema.table),
             "dagster/column_schema": column_schema(schema),
         }
-        return facts if role == "source" else facts | {"dagster/uri": uri, "dagster/storage_kind": "delta"}
+        if role == "source":
+            return facts
+        if role in ("current", "history"):
+            del facts["dagster/column_schema"]  # natural types, told by each materialization
+        return facts | {"dagster/uri": uri, "dagster/storage_kind": "delta"}
 
     def spec(
         self, prefix: str, schema: TableSchema, role: Role, uri: str, deps: Sequence[dg.AssetKey] = ()
@@ -105,6 +110,8 @@ _DESCRIPTIONS: dict[Role, str] = {
         "catches up with the server and continues until there are no new changes, for all tables of the capture at once: the "
         "log is read once for all of them, and each table that changed is reported. Message key: {key}."
     ),
+    "current": "The rows of `{table}` in natural types, kept from its topic. Key: {key}.",
+    "history": "Former versions of the rows of `{table}`, each with the LSNs and times between which it was valid. Key: {key}.",
 }
 
 

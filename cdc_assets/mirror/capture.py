@@ -1,6 +1,6 @@
 """The mirrors of a capture: which there are, and what is known of each."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -42,6 +42,12 @@ def check_settings(config: CaptureConfig) -> None:
             "skipped.operations", ",".join(skipped), "no operation that changes rows, since there are mirrors (mirror.enabled)",
             "remove it, or set mirror.enabled to false",
         )  # fmt: skip
+
+
+def has_mirror(config: CaptureConfig, table: TableId) -> bool:
+    """Whether the settings give a table a mirror."""
+    names = Names("mirror.table.include.list", config.mirror.include)
+    return config.mirror.enabled and (not names or names.match(table.within_database, str(table)))
 
 
 class CaptureMirrors:
@@ -121,6 +127,29 @@ class CaptureMirrors:
                 raise ConfigurationError("table", name, f"one of {known}", "write it as schema.table")
             chosen += found
         return chosen
+
+    def captured(self, wanted: Collection[TableId]) -> list[TableId]:
+        """Those of some tables that have been captured.
+
+        Raises:
+            LakeError: the manifest cannot be read.
+        """
+        return [table for table in sorted(self._manifest.read().tables) if table in wanted]
+
+    def behind(self) -> list[str]:
+        """Topics that are ahead of their mirrors.
+
+        Raises:
+            LakeError: the lake cannot be read.
+        """
+        states, captured = self.states(), self._manifest.read()
+        found = []
+        for table in self._chosen(captured, None):
+            topic = topic_name(table, self._config.events)
+            target, state = target_of(captured.tables[table], 0, ()), states.get(topic, MirrorState())
+            if target is not None and (state.step == 0 or state.lsn < target.position):
+                found.append(topic)
+        return found
 
     def found(self, wanted: Sequence[TableId] | None = None) -> tuple[list[MirroredTable], dict[str, CdcError]]:
         """Tables with a mirror and what is known of them; and topics of which none can be made, with the reason."""

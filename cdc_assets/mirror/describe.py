@@ -142,7 +142,10 @@ def _is_large(column: Column) -> bool:
 def _key_names(
     topic: str, entries: Sequence[HistoryEntry], settings: EventSettings, generations: Mapping[str, pa.Schema]
 ) -> list[str]:
-    """Columns of the message key; none if there is no key."""
+    """Columns that identify a row: the table's own key, which the message key must contain, or else the message key.
+
+    So a row of which another column of the message key changes stays the same row, and keeps its large values.
+    """
     if not entries:
         newest = list(generations.values())[-1]
         return list(_fields(pa.struct([newest.field("key")]), "key"))
@@ -161,7 +164,7 @@ def _key_names(
                 "message key", name, f"columns of {last.table} that the log holds; this one is computed",
                 f"name others in message.key.columns, or leave {last.table} out by mirror.table.include.list",
             )  # fmt: skip
-    return list(key)
+    return list(last.schema.key or key)
 
 
 def _key_only(

@@ -133,7 +133,7 @@ class _States:
     def _fill(self) -> None:
         """Give omitted values those of the state before."""
         for name in self._shape.large:
-            missing = mask_of(self._table[MISSING + name])
+            missing = mask_of(self._table[MISSING + name]) | self._removes  # a row may change its message key
             if missing.any():
                 filled = _filled(self._table[name].combine_chunks(), missing, self._codes)
                 place = self._table.schema.get_field_index(name)

@@ -283,6 +283,18 @@ def test_a_key_that_does_not_identify_rows_is_refused_alone(world: World) -> Non
     assert "message key" in str(troubles[TOPIC])
 
 
+def test_a_row_that_changes_its_message_key_keeps_its_large_values(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, tmp_path / "lake", "id int NOT NULL PRIMARY KEY, region nvarchar(9), big nvarchar(max)")
+    world.config = replace(world.config, events=replace(world.config.events, message_key_columns=("dbo.t:id,region",)))
+    world.execute("INSERT INTO dbo.t VALUES (1, N'n', N'A'), (2, N's', N'B')")
+    world.capture("snapshot")
+    world.mirror()
+    world.execute("UPDATE dbo.t SET region = N'e' WHERE id = 1")
+    world.capture()
+    world.mirror()
+    assert ordered(world.rows()) == ordered(world.on_server("id, region, big"))
+
+
 def test_only_included_tables_have_a_mirror(world: World, tmp_path: Path) -> None:
     file = tmp_path / "shop.json"
     properties = MINIMUM | {"lake.path": str(world.lake), "database.names": DATABASE, "driver.encrypt": "no"}

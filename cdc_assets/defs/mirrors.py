@@ -1,0 +1,170 @@
+"""The `current` and `history` assets: mirrors that follow their topics.
+
+While a run writes to topics, the mirrors follow in the same run: every `mirror.interval.ms` in a thread of its own, so
+that the stream does not wait for them, and once more at the end. Their materializations are events of that run. The
+assets can also be materialized by themselves, by job `<capture>_mirror` or one by one; the sensor of the capture starts
+that job if a mirror is behind while nothing else is to do, for example because it is new.
+
+A mirror that cannot follow fails nothing but itself: in a run of topics the reason is in the log, in its own run it is
+the failure.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import monotonic
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+from pydantic import Field
+
+from cdc_assets.assembly import open_mirrors
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.failures import as_step
+from cdc_assets.errors import CdcError
+from cdc_assets.mirror.apply import StepReport
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.delta import current_directory, history_directory
+
+_SOURCE, _TYPE, _NOTE = b"cdc.source.column", b"cdc.source.type", b"cdc.note"
+
+
+class MirrorConfig(dg.Config):
+    """How mirrors are materialized."""
+
+    rebuild: bool = Field(default=False, description="Make them anew from their topics; their history begins anew too.")
+
+
+def mirror_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
+    """The multi-asset of all mirrors of a capture."""
+    names = catalog.names
+
+    @dg.multi_asset(
+        name=names.mirror_op,
+        specs=[*catalog.specs("current", deps="changes"), *catalog.specs("history", deps="changes")],
+        can_subset=True,
+        pool=names.mirror_pool,
+        required_resource_keys={names.resource},
+    )
+    def mirrors(context: dg.AssetExecutionContext, config: MirrorConfig) -> Iterator[Any]:
+        resource: CaptureResource = getattr(context.resources, names.resource)
+        selected = context.selected_asset_keys
+        reports: dict[str, StepReport] = {}
+        with as_step(context):
+            opened = open_mirrors(
+                resource.config(), resource.spark.early_runner(), lambda report: reports.update({report.topic: report})
+            )
+            tables = {
+                table for role in catalog.mirror_roles for key, table in catalog.keys(role).items() if key in selected
+            }
+            troubles = opened.catch_up(opened.captured(tables), anew=config.rebuild)
+        for key, facts in materializations(catalog, opened, reports.values()):
+            if key in selected:
+                yield dg.MaterializeResult(asset_key=key, metadata=dict(facts))
+        if troubles:
+            raise dg.Failure(
+                description="\n".join(f"{topic}: {error}" for topic, error in troubles.items()), allow_retries=False
+            )
+
+    return mirrors
+
+
+class MirrorFollower:
+    """Lets the mirrors of a capture follow while a run writes to its topics; does nothing if there are none."""
+
+    def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, resource: CaptureResource) -> None:
+        self._catalog, self._context, self._resource = catalog, context, resource
+        self._is_on = catalog.config.mirror.enabled
+        self._thread: ThreadPoolExecutor | None = None
+        self._following: Future[tuple[CaptureMirrors, Sequence[StepReport], Mapping[str, CdcError]]] | None = None
+        self._next = monotonic() + catalog.config.mirror.interval_s
+
+    def note_commit(self) -> None:
+        """Called after something was committed to topics."""
+        if self._following is not None and self._following.done():
+            self._report()
+        if self._is_on and self._following is None and monotonic() >= self._next:
+            self._begin()
+
+    def finish(self) -> None:
+        """Follow to the end of the topics; called when nothing more is committed."""
+        if not self._is_on:
+            return
+        if self._following is not None:
+            self._report()
+        self._begin()
+        self._report()
+        if self._thread is not None:
+            self._thread.shutdown()
+
+    def _begin(self) -> None:
+        self._thread = self._thread or ThreadPoolExecutor(1, "mirrors")
+        self._following = self._thread.submit(self._follow)
+
+    def _follow(self) -> tuple[CaptureMirrors, Sequence[StepReport], Mapping[str, CdcError]]:
+        reports: list[StepReport] = []
+        opened = open_mirrors(self._resource.config(), self._resource.spark.early_runner(), reports.append)
+        return opened, reports, opened.catch_up()
+
+    def _report(self) -> None:
+        """Wait for the step in flight, and report it."""
+        assert self._following is not None  # noqa: S101 - the callers have looked
+        following, self._following = self._following, None
+        self._next = monotonic() + self._catalog.config.mirror.interval_s
+        try:
+            opened, reports, troubles = following.result()
+        except CdcError as error:
+            self._context.log.error(f"The mirrors cannot follow: {error}")
+            return
+        for topic, trouble in troubles.items():
+            self._context.log.error(f"The mirror of {topic} cannot follow: {trouble}")
+        newest = {report.topic: report for report in reports}
+        for key, facts in materializations(self._catalog, opened, newest.values()):
+            self._context.log_event(dg.AssetMaterialization(key, metadata=facts))
+
+
+def materializations(
+    catalog: CaptureCatalog, mirrors: CaptureMirrors, reports: Any
+) -> Iterator[tuple[dg.AssetKey, dict[str, Any]]]:
+    """Keys and metadata of the assets that steps have written."""
+    topics = {catalog.topic(table): table for table in catalog.keys("current").values()}
+    for report in reports:
+        table = topics.get(report.topic)
+        if table is None:
+            continue
+        common = {"lsn": report.lsn, "step": report.step, "events": report.events, "bytes": report.size}
+        rows = {"dagster/row_count": report.rows, "files_written": report.rewritten}
+        yield catalog.key(table, "current"), common | rows | _columns(catalog, mirrors, table, "current")
+        ended = {"versions_ended": report.ended}
+        yield catalog.key(table, "history"), common | ended | _columns(catalog, mirrors, table, "history")
+
+
+def _columns(catalog: CaptureCatalog, mirrors: CaptureMirrors, table: TableId, role: str) -> dict[str, Any]:
+    """The natural columns and where they come from."""
+    directory = (current_directory if role == "current" else history_directory)(catalog.topic(table))
+    schema = mirrors.tables.schema(directory)
+    if schema is None:
+        return {}
+    source = catalog.key(table, "source")
+    origins = {
+        field.name: [dg.TableColumnDep(asset_key=source, column_name=(field.metadata or {})[_SOURCE].decode())]
+        for field in schema
+        if _SOURCE in (field.metadata or {})
+    }
+    return {
+        "dagster/column_schema": dg.TableSchema(columns=[_column(field) for field in schema]),
+        "dagster/column_lineage": dg.TableColumnLineage(deps_by_column=origins),
+    }
+
+
+def _column(field: pa.Field) -> dg.TableColumn:
+    about = field.metadata or {}
+    texts = [about[name].decode() for name in (_TYPE, _NOTE) if name in about]
+    return dg.TableColumn(
+        name=field.name,
+        type=str(field.type),
+        description="; ".join(texts) or None,
+        constraints=dg.TableColumnConstraints(nullable=field.nullable),
+    )

@@ -1,0 +1,63 @@
+"""Mirrors as assets: they follow in the runs that write topics, and by themselves."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+
+from cdc_assets.standin import sample
+from cdc_assets_tests.shop import TABLES, Shop, key, open_shop
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with open_shop(tmp_path) as shop:
+        shop.write({"mirror.enabled": "true", "mirror.table.include.list": "dbo.(customers|orders)"})
+        yield shop
+
+
+def current(shop: Shop, table: str) -> dict[int, str]:
+    place = shop.folder / "lake" / f"shop.{sample.DATABASE}.dbo.{table}.__current"
+    return {row["id"]: row["name"] for row in DeltaTable(str(place)).to_pyarrow_table().to_pylist()}
+
+
+def newest(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.AssetMaterialization:
+    event = instance.get_latest_materialization_event(asset)
+    assert event is not None
+    assert event.asset_materialization is not None
+    return event.asset_materialization
+
+
+def test_mirrors_follow_in_the_runs_that_write_topics(shop: Shop) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert shop.snapshot(instance).success
+        shop.add_customers(3)
+        shop.execute("UPDATE dbo.customers SET name = N'Ada' WHERE id = 1")
+        assert shop.changes(instance).success
+        assert current(shop, "customers") == dict(shop.execute("SELECT id, name FROM dbo.customers"))
+        found = newest(instance, key("customers", "current"))
+        rows = dict(shop.execute("SELECT COUNT(*), 1 FROM dbo.customers"))
+        assert found.metadata["dagster/row_count"].value in rows
+        lineage = found.metadata["dagster/column_lineage"].value
+        assert lineage.deps_by_column["name"][0].asset_key == key("customers", "source")  # type: ignore[union-attr]
+        assert newest(instance, key("customers", "history")).metadata["versions_ended"].value == 1
+        assert instance.get_latest_materialization_event(key("products", "current")) is None
+
+
+def test_mirrors_can_be_made_by_themselves(shop: Shop) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        shop.write({"mirror.enabled": "false"})
+        assert shop.snapshot(instance).success
+        shop.write({"mirror.enabled": "true"})
+        done = shop.run("shop_mirror", instance, [key("customers", "current")])
+        assert done.success
+        assert current(shop, "customers") == dict(shop.execute("SELECT id, name FROM dbo.customers"))
+        assert newest(instance, key("customers", "current")).metadata["events"].value == len(current(shop, "customers"))
+
+
+def test_assets_of_tables_with_a_mirror(shop: Shop) -> None:
+    keys = {spec.key for spec in shop.definitions().resolve_all_asset_specs()}
+    made = {table for table in TABLES if key(table, "current") in keys and key(table, "history") in keys}
+    assert made == {"customers", "orders"}
