@@ -33,6 +33,8 @@ laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken sig
 	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/signals/test_incremental_law.py \
 		cdc_assets_tests/unit/signals/test_nonsense_law.py
 	CDC_SHAPES=$$(($${CDC_LAW_EXAMPLES:-100} * 10)) $(PYTEST) -q cdc_assets_tests/contract/clients/test_shapes_law.py
+	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/mirror/test_fold_law.py
+	CDC_MIRROR_SEEDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_mirror_law.py
 	CDC_SCHEMA_SEEDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_schema_law.py
 
 test-daemon: setup-dev ## The real Dagster daemon, killed runs, web pages in a headless browser

@@ -141,7 +141,7 @@ def run(
         demo.start_workload(rate)
         step("Capturing through Dagster (a Spark session starts first)")
         capture_while_busy(demo, seconds)
-        agrees = print_summary(config, compare(config, before, demo.server), demo.workload.steps)
+        agrees = print_summary(config, compare(config, before, demo.server), demo.workload.steps, demo.server)
     out.print(
         f"[dim]{time.monotonic() - started:.0f} s. Run it again to capture only what is new. Web pages: make dev. Start over: make clean.[/]"
     )

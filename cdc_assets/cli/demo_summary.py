@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -17,7 +18,12 @@ from cdc_assets.cli.status import completeness_of
 from cdc_assets.cli.tail import lines
 from cdc_assets.cli.topic_events import OPERATIONS, newest, rows_by_operation
 from cdc_assets.config.settings import CaptureConfig, TextSettings
+from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.mirror.delta import MirrorTables, current_directory
+from cdc_assets.mirror.ledger import MirrorLedger
+from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets.mirror.shape import LSN, OWN
 from cdc_assets.run.overview import CaptureOverview, TableOverview
 
 if TYPE_CHECKING:
@@ -87,8 +93,8 @@ def _rows_on(server: "StandIn", topic: TableOverview) -> int:
     return int(server.execute(f"SELECT COUNT(*) FROM {topic.table.quoted}")[0][0])  # noqa: S608 - quoted by the one function
 
 
-def print_summary(config: CaptureConfig, comparisons: list[Comparison], transactions: int) -> bool:
-    """Print the comparison; returns whether the lake matches the server for every table."""
+def print_summary(config: CaptureConfig, comparisons: list[Comparison], transactions: int, server: "StandIn") -> bool:
+    """Print the comparison; returns whether the lake and its mirrors match the server for every table."""
     overview = CaptureOverview(config)
     out.print("\n[bold]Events of this run[/], by topic and operation")
     Console(width=max(out.width, _LEAST_WIDTH)).print(_table(comparisons))
@@ -97,7 +103,8 @@ def print_summary(config: CaptureConfig, comparisons: list[Comparison], transact
     out.print(f"The workload committed {transactions:,} transactions.")
     out.print(f"The Delta tables, one per topic, are in {overview.lake.location.root}", soft_wrap=True)
     _print_samples(overview.lake, comparisons)
-    return all(entry.live == entry.server for entry in comparisons)
+    mirrored = _print_current(config, server, comparisons)
+    return mirrored and all(entry.live == entry.server for entry in comparisons)
 
 
 def _table(comparisons: list[Comparison]) -> Table:
@@ -112,6 +119,48 @@ def _table(comparisons: list[Comparison]) -> Table:
         ends = (Text(f"{number:,}", style) for number in (entry.live, entry.server))
         table.add_row(entry.topic.topic, *counts, *ends)
     return table
+
+
+def _print_current(config: CaptureConfig, server: "StandIn", comparisons: list[Comparison]) -> bool:
+    """Print the newest rows of one table's mirror; returns whether each mirror has the rows that the server has."""
+    mirrors = MirrorTables.of(config)
+    states, found, agrees = MirrorLedger(mirrors.tables, config.events.topic_prefix).read(), [], True
+    for entry in comparisons:
+        topic, table = entry.topic.topic, entry.topic.table
+        if topic in states:
+            rows = MirrorReader(mirrors, topic, states[topic].lsn).current()
+            columns = [name for name in rows.column_names if name not in OWN]
+            agrees &= _values(rows.select(columns).to_pylist()) == _values(_rows_of(server, table, columns))
+            found.append((topic, rows))
+    if not found:
+        return True
+    topic, rows = max(found, key=lambda entry: str(pc.max(entry[1][LSN]).as_py() or ""))
+    out.print(f"\n[bold]The table itself[/]: the newest rows of {current_directory(topic)}", soft_wrap=True)
+    shown = Table(box=None, header_style="bold", padding=(0, 1))
+    for name in rows.column_names:
+        shown.add_column(name, no_wrap=True)
+    for row in rows.sort_by([(LSN, "descending")]).slice(0, _SAMPLES).to_pylist():
+        shown.add_row(*(Text(str(value)) for value in row.values()))
+    Console(width=max(out.width, _LEAST_WIDTH)).print(shown)
+    verdict = "[green]equal[/] the server's" if agrees else "[bold red]differ[/] from the server's"
+    out.print(f"The rows of {len(found)} mirrors {verdict}, value by value.")
+    return agrees
+
+
+def _rows_of(server: "StandIn", table: TableId, columns: list[str]) -> list[dict[str, object]]:
+    names = ", ".join(map(quote, columns))
+    found = server.execute(f"SELECT {names} FROM {table.quoted}")  # noqa: S608 - quoted by the one function
+    return [dict(zip(columns, row, strict=True)) for row in found]
+
+
+def _values(rows: list[dict[str, object]]) -> Counter[str]:
+    """Rows as texts, each with the number of its copies."""
+    return Counter(repr(sorted((name, _plain(value)) for name, value in row.items())) for row in rows)
+
+
+def _plain(value: object) -> str:
+    """A value as text; a moment with an offset as that of UTC, which a mirror has."""
+    return str(value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value)
 
 
 def _print_samples(lake: TopicTables, comparisons: list[Comparison]) -> None:

@@ -7,15 +7,21 @@ from dataclasses import replace
 import dagster as dg
 
 from cdc_assets.adapters.kafka import kafka_channels
-from cdc_assets.assembly import open_capture
+from cdc_assets.assembly import open_capture, open_mirrors
 from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.mirror.apply import OnStep, StepReport
+from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.notifications import Listener
 from cdc_assets.run.capture import Capture
 from cdc_assets.run.overview import CaptureOverview
+
+
+def _ignore(report: StepReport) -> None:
+    del report
 
 
 class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the resource's value is the resource itself
@@ -65,6 +71,17 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the 
             config, self.spark.early_runner(), on_progress, run_id=run_id, listener=listener, tables=tables,
             source=self.server.source(), bulk=self.server.bulk(),
         )  # fmt: skip
+
+    def mirrors(self, on_step: OnStep = _ignore) -> CaptureMirrors:
+        """The mirrors of the capture. No JVM starts before there are events to apply.
+
+        Args:
+            on_step: called after each step of a mirror.
+
+        Raises:
+            ConfigurationError: the settings skip operations that mirrors need.
+        """
+        return open_mirrors(self.config(), self.spark.early_runner(), on_step)
 
     @contextmanager
     def overview(self, *, at_signals: bool = False) -> Iterator[CaptureOverview]:

@@ -18,7 +18,6 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
-from cdc_assets.assembly import open_mirrors
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
@@ -53,9 +52,7 @@ def mirror_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         selected = context.selected_asset_keys
         reports: dict[str, StepReport] = {}
         with as_step(context):
-            opened = open_mirrors(
-                resource.config(), resource.spark.early_runner(), lambda report: reports.update({report.topic: report})
-            )
+            opened = resource.mirrors(lambda report: reports.update({report.topic: report}))
             tables = {
                 table for role in catalog.mirror_roles for key, table in catalog.keys(role).items() if key in selected
             }
@@ -105,7 +102,7 @@ class MirrorFollower:
 
     def _follow(self) -> tuple[CaptureMirrors, Sequence[StepReport], Mapping[str, CdcError]]:
         reports: list[StepReport] = []
-        opened = open_mirrors(self._resource.config(), self._resource.spark.early_runner(), reports.append)
+        opened = self._resource.mirrors(reports.append)
         return opened, reports, opened.catch_up()
 
     def _report(self) -> None:

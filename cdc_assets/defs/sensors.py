@@ -25,6 +25,9 @@ so are tables of the loaded code location that are not on the server now.
 *After a termination.* A terminated run should not be followed by the next one at once: the sensor waits for
 `AFTER_TERMINATION`, and says so.
 
+*Mirrors* follow in the runs that write topics. If some are behind while nothing else is to do, because they
+are new or their last step failed, a run for them alone is started.
+
 *No table yet.* If a code location lists no table, the sensor asks the server for
 enabled ones, and starts a streaming run that adds them.
 
@@ -58,6 +61,8 @@ SIGNAL_TAG = "cdc/signals"
 """On a run that was started for signals: the channels, or the databases with unfinished requests."""
 NEW_TABLES_TAG = "cdc/tables"
 """On a run that was started because a capture without tables has some now: these tables."""
+MIRRORS_TAG = "cdc/mirrors"
+"""On a run that was started because mirrors are behind their topics: these topics."""
 _MOST_FAILURES = 10
 """Maximum number of failures in a row that are counted."""
 _START = uuid4().hex
@@ -155,7 +160,7 @@ def _request(
             f"{len(waiting)} tables could not be read; the next attempt starts after {unread:%H:%M:%S} UTC."
         )
     if not fresh:
-        return dg.SkipReason("Nothing new.")
+        return _mirroring(catalog, resource, records) or dg.SkipReason("Nothing new.")
     newest = max(fresh.values())
     return _streaming(catalog, run_key(capture, records, newest), {"cdc/lsn": str(newest)})
 
@@ -169,6 +174,17 @@ def _streaming(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg
         asset_check_keys=[],  # None would select all checks of the manifest, which have their own job
         tags=dict(tags),
     )
+
+
+def _mirroring(
+    catalog: CaptureCatalog, resource: CaptureResource, records: Sequence[dg.RunRecord]
+) -> dg.RunRequest | None:
+    """A request for a run of the mirrors alone, if they are behind their topics: one after each run of the capture."""
+    behind = resource.mirrors().behind() if catalog.keys("current") else []
+    if not behind:
+        return None
+    key = run_key(catalog.names.capture, records, "mirrors")
+    return dg.RunRequest(run_key=key, job_name=catalog.names.mirror, tags={MIRRORS_TAG: ", ".join(behind)})
 
 
 def _adding(

@@ -345,7 +345,9 @@ class Mirrors:
         planned, topic, shape = work.planned, work.table.topic, work.table.description.shape
         about = {"step": str(planned.step), "from_lsn": planned.after, "to_lsn": planned.until}
         versions = [file for result in results for file in result.versions]
-        converted = self._converted(work)
+        known = self._tables.schema(history_directory(topic))
+        retyped = known is not None and work.history is not None and not is_widened(known, work.history)
+        converted = self._converted(work) if retyped and not planned.whole else []
         self._tables.commit(
             history_directory(topic),
             work.history or shape.history,
@@ -353,7 +355,7 @@ class Mirrors:
             [*converted, *versions],
             [],
             about,
-            whole=planned.whole or bool(converted),
+            whole=planned.whole or retyped,
         )
         reach("mirror-history-committed")
         self._tables.commit(
@@ -368,12 +370,9 @@ class Mirrors:
         reach("mirror-committed")
 
     def _converted(self, work: _Work) -> list[NewFile]:
-        """Files of `history` written again, if columns have other types now; else none."""
+        """Files of `history` written again, because columns have other types now; none if that is committed already."""
         directory = history_directory(work.table.topic)
-        known = self._tables.schema(directory)
-        if work.planned.whole or known is None or work.history is None or is_widened(known, work.history):
-            return []
-        if self._tables.reached(directory) >= work.planned.step:
+        if work.history is None or self._tables.reached(directory) >= work.planned.step:
             return []
         tasks = [
             ConvertTask(self._tables.location, directory, path, work.history)

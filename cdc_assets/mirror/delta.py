@@ -101,7 +101,10 @@ class MirrorTables:
             LakeConflictError: other writers committed first several times.
             LakeError: the store refuses, or a file is missing.
         """
-        if self.reached(directory) >= step or not (add or remove or whole):
+        if self.reached(directory) >= step:
+            return False
+        if not (add or remove or whole):
+            self._prepared(directory, schema)  # both tables of a mirror have the columns of its newest structure
             return False
         require_files(
             self.location, {directory: [DataFile(file.path, file.size, file.rows, "", "", step) for file in add]}
@@ -130,6 +133,14 @@ class MirrorTables:
             f"{directory}: another writer committed first {_ATTEMPTS} times in a row. Next: the step is repeated; stop other "
             "writers of this table if it happens again."
         )
+
+    def _prepared(self, directory: str, schema: pa.Schema) -> None:
+        try:
+            self._ready(directory, schema, whole=False)
+        except (*STORE_ERRORS, CommitFailedError) as error:
+            self.tables.forget(directory)
+            place = self.location.uri(directory)
+            raise trouble(f"{place} cannot be written", error, "check the path and its rights") from error
 
     def _ready(self, directory: str, schema: pa.Schema, *, whole: bool) -> DeltaTable:
         """The table, created or with added columns."""

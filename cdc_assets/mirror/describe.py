@@ -113,10 +113,13 @@ def _fields(kind: pa.DataType, name: str) -> dict[str, pa.Field]:
 
 
 def _names(entries: Sequence[HistoryEntry], settings: EventSettings) -> dict[str, str]:
-    """Names of event fields by column: the newest structure's in order, then those that older ones had."""
+    """Names of event fields by column: the newest structure's in order, then those that older ones had.
+
+    Computed columns are left out: the log does not hold them, so only a READ could tell their values.
+    """
     names: dict[str, str] = {}
     for entry in reversed(entries):
-        for column in entry.columns():
+        for column in (column for column in entry.columns() if not column.computed):
             names.setdefault(column.name, adjusted(column.name, settings.field_name_adjustment))
     return names
 

@@ -61,8 +61,12 @@ class MirrorReader:
             ended = ended.filter(pc.less_equal(ended[TO_LSN], self._lsn))
         names = [FROM_LSN if name == LSN else FROM_AT if name == CHANGED_AT else name for name in now.column_names]
         now, ended = now.rename_columns(names), ended.drop_columns([STEP])
-        columns = pa.schema([pa.field(field.name, field.type) for field in ended.schema])
-        return pa.concat_tables([fitted(now, columns), ended.cast(columns)])
+        wider = {
+            **{field.name: field.type for field in now.schema},
+            **{field.name: field.type for field in ended.schema},
+        }
+        columns = pa.schema([pa.field(name, kind) for name, kind in wider.items()])
+        return pa.concat_tables([fitted(now, columns), fitted(ended, columns)])
 
     def as_of(self, lsn: Lsn) -> pa.Table:
         """The rows as they were right after a commit.

@@ -7,8 +7,9 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from cdc_assets.defs.sensors import MIRRORS_TAG
 from cdc_assets.standin import sample
-from cdc_assets_tests.shop import TABLES, Shop, key, open_shop
+from cdc_assets_tests.shop import TABLES, Shop, key, open_shop, tick
 
 
 @pytest.fixture
@@ -55,6 +56,18 @@ def test_mirrors_can_be_made_by_themselves(shop: Shop) -> None:
         assert done.success
         assert current(shop, "customers") == dict(shop.execute("SELECT id, name FROM dbo.customers"))
         assert newest(instance, key("customers", "current")).metadata["events"].value == len(current(shop, "customers"))
+
+
+def test_the_sensor_starts_a_run_for_mirrors_that_are_behind(shop: Shop) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        shop.write({"mirror.enabled": "false"})
+        assert shop.snapshot(instance).success
+        assert shop.changes(instance).success
+        shop.write({"mirror.enabled": "true"})
+        asked = tick(shop, instance)
+        assert (asked.job_name, "orders" in asked.tags[MIRRORS_TAG]) == ("shop_mirror", True)
+        assert shop.run("shop_mirror", instance).success
+        assert tick(shop, instance).skip_message == "Nothing new."
 
 
 def test_assets_of_tables_with_a_mirror(shop: Shop) -> None:
