@@ -159,8 +159,9 @@ def _values(rows: list[dict[str, object]]) -> Counter[str]:
 
 
 def _plain(value: object) -> str:
-    """A value as text; a moment with an offset as that of UTC, which a mirror has."""
-    return str(value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value)
+    """A value as text; a moment with an offset as that of UTC, which a mirror has; times without zeros at the end."""
+    text = str(value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value)
+    return text.rstrip("0") if text.count(":") == 2 and "." in text else text
 
 
 def _print_samples(lake: TopicTables, comparisons: list[Comparison]) -> None:
