@@ -74,7 +74,7 @@ docs: setup-dev ## The pages as a site in build/docs, with search; a warning is 
 
 lock: ## Write requirements*.txt anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra demo -o requirements.txt
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra demo --extra dev --extra connect --extra conformance --extra docs -o requirements-dev.txt
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --all-extras -o requirements-dev.txt
 
 clean: ## Remove the lake, Dagster's state and the stand-in's data (var/)
 	rm -rf var
