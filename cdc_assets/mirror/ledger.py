@@ -79,6 +79,11 @@ class MirrorState:
     gaps: tuple[tuple[str, str], ...] = ()
     pending: PlannedStep | None = None
 
+    @property
+    def next_step(self) -> int:
+        """Number of the next step; also above that of a step in flight that is given up, for it may be committed."""
+        return max(self.step, self.pending.step if self.pending else 0) + 1
+
     def behind(self, planned: PlannedStep) -> "MirrorState":
         """The state after a step."""
         return replace(

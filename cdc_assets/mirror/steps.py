@@ -93,7 +93,7 @@ def next_step(
     if target.position < known.lsn:
         return None
     base = PlannedStep(
-        topic, known.step + 1, known.lsn, target.position, known.window, target.window, known.since, key=key
+        topic, known.next_step, known.lsn, target.position, known.window, target.window, known.since, key=key
     )
     if not lost:
         return _bounded(base, files, "")
@@ -111,7 +111,7 @@ def _first(topic: str, known: MirrorState, target: Target, files: Sequence[Event
         return None
     after = _before(target.since) if target.since else ""
     step = PlannedStep(
-        topic, known.step + 1, after, target.position, _NEVER, target.window, target.since, whole=True, key=key
+        topic, known.next_step, after, target.position, _NEVER, target.window, target.since, whole=True, key=key
     )
     return _bounded(step, files, target.read)
 

@@ -152,6 +152,16 @@ def test_a_mirror_that_is_made_anew_is_the_same(world: World) -> None:
     assert content(world.lake) == rows
 
 
+@pytest.mark.parametrize("step", ["mirror-planned", "mirror-committed"])
+def test_a_step_in_flight_is_not_taken_for_the_one_that_makes_a_mirror_anew(world: World, step: str) -> None:
+    with cut_at(step), pytest.raises(PowerCutError):
+        mirrors_of(str(world.lake)).catch_up()
+    world.execute("INSERT INTO dbo.t VALUES (8, N'h', N'H')")
+    world.capture()
+    world.mirror(anew=True)
+    assert ordered(world.rows()) == ordered(world.on_server("id, note, big"))
+
+
 def test_a_mirror_whose_tables_are_gone_is_made_anew(world: World) -> None:
     world.mirror()
     shutil.rmtree(world.lake / f"{TOPIC}.__current")
