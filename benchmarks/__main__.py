@@ -8,6 +8,7 @@ SUBJECTS = {
     "curves": "rates over tasks, tables and sizes of transactions, cost of commits over windows (make bench-curves)",
     "main_job": "snapshot and backlog beside the raw read, with memory",
     "incremental": "an incremental snapshot beside the stream",
+    "mirror": "updates applied to a mirror beside delta-rs's merge, with memory",
     "latency": "from commit to lake, through dagster dev",
     "commit_cost": "windows behind many windows",
     "thousand_tables": "Dagster with many tables",
