@@ -1,6 +1,7 @@
 """`cdc-assets status` and `summary`: the state of a capture, and what it has written."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.table import Column, Table
 from rich.text import Text
@@ -12,16 +13,25 @@ from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError
-from cdc_assets.history.drift import Drift
-from cdc_assets.run.overview import CaptureOverview, DatabaseOverview
+from cdc_assets.run.overview import CaptureOverview, CaptureReport, DatabaseOverview, look_at
+from cdc_assets.run.overview.drift import OverviewSource
+from cdc_assets.run.overview.report import STOPPED, DatabaseReport
+from cdc_assets.run.overview.words import describe_condition, describe_lag
 
-STYLES = {"healthy": "green", "excluded": "dim", "waiting": "yellow"}
+STYLES = {
+    "streaming": "green",
+    "snapshotted": "green",
+    "excluded": "dim",
+    "waiting": "yellow",
+    "snapshotting": "yellow",
+}
+_HEALTH = {"healthy": "bold green", "working": "bold yellow", "in trouble": "bold red"}
 
 
 def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Show position and health of every table, and differences between its structure and that of its events.
+    """Show whether a capture is healthy and why not, position and state of every table, lag by cause, and what to do next.
 
-    A table is healthy if neither the manifest nor the lake nor the server reports a problem. If the server cannot be
+    A table streams if neither the manifest nor the lake nor the server reports a problem. If the server cannot be
     reached, the output says so and covers only the manifest and the lake.
     """
     if is_engine_file(place := configuration_file(config)):
@@ -32,7 +42,24 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
     if not lake.known:
         _nothing(lake)
         return
-    overview, drifts, problem = _with_server(settings, lake, unresolved)
+    print_report(look_at(settings, lambda: _opened(settings, unresolved)))
+
+
+def print_report(report: CaptureReport) -> None:
+    """Print a capture's report as a person reads it."""
+    out.print(Text(f"{report.capture} is {report.headline}", _HEALTH[report.health]), soft_wrap=True)
+    out.print(_tables(report))
+    for trouble in report.troubles:
+        out.print(Text(str(trouble)), soft_wrap=True)
+    for database in report.databases:
+        out.print(Text(_sentence(database, report)), soft_wrap=True)
+    for line in (*_work(report), *report.advice):
+        out.print(Text(line), soft_wrap=True)
+    for number, step in enumerate(report.next_steps, 1):
+        out.print(Text(f"Next {number}: {step}", "cyan"), soft_wrap=True)
+
+
+def _tables(report: CaptureReport) -> Table:
     table = Table(
         Column("topic", overflow="fold"),
         "state",
@@ -41,17 +68,47 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
         box=None,
         header_style="bold",
     )
-    for topic in overview.tables:
-        instance = topic.recorded.instance if topic.recorded else None
-        position = str(topic.position) if topic.position else "not streamed"
-        table.add_row(topic.name, Text(topic.status, STYLES.get(topic.status, "bold red")), position, instance or "–")
-    out.print(table)
-    _reasons(overview)
-    _databases(overview.databases)
-    _structures(drifts)
-    if problem is not None:
-        text = f"The server cannot be reached, so changes that it still keeps and table structures are not checked: {problem}"
-        out.print(Text(text, style="yellow"), soft_wrap=True)
+    for found in report.tables:
+        position = str(found.complete_to) if found.complete_to else "not streamed"
+        condition = Text(describe_condition(found), STYLES.get(found.condition, "bold red"))
+        table.add_row(found.topic or str(found.table), condition, position, found.instance or "–")
+    return table
+
+
+def _sentence(database: DatabaseReport, report: CaptureReport) -> str:
+    stopped = [table for table in report.tables if table.table.database == database.database]
+    troubled = sum(table.condition in STOPPED for table in stopped)
+    return completeness_of(DatabaseOverview(database.database, database.complete_to, database.age_s, troubled))
+
+
+def _work(report: CaptureReport) -> Iterator[str]:
+    """Lag, rates, queue and head-room, each if there is something to say."""
+    for database in report.databases:
+        if database.server_time is not None:
+            yield f"{database.database}: {describe_lag(database.lag)}"
+    if report.rates.rows:
+        yield f"{report.rates.rows:,.1f} events a second in the last {report.rates.seconds:.0f} s"
+    for entry in report.queue:
+        state = "paused" if entry.paused else f"read up to key {entry.reached}" if entry.reached else "not begun"
+        yield f"incremental snapshot of {entry.table}: {state}, {entry.rows:,} rows"
+    if report.headroom_h is not None:
+        yield f"unread changes are kept for {report.headroom_h:,.1f} h at least"
+    if report.last_ddl is not None:
+        ddl = report.last_ddl
+        yield f"last structure recorded: {ddl.kind} of {ddl.table} at {ddl.lsn}"
+
+
+@contextmanager
+def _opened(settings: CaptureConfig, unresolved: CdcError | None) -> Iterator[OverviewSource]:
+    """The server, with short time-outs.
+
+    Raises:
+        CdcError: it cannot be reached, or its password is not known.
+    """
+    if unresolved is not None:
+        raise unresolved
+    with quick_source(settings) as source:
+        yield source
 
 
 def summary(config: ConfigOption = DEFAULT_CONFIG) -> None:
@@ -73,31 +130,8 @@ def summary(config: ConfigOption = DEFAULT_CONFIG) -> None:
     out.print(f"The tables are in {overview.lake.location.root}", soft_wrap=True)
 
 
-def _with_server(
-    settings: CaptureConfig, lake: CaptureOverview, unresolved: CdcError | None
-) -> tuple[CaptureOverview, Sequence[Drift], CdcError | None]:
-    """The overview including the server, with short timeouts; only of the lake if the server cannot be reached."""
-    try:
-        if unresolved is not None:
-            raise unresolved
-        with quick_source(settings) as source:
-            overview = CaptureOverview(settings, source)
-            overview.databases  # noqa: B018 - cached now, while there is a connection
-            return overview, overview.drifts(), None
-    except CdcError as error:
-        return lake, (), error
-
-
 def _nothing(overview: CaptureOverview) -> None:
     out.print(f"Nothing captured yet in {overview.lake.location.root}.", soft_wrap=True)
-
-
-def _reasons(overview: CaptureOverview) -> None:
-    for topic in overview.tables:
-        if topic.reason:
-            out.print(Text(f"{topic.name}: {topic.reason}"), soft_wrap=True)
-    for loss in overview.losses_of_no_table:
-        out.print(Text(f"{loss.directory} {loss.what}", style="bold red"), soft_wrap=True)
 
 
 def _databases(databases: Sequence[DatabaseOverview]) -> None:
@@ -111,13 +145,3 @@ def completeness_of(database: DatabaseOverview) -> str:
     text += f", {database.lag_s:,.0f} s behind the server's clock" if database.lag_s is not None else ""
     tables = "1 table, which is" if database.troubled == 1 else f"{database.troubled} tables, which are"
     return f"{text}, except {tables} not" if database.troubled and database.complete_to else text
-
-
-def _structures(drifts: Sequence[Drift]) -> None:
-    for drift in drifts:
-        if drift.differences:
-            out.print(Text(f"{drift.table} differs from its events: {'; '.join(map(str, drift.differences))}"))
-            out.print(Text(f"    {drift.remedy}", style="cyan"), soft_wrap=True)
-        if drift.removable:
-            out.print(Text(f"{drift.table}: capture instance {drift.removable} is completely read"), soft_wrap=True)
-            out.print(Text(f"    {drift.removal}", style="cyan"), soft_wrap=True)

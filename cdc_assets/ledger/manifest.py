@@ -107,7 +107,15 @@ class Manifest:
         Raises:
             LakeError: the manifest exists but cannot be read.
         """
-        return fold(self._log.read())
+        return fold(self.rows())
+
+    def rows(self) -> Sequence[Row]:
+        """The rows that are kept, in order; `fold` of them is the state.
+
+        Raises:
+            LakeError: the manifest exists but cannot be read.
+        """
+        return self._log.read()
 
     def claim(self, now: datetime) -> CaptureState:
         """Become the single writer, and send notifications that the previous writer may not have sent.

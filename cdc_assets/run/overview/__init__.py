@@ -8,9 +8,21 @@ Nothing is claimed and no JVM starts. The questions and the modules that answer 
 | what does the server report about a database? | `server` |
 | what would a run have to do? | `work` |
 | does a table differ from the structure of its events? | `drift` |
+| how many events per second? | `rates` |
+| all of it on one page, for people and machines | `report`, made by `look` |
 """
 
 from cdc_assets.run.overview.capture import CaptureOverview
+from cdc_assets.run.overview.look import look_at, report_of
+from cdc_assets.run.overview.report import CaptureReport
 from cdc_assets.run.overview.tables import DatabaseOverview, Headroom, TableOverview
 
-__all__ = ["CaptureOverview", "DatabaseOverview", "Headroom", "TableOverview"]
+__all__ = [
+    "CaptureOverview",
+    "CaptureReport",
+    "DatabaseOverview",
+    "Headroom",
+    "TableOverview",
+    "look_at",
+    "report_of",
+]

@@ -10,6 +10,7 @@ from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.signal import SignalChannel
 from cdc_assets.envelope.naming import topic_name
+from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import (
     CdcDisabledError,
     CdcError,
@@ -19,8 +20,12 @@ from cdc_assets.errors import (
     LakeError,
 )
 from cdc_assets.history.drift import Drift
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.audit import Loss
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.fenced_log import Row
+from cdc_assets.ledger.fold import fold
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.run.overview.drift import OverviewSource, drifts
@@ -63,11 +68,26 @@ class CaptureOverview:
         audit_s: float | None = AUDIT_S,
     ) -> None:
         self.lake = TopicTables.of(config)
-        self._config, self._asked, self._audit_s = config, source, audit_s
+        self.config, self._asked, self._audit_s = config, source, audit_s
         self._manifest = Manifest(self.lake, config.events.topic_prefix)
-        self.state: CaptureState = self._manifest.read()
+        self._rows = self._manifest.rows()
+        self.state: CaptureState = fold(self._rows)
         self._included, self._adapters = included_by(config), adapters
         self._facts: dict[str, DatabaseFacts] = {}
+
+    @property
+    def name(self) -> str:
+        """Name of the capture."""
+        return self.config.name
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is a server to ask."""
+        return self._asked is not None
+
+    def rows(self) -> Sequence[Row]:
+        """Rows of the manifest that are kept, in order."""
+        return self._rows
 
     # ---- health --------------------------------------------------------------------------------------------------
 
@@ -78,7 +98,7 @@ class CaptureOverview:
         Raises:
             LakeError: the manifest is gone, while the lake has topics.
         """
-        refuse_without_manifest(self.lake, self.state, self._manifest.directory, self._config)
+        refuse_without_manifest(self.lake, self.state, self._manifest.directory, self.config)
         return self.state.tables
 
     @cached_property
@@ -88,7 +108,7 @@ class CaptureOverview:
         Raises:
             LakeError: the lake cannot be read.
         """
-        found = audited(self.lake, self.state, self._config, seconds=self._audit_s) if self.known else {}
+        found = audited(self.lake, self.state, self.config, seconds=self._audit_s) if self.known else {}
         next_window = self._manifest.read().next_window  # a run may have committed meanwhile
         newer = "holds windows that the manifest does not know, which is an older one"
         losses = [result.loss for result in found.values() if result.loss is not None]
@@ -98,14 +118,14 @@ class CaptureOverview:
             for name, result in found.items()
             if name not in known
             and result.mark
-            and is_numbered(name, self._config)
+            and is_numbered(name, self.config)
             and result.mark.window >= next_window
         ]
 
     @property
     def losses_of_no_table(self) -> Sequence[Loss]:
         """Losses of the schema history, transaction topics and the like, and of tables that have no state yet."""
-        topics = owners(self.state, self._config)
+        topics = owners(self.state, self.config)
         return [loss for loss in self.losses if topics.get(topic_of(loss.directory)) not in self.known]
 
     @cached_property
@@ -150,7 +170,7 @@ class CaptureOverview:
             if facts and not facts.problem:
                 found += self._asked.user_tables(database)
         new = [table for table in found if table not in self.known and self._included(table)]
-        refused = unfit(new, self.known, self._config.events)
+        refused = unfit(new, self.known, self.config.events)
         return [
             TableOverview(table, "", "failed", str(refused[table]))
             if table in refused
@@ -159,7 +179,7 @@ class CaptureOverview:
         ]
 
     def _topic(self, table: TableId) -> str:
-        return topic_name(table, self._config.events)
+        return topic_name(table, self.config.events)
 
     def _directories(self, topic: str) -> tuple[str, ...]:
         """Generations of a topic; none if Delta cannot read them, which `losses` reports."""
@@ -183,14 +203,16 @@ class CaptureOverview:
             RetryableError: the server is away or busy.
         """
         if database not in self._facts:
-            self._facts[database] = ask_database(self._source, self._config, self.state, database)
+            self._facts[database] = ask_database(self._source, self.config, self.state, database)
         return self._facts[database]
+
+    def knows(self, database: str) -> bool:
+        """Whether there is a server to ask, and the database is configured."""
+        return self._asked is not None and database in self._asked.databases()
 
     def _facts_of(self, database: str) -> DatabaseFacts | None:
         """None if there is no server, or the database is no longer configured."""
-        if self._asked is None or database not in self._asked.databases():
-            return None
-        return self.facts(database)
+        return self.facts(database) if self.knows(database) else None
 
     def _streaming(self) -> Sequence[str]:
         """Databases with a table that streams."""
@@ -241,18 +263,34 @@ class CaptureOverview:
         Raises:
             CdcError: the server or the lake cannot be read.
         """
-        return drifts(self._source, self._config, self.lake, self.state)
+        return drifts(self._source, self._history, self.state)
+
+    @cached_property
+    def _history(self) -> SchemaHistory:
+        history = SchemaHistory(self.lake, self.config.events, self.config.history, ConnectorIdentity())
+        self._entries = [entry for _, entry in history.read()]
+        return history
+
+    @property
+    def history(self) -> Sequence[HistoryEntry]:
+        """Entries of the schema history, in order.
+
+        Raises:
+            LakeError: it cannot be read.
+        """
+        self._history  # noqa: B018 - reads the entries
+        return self._entries
 
     # ---- what a run would do -------------------------------------------------------------------------------------
 
     @property
     def streams(self) -> bool:
         """Whether the snapshot mode streams changes."""
-        return rule_of(self._config.snapshot).streams
+        return rule_of(self.config.snapshot).streams
 
     @cached_property
     def work(self) -> Work:
         """What a run would have to do."""
-        config = self._config
+        config = self.config
         channels = channels_of(config, self._adapters)
         return Work(self.state, self._source, rule_of(config.snapshot), config.streaming, self._included, channels)

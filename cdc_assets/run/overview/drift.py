@@ -4,13 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from cdc_assets.capture.instances import by_age
-from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.ports import Source
-from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.history.drift import Drift, drift_of
 from cdc_assets.history.remedy import InstanceOptions
 from cdc_assets.history.store import SchemaHistory
-from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.state import CaptureState, TableState
 
 
@@ -24,17 +21,16 @@ class OverviewSource(Source, Protocol):
         """Options with which each capture instance was made, by its name."""
 
 
-def drifts(source: OverviewSource, config: CaptureConfig, tables: TopicTables, state: CaptureState) -> Sequence[Drift]:
+def drifts(source: OverviewSource, history: SchemaHistory, state: CaptureState) -> Sequence[Drift]:
     """Drift of every streaming table, sorted by table; tables and databases that are gone are reported elsewhere.
 
     Args:
+        history: the structures of the events, already read.
         state: state recorded in the manifest.
 
     Raises:
-        CdcError: the server or the lake cannot be read.
+        CdcError: the server cannot be read.
     """
-    history = SchemaHistory(tables, config.events, config.history, ConnectorIdentity())
-    history.read()
     streaming = sorted((entry for entry in state.tables.values() if entry.streams), key=lambda entry: entry.table)
     found: list[Drift] = []
     for database in sorted({entry.table.database for entry in streaming}):

@@ -30,6 +30,7 @@ class DatabaseFacts:
         instances: its capture instances by table, except those that the settings leave out.
         times: commit times of its tables' positions and of the oldest kept changes of its instances; without those that
             the server no longer knows.
+        newest: commit LSN of the newest captured transaction; its time is in `times`.
         now: the server's clock.
     """
 
@@ -38,6 +39,7 @@ class DatabaseFacts:
     restored: str = ""
     instances: Mapping[TableId, list[CaptureInstance]] = field(default_factory=dict)
     times: Mapping[Lsn, datetime] = field(default_factory=dict)
+    newest: Lsn | None = None
     now: datetime | None = None
 
 
@@ -60,7 +62,10 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
             known.position for table, known in state.tables.items() if table.database == database and known.position
         }
         marks = {instance.start_lsn for found in instances.values() for instance in found}
-        times = source.commit_times(database, sorted(positions | marks)) if positions else {}
-        return DatabaseFacts(None, fork, restored, instances, times, source.server_time())
+        newest = source.max_transaction_lsn(database, None, 0) if positions else None
+        planned = {window.until for window in state.pending if window.database == database}
+        known = positions | marks | planned | ({newest} if newest else set())
+        times = source.commit_times(database, sorted(known)) if positions else {}
+        return DatabaseFacts(None, fork, restored, instances, times, newest, source.server_time())
     except (CdcDisabledError, DatabaseAwayError) as error:
         return DatabaseFacts(error)

@@ -30,6 +30,7 @@ from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.errors import CdcError, QueryError
+from cdc_assets.history.remedy import InstanceOptions
 from cdc_assets.notifications import Listener
 from cdc_assets.run.capture import Capture
 
@@ -270,6 +271,12 @@ class SimulatedServer:
 
     def capture_job(self, database: str) -> CaptureJob:
         return CaptureJob(database, True, 0)
+
+    def ddl_statements(self, database: str) -> Mapping[str, Sequence[str]]:
+        return {}
+
+    def instance_options(self, database: str) -> Mapping[str, InstanceOptions]:
+        return {}
 
     def agent_running(self, database: str) -> bool | None:
         return True

@@ -1,0 +1,244 @@
+"""Makes the report of a capture from its overview: manifest, lake and server, each asked once.
+
+A server or lake that does not answer makes the report shorter, and itself one of its troubles. So a report can always be made.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+
+from cdc_assets.capture.progress import seconds_behind
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.capture_job import CaptureJob
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.schema import Column
+from cdc_assets.envelope.rules import rule_for
+from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.history.drift import Drift
+from cdc_assets.history.store import history_directory
+from cdc_assets.lake.audit import Loss
+from cdc_assets.ledger.signal_state import QueuedTable
+from cdc_assets.ledger.state import CaptureState, SnapshotRun
+from cdc_assets.run.overview.capture import AUDIT_S, CaptureOverview
+from cdc_assets.run.overview.drift import OverviewSource
+from cdc_assets.run.overview.rates import rates_of
+from cdc_assets.run.overview.report import (
+    CaptureReport,
+    DatabaseReport,
+    Ddl,
+    Lag,
+    QueuedSnapshot,
+    TableCondition,
+    TableReport,
+    Trouble,
+)
+from cdc_assets.run.overview.server import DatabaseFacts
+from cdc_assets.run.overview.tables import DatabaseOverview, TableOverview
+
+OpenSource = Callable[[], AbstractContextManager[OverviewSource]]
+
+NOT_ASKED = "The server cannot be reached,"
+_UNKNOWN = "changes that it still keeps and table structures are not checked"
+_PERIOD = timedelta(seconds=60)
+"""Interval of which rates are the mean."""
+
+
+def look_at(
+    config: CaptureConfig, open_source: OpenSource, *, audit_s: float | None = AUDIT_S, now: datetime | None = None
+) -> CaptureReport:
+    """The report with all that can be read; see the module's head.
+
+    Args:
+        open_source: opens the server; a report without it is made if that fails.
+        audit_s: time limit in seconds for examining tables of the lake that look right.
+        now: the time; None is now.
+    """
+    at = now or datetime.now(UTC)
+    try:
+        with open_source() as source:
+            return report_of(CaptureOverview(config, source, audit_s=audit_s), at)
+    except CdcError as error:
+        away = Trouble(NOT_ASKED, f"{NOT_ASKED} so {_UNKNOWN}: {describe_error(error)}")
+    try:
+        return report_of(CaptureOverview(config, audit_s=audit_s), at, [away])
+    except CdcError as error:  # the lake itself
+        return CaptureReport(config.name, at, (Trouble("the lake", describe_error(error)),))
+
+
+def report_of(overview: CaptureOverview, at: datetime, also: Sequence[Trouble] = ()) -> CaptureReport:
+    """The report of an overview; of manifest and lake alone if it has no server.
+
+    Args:
+        also: troubles that are known already.
+
+    Raises:
+        CdcError: the lake cannot be read, or the server is away.
+    """
+    jobs = {job.database: job for job in overview.capture_jobs()} if overview.asks else {}
+    drifts = {drift.table: drift for drift in overview.drifts()} if overview.asks else {}
+    if not overview.asks and not also:
+        also = [Trouble(NOT_ASKED, f"The server was not asked, so {_UNKNOWN}. Next: give the password that it needs")]
+    rates = rates_of(overview.rows(), at, _PERIOD)
+    reads = rates.by_operation.get("r", 0.0)
+    tables = tuple(_table(table, overview, drifts.get(table.table), reads) for table in overview.tables)
+    return CaptureReport(
+        capture=overview.name,
+        at=at,
+        troubles=(*also, *_troubles(overview, jobs, tables)),
+        databases=tuple(_database(found, overview, jobs.get(found.database)) for found in overview.databases),
+        tables=tables,
+        queue=tuple(_queue(overview.state, overview)),
+        rates=rates,
+        last_ddl=_last_ddl(overview),
+        advice=tuple(
+            f"{drift.table}: capture instance {drift.removable} is completely read: {drift.removal}"
+            for drift in drifts.values()
+            if drift.removable
+        ),
+    )
+
+
+def _troubles(
+    overview: CaptureOverview, jobs: Mapping[str, CaptureJob], tables: Sequence[TableReport]
+) -> Iterator[Trouble]:
+    """Of databases, then the lake, then tables; a database's own problem stands for those of its tables."""
+    problems = overview.problems() if overview.asks else {}
+    restored = {name: log.restored for name, log in overview.state.logs.items() if log.restored}
+    yield from (Trouble(name, describe_error(problem)) for name, problem in problems.items())
+    yield from (Trouble(name, text) for name, text in restored.items() if name not in problems)
+    yield from (
+        Trouble(job.database, job.trouble) for job in jobs.values() if job.trouble and job.database not in problems
+    )
+    yield from (Trouble(loss.directory, _lost(loss, overview.config)) for loss in overview.losses_of_no_table)
+    known = {*problems, *restored}
+    for table in tables:
+        if table.condition in ("gap", "failed", "not streamed", "drifted"):
+            if table.table.database in known and table.condition == "failed":
+                continue
+            yield Trouble(str(table.table), table.reason or table.condition)
+    for run in overview.state.snapshots.values():
+        yield from (Trouble(str(table), f"its snapshot failed: {reason}") for table, reason in run.failed)
+
+
+def _lost(loss: Loss, config: CaptureConfig) -> str:
+    if loss.directory == history_directory(config.events.topic_prefix):
+        return f"{loss.what}. Next: restore its folder from a copy, or set snapshot.mode=recovery for one run"
+    return f"{loss.what}. Next: let a run record it, which continues without what is lost"
+
+
+def _database(found: DatabaseOverview, overview: CaptureOverview, job: CaptureJob | None) -> DatabaseReport:
+    facts = overview.facts(found.database) if overview.knows(found.database) else None
+    if facts is None or facts.problem is not None:
+        return DatabaseReport(found.database, found.complete_to)
+    return DatabaseReport(
+        database=found.database,
+        complete_to=found.complete_to,
+        committed=facts.times.get(found.complete_to) if found.complete_to else None,
+        server_time=facts.now,
+        newest=facts.newest,
+        lag=lag_of(found.complete_to, _planned(overview.state, found.database), facts, job),
+        capture_job=(job.trouble or "reads the log") if job else "",
+    )
+
+
+def _planned(state: CaptureState, database: str) -> Lsn | None:
+    window = state.in_flight(database)
+    return window.until if window and window.kind == "stream" else None
+
+
+def lag_of(reached: Lsn | None, planned: Lsn | None, facts: DatabaseFacts, job: CaptureJob | None) -> Lag:
+    """Lag by cause. The server's own times of commits are compared with each other and with its clock, so that no other clock
+    matters.
+
+    Args:
+        reached: LSN up to which the lake is complete.
+        planned: end of the window in flight, if there is one.
+    """
+    newest = facts.newest
+    age = seconds_behind(facts.now, facts.times.get(newest)) if newest else None
+    quiet = None if job is None or job.quiet_s is None else float(job.quiet_s)
+    unread = min((known for known in (age, quiet) if known is not None), default=None)
+    if reached is None:
+        return Lag(unread)
+    if newest is None or newest <= reached:
+        return Lag(unread, 0.0, 0.0)
+    begun = facts.times.get(reached)
+    end = facts.times.get(min(planned, newest)) if planned and planned > reached else begun
+    if begun is None or end is None:
+        return Lag(unread, None, None)
+    return Lag(unread, seconds_behind(facts.times.get(newest), end), seconds_behind(end, begun))
+
+
+def _table(table: TableOverview, overview: CaptureOverview, drift: Drift | None, reads_per_s: float) -> TableReport:
+    condition, reason = _condition(table, overview, drift)
+    percent, eta_s = None, None
+    if condition == "snapshotting":
+        percent, eta_s = _progress(overview.state.snapshots[table.table.database], table.table, reads_per_s)
+    return TableReport(
+        table=table.table,
+        topic=table.topic,
+        condition=condition,
+        reason=reason,
+        complete_to=table.position,
+        instance=table.recorded.instance if table.recorded else None,
+        percent=percent,
+        eta_s=eta_s,
+        headroom_h=table.headroom.hours if table.headroom else None,
+    )
+
+
+def _condition(table: TableOverview, overview: CaptureOverview, drift: Drift | None) -> tuple[TableCondition, str]:
+    """The worst that is true of a table; a snapshot in flight repairs a gap, but has not yet."""
+    if table.status in ("gap", "failed"):
+        return table.status, table.reason
+    if table.status == "excluded":
+        return "excluded", table.reason
+    run = overview.state.snapshots.get(table.table.database)
+    if run and any(entry.table == table.table for entry in run.tables):
+        return "snapshotting", table.reason
+    if table.status == "waiting":
+        return "waiting", table.reason
+    if not overview.streams:
+        return "snapshotted", "the snapshot mode streams no changes"
+    if table.position is None:
+        return "not streamed", (
+            "the server does not capture its changes, so its topic lacks them. "
+            "Next: EXEC sys.sp_cdc_enable_table for it, or exclude it from the capture"
+        )
+    if drift and drift.differences:
+        texts = "; ".join(map(str, drift.differences))
+        return "drifted", f"its structure differs from that of its events: {texts}. Next: {drift.remedy}"
+    return "streaming", ""
+
+
+def _progress(run: SnapshotRun, table: TableId, reads_per_s: float) -> tuple[float, float | None]:
+    """Percent of a table's rows that are read, and seconds until the rest is, with all slices before its last one."""
+    own = [place for place, part in enumerate(run.slices) if part.table == table]
+    rows = [max(part.rows, 1) for part in run.slices]
+    total = sum(rows[place] for place in own)
+    done = sum(rows[place] for place in own if place < run.done)
+    remaining = sum(rows[run.done : own[-1] + 1]) if own else 0
+    percent = 100.0 * done / total if total else 0.0
+    return percent, remaining / reads_per_s if reads_per_s > 0 else None
+
+
+def _queue(state: CaptureState, overview: CaptureOverview) -> Iterator[QueuedSnapshot]:
+    for signals in state.signals.values():
+        for entry in signals.queue:
+            yield QueuedSnapshot(entry.table, _reached(entry, overview.config), entry.rows, signals.paused)
+
+
+def _reached(entry: QueuedTable, config: CaptureConfig) -> str:
+    """The key in the server's text form; hidden if a rule masks, hashes or truncates one of its columns."""
+    if entry.last is None:
+        return ""
+    rules = config.events.column_rules
+    hidden = any(rule_for(entry.table, Column(name, "", 0), rules) for name in entry.order)
+    hidden |= bool(rules) and not entry.order
+    return "(masked)" if hidden else ", ".join("NULL" if part is None else part for part in entry.last)
+
+
+def _last_ddl(overview: CaptureOverview) -> Ddl | None:
+    newest = max(overview.history, key=lambda entry: entry.at, default=None)
+    return Ddl(newest.table, newest.kind, newest.lsn, newest.at) if newest else None

@@ -1,0 +1,42 @@
+"""Events per second, from the newest rows of the manifest: each completed window or round has its time and number of events."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from cdc_assets.run.overview.report import Rates
+
+_LEAST_S = 1.0
+
+
+def rates_of(rows: Sequence[Mapping[str, Any]], at: datetime, period: timedelta) -> Rates:
+    """The mean over a period before `at`; over a shorter one if the manifest is younger.
+
+    Args:
+        rows: rows of the manifest in order.
+    """
+    recent = [row for row in rows if row["at"] > at - period]
+    total: Counter[str] = Counter()
+    for row in recent:
+        total.update(_events(row))
+    begun = max(at - period, rows[0]["at"]) if rows else at
+    seconds = max(_LEAST_S, (at - begun).total_seconds())
+    return Rates(seconds, {op: count / seconds for op, count in sorted(total.items())})
+
+
+def _events(row: Mapping[str, Any]) -> Counter[str]:
+    """Events by operation that one row reports as committed."""
+    if row["event"] == "complete" and row["kind"] == "snapshot":
+        return Counter(r=row["rows"] or 0)
+    if row["event"] not in ("complete", "signals"):
+        return Counter()
+    detail = json.loads(row["detail"])
+    found: Counter[str] = Counter()
+    if row["event"] == "complete":
+        for counts in detail.get("operations", {}).values():
+            found.update(counts)
+    for state in detail.get("states", {}).values():  # a round of an incremental snapshot, recorded before its commit
+        found.update(r=sum(file["rows"] for file in (state.get("reads") or {}).get("files", ())))
+    return +found

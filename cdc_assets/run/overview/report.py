@@ -1,0 +1,259 @@
+"""The state of a capture on one page: healthy or not and why, lag by cause, rates, tables, queue, what to do next.
+
+Plain values, and the rules that lead from them to a word. The command line, Dagster's pages and metrics show the same object
+(`CaptureReport`); who makes it is in `look`.
+
+*Never healthy by mistake.* `healthy` has no value of its own: it is the absence of troubles and of unfinished work. Whatever could
+not be asked is a trouble, so an answer that is missing never counts as a good one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from cdc_assets.capture.progress import seconds_behind
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.ledger.codec import encode
+
+TableCondition = Literal[
+    "streaming", "drifted", "snapshotting", "waiting", "snapshotted", "not streamed", "gap", "failed", "excluded"
+]
+"""What a table is doing. `snapshotted`: read once, and the snapshot mode streams nothing. `not streamed`: the server does not
+capture its changes."""
+
+Health = Literal["healthy", "working", "in trouble"]
+
+STOPPED = ("gap", "failed", "drifted", "not streamed")
+"""Conditions in which the lake lacks changes or columns, or soon will, until somebody acts."""
+
+LATE_S = 60.0
+"""Seconds by which the lake may be behind what the server has captured before the capture is not called healthy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that somebody has to look at.
+
+    Args:
+        where: the table, database or other thing that it is about.
+        what: what is wrong, with the next step.
+    """
+
+    where: str
+    what: str
+
+    @property
+    def next_step(self) -> str:
+        """What to do; empty if nothing is said."""
+        return self.what.rpartition("Next: ")[2].strip() if "Next: " in self.what else ""
+
+    def __str__(self) -> str:
+        return self.what if self.what.startswith(self.where) else f"{self.where}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """Seconds between the lake and the server's clock, by cause; None: not known.
+
+    Args:
+        capture_job_s: age of what SQL Server's capture job may not have read from the log yet.
+        poll_s: captured by the server, and not part of a window yet.
+        windows_s: in a window that is not complete yet.
+    """
+
+    capture_job_s: float | None = None
+    poll_s: float | None = None
+    windows_s: float | None = None
+
+    @property
+    def behind_s(self) -> float | None:
+        """What the server has captured and the lake lacks; None if not known."""
+        return None if self.poll_s is None or self.windows_s is None else self.poll_s + self.windows_s
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseReport:
+    """One database.
+
+    Args:
+        complete_to: LSN up to which every healthy table is complete (the watermark); None if none streams.
+        committed: server time of that commit, if the server still knows it.
+        server_time: the server's clock; None if it was not asked.
+        newest: newest captured transaction.
+        capture_job: state of the job that reads the log; empty if it was not asked.
+    """
+
+    database: str
+    complete_to: Lsn | None = None
+    committed: datetime | None = None
+    server_time: datetime | None = None
+    newest: Lsn | None = None
+    lag: Lag = field(default_factory=Lag)
+    capture_job: str = ""
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds between the newest complete commit and the server's clock; also grows while nothing changes."""
+        return seconds_behind(self.server_time, self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """One table.
+
+    Args:
+        topic: topic of its events; empty if it cannot have one.
+        reason: why it is not healthy, with the next step.
+        percent: how much of its snapshot is read; None if none is in flight.
+        eta_s: seconds until its snapshot is read at the present rate; None if not known.
+        headroom_h: hours until unread changes are cleaned up; None if not known.
+    """
+
+    table: TableId
+    topic: str
+    condition: TableCondition
+    reason: str = ""
+    complete_to: Lsn | None = None
+    instance: str | None = None
+    percent: float | None = None
+    eta_s: float | None = None
+    headroom_h: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedSnapshot:
+    """A table in the queue of an incremental snapshot.
+
+    Args:
+        reached: key up to which rows are committed; empty if it was not begun, hidden if a column rule masks the key.
+        rows: rows read so far.
+    """
+
+    table: TableId
+    reached: str
+    rows: int
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What was committed in the last seconds, per second.
+
+    Args:
+        seconds: length of the interval.
+        by_operation: events per second by envelope operation.
+    """
+
+    seconds: float = 0.0
+    by_operation: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> float:
+        """Events per second."""
+        return sum(self.by_operation.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """The newest change of a table's structure in the schema history."""
+
+    table: TableId
+    kind: str
+    lsn: Lsn
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureReport:
+    """A capture at one moment; see the module's head.
+
+    Args:
+        at: when it was made (UTC).
+        troubles: everything that is wrong, worst first; also what could not be asked.
+        last_ddl: None if the history is empty or was not read.
+        advice: what may be done and need not.
+    """
+
+    capture: str
+    at: datetime
+    troubles: tuple[Trouble, ...] = ()
+    databases: tuple[DatabaseReport, ...] = ()
+    tables: tuple[TableReport, ...] = ()
+    queue: tuple[QueuedSnapshot, ...] = ()
+    rates: Rates = field(default_factory=Rates)
+    last_ddl: Ddl | None = None
+    advice: tuple[str, ...] = ()
+
+    @property
+    def health(self) -> Health:
+        """`in trouble`: somebody has to act. `working`: a snapshot is not complete, or changes are late; nobody has to."""
+        if self.troubles or any(table.condition in STOPPED for table in self.tables):
+            return "in trouble"
+        return "working" if self.unfinished else "healthy"
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the lake has everything that the server has captured, but for the last seconds."""
+        return self.health == "healthy"
+
+    @property
+    def unfinished(self) -> Sequence[str]:
+        """Work that is not done yet: why a capture without troubles is not healthy."""
+        found = [f"{table.table} is {_doing(table)}" for table in self.tables if _doing(table)]
+        for database in self.databases:
+            if (behind := database.lag.behind_s) is not None and behind > LATE_S:
+                found.append(f"{database.database} is {behind:,.0f} s behind what the server has captured")
+        return found if self.tables else ["nothing is captured yet"]
+
+    @property
+    def headline(self) -> str:
+        """One line: the word, and how much stands behind it."""
+        if self.troubles:
+            more = f", and {len(self.troubles) - 1} more" if len(self.troubles) > 1 else ""
+            return f"{self.health}: {_first_line(str(self.troubles[0]))}{more}"
+        stopped = [str(table.table) for table in self.tables if table.condition in STOPPED]
+        why = f"{', '.join(stopped)}" if stopped else "; ".join(self.unfinished[:3])
+        return f"{self.health}: {why}" if why else self.health
+
+    @property
+    def next_steps(self) -> Sequence[str]:
+        """What to do, each once; empty if nothing has to be done."""
+        return list(dict.fromkeys(step for trouble in self.troubles if (step := trouble.next_step)))
+
+    @property
+    def headroom_h(self) -> float | None:
+        """The least hours until unread changes are cleaned up; None if not known."""
+        return min((table.headroom_h for table in self.tables if table.headroom_h is not None), default=None)
+
+    def counts(self) -> Mapping[str, int]:
+        """Number of tables by condition."""
+        found: dict[str, int] = {}
+        for table in self.tables:
+            found[table.condition] = found.get(table.condition, 0) + 1
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as JSON data, with what follows from it."""
+        derived = {
+            "health": self.health,
+            "healthy": self.healthy,
+            "headline": self.headline,
+            "next_steps": list(self.next_steps),
+            "headroom_h": self.headroom_h,
+            "rows_per_second": self.rates.rows,
+        }
+        return derived | dict(encode(self))
+
+
+def _doing(table: TableReport) -> str:
+    if table.condition == "waiting":
+        return "waiting for its snapshot"
+    if table.condition == "snapshotting":
+        return "being read" + (f" ({table.percent:.0f} %)" if table.percent is not None else "")
+    return ""
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0].partition(" Next: ")[0].rstrip(".")

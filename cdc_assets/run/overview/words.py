@@ -1,0 +1,30 @@
+"""How parts of a capture's report read, in the command line and on Dagster's pages."""
+
+from cdc_assets.run.overview.report import Lag, TableReport
+
+
+def describe_condition(table: TableReport) -> str:
+    """What a table is doing; with percent and remaining time while it is read."""
+    if table.percent is None:
+        return table.condition
+    left = f", {duration(table.eta_s)} left" if table.eta_s is not None else ""
+    return f"{table.condition} {table.percent:.0f} %{left}"
+
+
+def describe_lag(lag: Lag) -> str:
+    """Seconds by cause."""
+    parts = (("capture job", lag.capture_job_s), ("poll", lag.poll_s), ("windows", lag.windows_s))
+    return "lag by cause: " + ", ".join(f"{name} {duration(value)}" for name, value in parts)
+
+
+def duration(seconds: float | None) -> str:
+    """A duration in its two largest units."""
+    if seconds is None:
+        return "unknown"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -1,0 +1,258 @@
+"""The report of a capture never says healthy while the lake lacks a change, or while somebody would have to act."""
+
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.config.settings import ColumnRule
+from cdc_assets.core.capture_job import CaptureJob
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import KeyRange, RecoveryFork
+from cdc_assets.errors import ConnectionLostError, DatabaseAwayError
+from cdc_assets.ledger.signal_state import QueuedTable, SignalState
+from cdc_assets.ledger.state import SnapshotRun, SnapshotSlice, SnapshotTable
+from cdc_assets.run.overview import CaptureOverview, CaptureReport, look, look_at, report_of
+from cdc_assets.run.overview.report import LATE_S, DatabaseReport, Lag, Rates, TableReport, Trouble
+from cdc_assets.run.overview.server import DatabaseFacts
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, START, SimulatedServer, make_capture
+from cdc_assets_tests.unit.streaming.tables import two_tables
+
+ORDERS = TableId(DATABASE, "dbo", "orders")
+LINES = TableId(DATABASE, "dbo", "lines")
+
+
+class Broken(SimulatedServer):
+    """A server some of whose parts do not work."""
+
+    job: CaptureJob | None = None
+    away: bool = False
+    behind: timedelta | None = None
+
+    def capture_job(self, database: str) -> CaptureJob:
+        return self.job or super().capture_job(database)
+
+    def server_time(self) -> datetime:
+        if self.away:
+            raise ConnectionLostError("The server does not answer.")
+        return self.now + (self.behind or timedelta(0))
+
+    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> dict[Lsn, datetime]:
+        found = dict(super().commit_times(database, lsns))
+        if self.behind and self.transactions and self.transactions[-1] in found:
+            found[self.transactions[-1]] = self.now + self.behind
+        return found
+
+
+Spoil = Callable[[Broken, Path], None]
+
+
+def stop_agent(server: Broken, lake: Path) -> None:
+    server.job = CaptureJob(DATABASE, False, 30)
+
+
+def stop_job(server: Broken, lake: Path) -> None:
+    server.job = CaptureJob(DATABASE, None, 3600)
+
+
+def disable_table(server: Broken, lake: Path) -> None:
+    server.instances = [own for own in server.instances if own.table != ORDERS]
+    server.change_tables.pop("dbo_orders", None)
+
+
+def clean_up(server: Broken, lake: Path) -> None:
+    server.commit((ORDERS, "insert", 91, "lost"))
+    server.clean_up(server.tick())
+
+
+def add_column(server: Broken, lake: Path) -> None:
+    server.add_column(LINES, "added")
+
+
+def take_away(server: Broken, lake: Path) -> None:
+    server.away = True
+
+
+def take_database_away(server: Broken, lake: Path) -> None:
+    server.troubles[DATABASE] = DatabaseAwayError("it is offline")
+
+
+def restore(server: Broken, lake: Path) -> None:
+    server.fork = RecoveryFork("B", None)
+
+
+def remove_topic(server: Broken, lake: Path) -> None:
+    shutil.rmtree(next(lake.glob("*.lines")))
+
+
+def remove_history(server: Broken, lake: Path) -> None:
+    shutil.rmtree(lake / "shop.__schema_history")
+
+
+def add_table(server: Broken, lake: Path) -> None:
+    server.create("new", rows=1)
+
+
+def fall_behind(server: Broken, lake: Path) -> None:
+    server.commit((LINES, "insert", 92, "late"))
+    server.behind = timedelta(seconds=2 * LATE_S)
+
+
+TROUBLES: tuple[Spoil, ...] = (
+    stop_agent, stop_job, disable_table, clean_up, add_column, take_away, take_database_away, restore, remove_topic,
+    remove_history, add_table, fall_behind,
+)  # fmt: skip
+_MOST = int(os.environ.get("CDC_TROUBLES", "2"))
+"""Troubles at the same time."""
+
+
+@contextmanager
+def opened(server: Broken) -> Iterator[Broken]:
+    yield server
+
+
+def streaming(folder: Path) -> tuple[Broken, object]:
+    """A server and a lake that is complete to its newest transaction."""
+    plain, config, lines, orders = two_tables(folder)
+    plain.commit((lines, "insert", 50, "a"), (orders, "insert", 50, "a"))
+    make_capture(plain, config).stream()
+    plain.__class__ = Broken
+    return plain, config
+
+
+def test_capture_without_trouble_is_healthy(tmp_path: Path) -> None:
+    server, config = streaming(tmp_path)
+    report = look_at(config, lambda: opened(server), now=server.now)  # type: ignore[arg-type, return-value]
+    assert (report.headline, report.troubles, report.next_steps) == ("healthy", (), [])
+    assert report.counts() == {"streaming": 2}
+    [database] = report.databases
+    assert database.complete_to == database.newest == server.transactions[-1]
+    assert (database.lag.behind_s, database.committed) == (0.0, server.now)
+    assert report.last_ddl is not None
+    assert (report.last_ddl.kind, report.rates.by_operation["c"] > 0) == ("CREATE", True)
+    read = json.loads(json.dumps(report.as_json()))
+    assert (read["healthy"], read["databases"][0]["complete_to"]) == (True, str(server.transactions[-1]))
+
+
+def test_no_combination_of_troubles_is_healthy(tmp_path: Path) -> None:
+    """Each trouble, and each combination of two (of up to `CDC_TROUBLES`)."""
+    for count in range(1, _MOST + 1):
+        for number, chosen in enumerate(itertools.combinations(TROUBLES, count)):
+            lake = tmp_path / f"{count}-{number}"
+            server, config = streaming(lake)
+            for spoil in chosen:
+                spoil(server, lake)
+            report = look_at(config, lambda server=server: opened(server))  # type: ignore[misc, arg-type]
+            names = [spoil.__name__ for spoil in chosen]
+            assert not report.healthy, names
+            assert report.headline != "healthy", names
+            if set(names) - {"add_table", "fall_behind"}:
+                assert report.health == "in trouble", names
+                assert report.next_steps or "take_away" in names or "take_database_away" in names, names
+            shutil.rmtree(lake)
+
+
+def test_stopped_table_is_named_with_the_next_step_and_its_worst_condition(tmp_path: Path) -> None:
+    server, config = streaming(tmp_path)
+    add_column(server, tmp_path)
+    disable_table(server, tmp_path)
+    report = look_at(config, lambda: opened(server))  # type: ignore[arg-type, return-value]
+    assert {table.table.table: table.condition for table in report.tables} == {"lines": "drifted", "orders": "failed"}
+    assert len(report.troubles) == len(report.next_steps) == 2
+    assert "and 1 more" in report.headline
+
+
+def test_server_that_is_away_leaves_what_the_lake_knows(tmp_path: Path) -> None:
+    server, config = streaming(tmp_path)
+    server.away = True
+    report = look_at(config, lambda: opened(server))  # type: ignore[arg-type, return-value]
+    assert report.counts() == {"streaming": 2}
+    assert report.databases[0].complete_to == server.transactions[-1]
+    assert "The server does not answer" in report.headline
+    assert not report_of(CaptureOverview(config), datetime.now(UTC)).healthy, "nobody asked the server"  # type: ignore[arg-type]
+
+
+def test_lake_that_cannot_be_read_is_the_report(tmp_path: Path) -> None:
+    server, config = streaming(tmp_path)
+    shutil.rmtree(tmp_path / "shop.__windows")
+    report = look_at(config, lambda: opened(server))  # type: ignore[arg-type, return-value]
+    assert (report.health, report.tables) == ("in trouble", ())
+    assert "is gone or empty" in report.headline
+
+
+def lsn(number: int) -> Lsn:
+    return Lsn.from_int((0x2A << 48) + number)
+
+
+@pytest.mark.parametrize(
+    ("reached", "planned", "newest", "quiet", "expected"),
+    [
+        (3, None, 3, 4, (4.0, 0.0, 0.0)),  # all is read; the job may have left 4 s of the log unread
+        (3, None, 3, 400, (70.0, 0.0, 0.0)),  # nothing is younger than the newest captured transaction
+        (1, None, 3, 1, (1.0, 20.0, 0.0)),  # nobody has planned it
+        (1, 3, 3, 1, (1.0, 0.0, 20.0)),  # all of it is being written
+        (1, 2, 3, 1, (1.0, 15.0, 5.0)),
+        (1, None, 3, None, (70.0, 20.0, 0.0)),
+        (9, None, 10, 1, (1.0, None, None)),  # cleaned up meanwhile: not known, and not nothing
+        (None, None, 3, 1, (1.0, None, None)),
+    ],
+)
+def test_lag_is_split_by_cause(
+    reached: int | None, planned: int | None, newest: int, quiet: int | None, expected: tuple[float | None, ...]
+) -> None:
+    ages = {1: 90, 2: 85, 3: 70}
+    times = {lsn(number): START - timedelta(seconds=age) for number, age in ages.items()}
+    facts = DatabaseFacts(times=times, newest=lsn(newest), now=START)
+    found = look.lag_of(
+        lsn(reached) if reached else None,
+        lsn(planned) if planned else None,
+        facts,
+        CaptureJob(DATABASE, True, quiet),
+    )
+    assert (found.capture_job_s, found.poll_s, found.windows_s) == expected
+
+
+def test_table_that_is_read_shows_percent_and_the_time_that_is_left() -> None:
+    every = KeyRange("id", None, None)
+    slices = [SnapshotSlice(LINES, 0, (0, 0), every, 100), SnapshotSlice(LINES, 1, (1, 1), every, 100),
+              SnapshotSlice(ORDERS, 2, (0, 0), every, 200)]  # fmt: skip
+    tables = tuple(SnapshotTable(table, 1, "x", lsn(1), (every,), whole=True) for table in (LINES, ORDERS))
+    run = SnapshotRun(1, DATABASE, tables, tuple(slices), done=1)
+    assert look._progress(run, LINES, 10.0) == (50.0, 10.0)
+    assert look._progress(run, ORDERS, 10.0) == (0.0, 30.0)
+    assert look._progress(run, ORDERS, 0.0) == (0.0, None)
+
+
+def test_masked_key_of_the_queue_is_not_shown(tmp_path: Path) -> None:
+    server, config = streaming(tmp_path)
+    entry = QueuedTable(ORDERS, "s", maximum=("9",), last=("secret",), order=("id",))
+    seen = CaptureOverview(config, server)  # type: ignore[arg-type]
+    seen.state = replace(seen.state, signals={DATABASE: SignalState(queue=(entry,), paused=True)})
+    [queued] = report_of(seen, datetime.now(UTC)).queue
+    assert (queued.reached, queued.paused) == ("secret", True)
+    rule = ColumnRule("mask", (".*id",), length=3)
+    seen.config = replace(seen.config, events=replace(seen.config.events, column_rules=(rule,)))
+    assert "secret" not in json.dumps(report_of(seen, datetime.now(UTC)).as_json())
+
+
+def test_late_capture_is_working_and_names_how_far_it_is_behind() -> None:
+    report = CaptureReport(
+        "shop",
+        START,
+        databases=(DatabaseReport(DATABASE, lag=Lag(1.0, 50.0, 20.0)),),
+        tables=(TableReport(ORDERS, "t", "streaming"),),
+        rates=Rates(60, {"c": 1.5, "u": 0.5}),
+    )
+    assert (report.health, report.rates.rows) == ("working", 2.0)
+    assert "70 s behind" in report.headline
+    assert replace(report, databases=()).healthy
+    assert not replace(report, tables=()).healthy, "nothing is captured"
+    assert replace(report, troubles=(Trouble("x", "y. Next: do z"),)).next_steps == ["do z"]
