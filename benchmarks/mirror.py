@@ -1,8 +1,8 @@
 """Applying updates to a mirror beside delta-rs's `merge`: `python -m benchmarks mirror [--rows N] [--updates N,N]`.
 
 A table of eight columns is built from READ events; then updates arrive, at random keys or at neighbouring ones, each way
-in a process of its own with a copy of the same files. Measured are seconds, the greatest resident memory, and files
-written. `merge` gets the updates as the rows that they lead to, in natural types, and makes current rows alone; a mirror
+in a process of its own with a copy of the same files. Measured are seconds, those of the
+processor (with the start of the process), the greatest resident memory, and files written. `merge` gets the updates as the rows that they lead to, in natural types, and makes current rows alone; a mirror
 reads the topic's events and also writes the versions that ended. Both use all cores of one process.
 """
 
@@ -149,7 +149,13 @@ def measured(folder: Path, way: str) -> None:
     seconds = time.perf_counter() - begun
     status = Path("/proc/self/status").read_text()
     memory = int(status.split("VmHWM:")[1].split()[0]) // 1024
-    print(json.dumps({"seconds": round(seconds, 2), "megabytes": memory, "files": files}))
+    found = {
+        "seconds": round(seconds, 2),
+        "processor": round(time.process_time(), 2),
+        "megabytes": memory,
+        "files": files,
+    }
+    print(json.dumps(found))
 
 
 def in_process(folder: Path, way: str) -> dict[str, float]:
@@ -189,7 +195,7 @@ def main() -> None:
         print(
             f"{options.rows:,} rows built from READs: {built['seconds']} s, {built['megabytes']:,.0f} MB, {built['files']} files"
         )
-        print(f"{'updates':>22} {'way':>8} {'seconds':>8} {'MB':>7} {'files':>6}")
+        print(f"{'updates':>22} {'way':>8} {'seconds':>8} {'of CPU':>7} {'MB':>7} {'files':>6}")
         for updates in map(int, options.updates.split(",")):
             for kind in ("random", "clustered"):
                 _compare(base, Path(place), kind, options.rows, updates)

@@ -29,6 +29,8 @@ from cdc_assets.mirror.shape import STEP, TO_LSN, Shape
 PORTION_ROWS = 2_000_000
 """Events that are folded at once; more are folded portion by portion."""
 _SAMPLED = 4096
+_STAGED_ROWS = 250_000
+"""Events that a task of the first job holds at once."""
 _UNKNOWN_RATIO = 3
 """Bytes in memory for one in a file, of rows that come from no file."""
 
@@ -70,28 +72,43 @@ def part(task: PartTask) -> list[Piece]:
     Raises:
         LakeError: the lake cannot be read or written.
     """
-    shape = task.reader.shape
-    events = in_order(list(task.reader.read(task.files, task.wanted)), shape)
-    if not events.num_rows:
-        return []
-    keys = shape.keys(events)
-    order = pc.array_sort_indices(keys)
-    bounds = [bound_key(bound, shape.key_type) if bound else None for bound in task.bounds]
-    places = places_of(keys.take(order), bounds) if len(bounds) > 1 else [0, len(keys)]
-    name, pieces = f"{uuid4().hex}.arrow", list[Piece]()
-    files = task.reader.location.filesystem(task.staging)
+    files, name, pieces = task.reader.location.filesystem(task.staging), f"{uuid4().hex}.arrow", list[Piece]()
+    schema = task.reader.shape.events
     try:
-        with files.open_output_stream(name) as stream, pa.ipc.new_file(stream, shape.events, options=_IPC) as writer:
-            for leaf, (start, end) in enumerate(pairwise(places)):
-                if end > start:
-                    chosen = np.sort(order.slice(start, end - start).to_numpy())
-                    for batch in events.take(pa.array(chosen)).combine_chunks().to_batches():
-                        pieces.append(Piece(name, leaf, len(pieces), batch.num_rows))
-                        writer.write_batch(batch)
+        with files.open_output_stream(name) as stream, pa.ipc.new_file(stream, schema, options=_IPC) as writer:
+            for events in _portions(task.reader.read(task.files, task.wanted)):
+                for leaf, batch in _parted(task, events):
+                    pieces.append(Piece(name, leaf, len(pieces), batch.num_rows))
+                    writer.write_batch(batch)
     except STORE_ERRORS as error:
         place = task.reader.location.uri(task.staging)
         raise trouble(f"Events cannot be staged in {place}", error, "check the path and its rights") from error
     return pieces
+
+
+def _portions(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Tables joined until they have many rows."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        if sum(one.num_rows for one in waiting) >= _STAGED_ROWS:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _parted(task: PartTask, events: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Events of each leaf, in the order in which they came."""
+    shape = task.reader.shape
+    keys = shape.keys(events)
+    order = pc.array_sort_indices(keys)
+    bounds = [bound_key(bound, shape.key_type) if bound else None for bound in task.bounds]
+    places = places_of(keys.take(order), bounds) if len(bounds) > 1 else [0, len(keys)]
+    for leaf, (start, end) in enumerate(pairwise(places)):
+        if end > start:
+            chosen = np.sort(order.slice(start, end - start).to_numpy())
+            yield from ((leaf, batch) for batch in events.take(pa.array(chosen)).combine_chunks().to_batches())
 
 
 _IPC = pa.ipc.IpcWriteOptions(compression="lz4")
