@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
     from cdc_assets.defs.spark import SparkResource
     from cdc_assets.defs.sqlserver import SqlServerCdcResource
-    from cdc_assets.defs.translator import CdcTranslator
+    from cdc_assets.defs.translator import CdcTranslator, RoleLastTranslator
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CdcTranslator",
     "EnvelopeIOManager",
+    "RoleLastTranslator",
     "SchemaHistoryIOManager",
     "SparkResource",
     "SqlServerCdcComponent",
@@ -33,6 +34,7 @@ __all__ = [
 _HOMES = {
     "CdcTranslator": "defs.translator",
     "EnvelopeIOManager": "defs.envelope_io",
+    "RoleLastTranslator": "defs.translator",
     "SchemaHistoryIOManager": "defs.schema_history_io",
     "SparkResource": "defs.spark",
     "SqlServerCdcComponent": "defs.component",

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent.parent
 
 def key(table: str, role: str) -> dg.AssetKey:
     """Asset key of a table of the shop."""
-    return dg.AssetKey(["shop", sample.DATABASE, "dbo", table, role])
+    return dg.AssetKey(["shop", sample.DATABASE, "dbo", f"{table}.{role}"])
 
 
 @dataclass

@@ -19,10 +19,10 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import signal_table
-from cdc_assets.defs.keys import ROLE, TABLE, TOPIC
+from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role
 from cdc_assets.defs.partitions import range_partitions
 from cdc_assets.defs.runs import CaptureRuns
-from cdc_assets.defs.translator import CdcTranslator, Role, word
+from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.topics import TopicTables

@@ -14,8 +14,9 @@ from pydantic import BaseModel, Field
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.build import STATE_VARIABLE, build_definitions
+from cdc_assets.defs.keys import Role
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.defs.translator import CdcTranslator, Role
+from cdc_assets.defs.translator import CdcTranslator
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Topic tables as inputs and outputs of Spark assets.
 
-*Loading.* An asset that depends on `[prefix, database, schema, table, "snapshot" | "changes"]` gets the table's READ
-events, or its changes, as a Spark data frame; the key without the last part gets both. delta-rs lists the files, so no
+*Loading.* An asset that depends on `[prefix, database, schema, "table.snapshot"]` gets the table's READ events, on
+`"table.changes"` its changes, as a Spark data frame; the key without the role gets both. delta-rs lists the files, so no
 Delta jars are needed (there are none for Spark 4.3, spec spark §5), and files outside the requested LSN range are
 skipped by the statistics in the Delta log. Spark reads local files itself, and those in an object store by
 `lake_source`. Partitions of a snapshot get the rows of their key ranges (`key_range_filter`). The data frame has the
@@ -39,7 +39,7 @@ from cdc_assets.config.settings import CaptureConfig, EventSettings, LakeSetting
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs.configuration import settings_of
 from cdc_assets.defs.key_range_filter import of_partitions
-from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, asset_facts
+from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, asset_facts, table_and_role
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.envelope.naming import key_parts, sanitized
 from cdc_assets.errors import InvalidValueError, LakeError
@@ -244,7 +244,7 @@ class EnvelopeIOManager(LakeIOManager):
                 bounded by a key that only the server can order.
         """
         facts, metadata = asset_facts(context), context.definition_metadata or {}
-        role = facts.get(ROLE) or context.asset_key.path[-1]
+        role = facts.get(ROLE) or table_and_role(context.asset_key)[1]
         topic = facts.get(TOPIC) or self.topic(context.asset_key)
         lsns = self.range_of(metadata)
         frame = together([self.load(part, lsns) for part in self._directories(topic, metadata.get(GENERATION))])
@@ -269,7 +269,7 @@ class EnvelopeIOManager(LakeIOManager):
             return reads
         order = {name: number for number, name in enumerate(context.asset_partitions_def.get_partition_keys())}
         numbers = {order[name] for name in context.asset_partition_keys}
-        prefix, *names = context.asset_key.path[:-1]
+        (prefix, *names), _ = table_and_role(context.asset_key)
         if self._config:
             prefix = self._config.events.topic_prefix
         name = asset_facts(context).get(TABLE)
@@ -286,7 +286,7 @@ class EnvelopeIOManager(LakeIOManager):
         """The topic of an asset key; also for the assets of the capture as a whole, if there is a configuration."""
         if self._config and len(key.path) == 2 and (system := system_topics(self._config).get(key.path[1])):
             return system
-        parts = key.path[:-1] if key.path[-1] in (SNAPSHOT, CHANGES) else key.path
+        parts, _ = table_and_role(key)
         events = self._config.events if self._config else EventSettings(parts[0], self.delimiter)
         return sanitized(events.topic_delimiter.join(parts), events)
 

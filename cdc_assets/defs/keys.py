@@ -1,12 +1,42 @@
-"""Metadata that identifies an asset of a capture, so that a translator may choose any key for it."""
+"""Keys of a captured table's assets, and the metadata that identifies them, so that a translator may choose any key.
+
+Dagster labels an asset with the last part of its key wherever there is little room: in graphs, groups and check
+lists. So that part is `table.role`: the table reads first, and its assets stand apart.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import dagster as dg
 
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.envelope.naming import key_parts
+
 TABLE, TOPIC, ROLE = "cdc/table", "cdc/topic", "cdc/role"
 """Metadata of each asset of a captured table: its name on the server, its topic, and `source`, `snapshot` or `changes`."""
+
+
+Role = Literal["source", "snapshot", "changes", "current", "history"]
+"""What an asset of a captured table is: the table on the server, its rows as READ events, its changes, or its mirrors."""
+_ROLES = frozenset(get_args(Role))
+
+
+def table_key(prefix: str, table: TableId, role: Role) -> dg.AssetKey:
+    """`[prefix, database, schema, "table.role"]`, without a schema where the database has none; unique for each table and role, since each key ends with a role."""
+    *folder, name = key_parts(table)
+    return dg.AssetKey([prefix, *folder, f"{name}.{role}"])
+
+
+def table_and_role(key: dg.AssetKey) -> tuple[tuple[str, ...], str | None]:
+    """The parts of a key without its role, and the role; None if the key names none.
+
+    Knows the default keys, and those with the role as a part of its own (`RoleLastTranslator`).
+    """
+    *folder, last = key.path
+    if folder and last in _ROLES:
+        return tuple(folder), last
+    table, _, role = last.rpartition(".")
+    return ((*folder, table), role) if table and role in _ROLES else (tuple(key.path), None)
 
 
 def asset_facts(context: dg.InputContext | dg.OutputContext) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import concat_ws, regexp_replace
 
 from cdc_assets.defs.envelope_io import Committed, EnvelopeFiles, LakeIOManager
-from cdc_assets.defs.keys import TABLE, asset_facts
+from cdc_assets.defs.keys import TABLE, asset_facts, table_and_role
 from cdc_assets.envelope.naming import NOT_IN_TOPIC
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.history.store import SCHEMA, history_directory
@@ -26,7 +26,7 @@ class SchemaHistoryIOManager(LakeIOManager):
         Raises:
             LakeError: there is no history yet, or it cannot be read.
         """
-        name, parts = asset_facts(context).get(TABLE), context.asset_key.path
+        name, parts = asset_facts(context).get(TABLE), table_and_role(context.asset_key)[0]
         frame = self.load(self.directory(context.asset_key), self.range_of(context.definition_metadata or {}))
         if name:
             return frame.where(concat_ws(".", "database", "schema", "table") == name)

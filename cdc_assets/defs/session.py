@@ -11,9 +11,10 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.envelope_io import Committed, EnvelopeIOManager, account_of
+from cdc_assets.defs.keys import Role
 from cdc_assets.defs.process import PROCESS_TAG, own_process
 from cdc_assets.defs.reporting import Sum, Tally
-from cdc_assets.defs.translator import Role, column_schema
+from cdc_assets.defs.translator import column_schema
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.topics import TopicTables
 

@@ -7,28 +7,23 @@ blanks, brackets and umlauts of names are replaced in keys, as they are in topic
 import re
 from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import dagster as dg
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema, declared_type
+from cdc_assets.defs.keys import Role, table_key
 from cdc_assets.envelope.naming import key_parts
-
-Role = Literal["source", "snapshot", "changes", "current", "history"]
 
 _NOT_A_WORD = re.compile(r"\W+", re.ASCII)
 _NOT_A_LABEL = re.compile(r"[^\w.-]+", re.ASCII)
+"""Characters that Dagster does not allow in kinds."""
 
 
 def word(text: str) -> str:
     """`text` with only the characters that Dagster allows in op, group, job, sensor and pool names: ASCII letters, digits, underscores."""
     return _NOT_A_WORD.sub("_", text)
-
-
-def label(table: TableId) -> str:
-    """`schema.table` with only the characters that Dagster allows in kinds: 63 ASCII letters, digits, underscores, dots, dashes."""
-    return _NOT_A_LABEL.sub("_", table.within_database)[:63]
 
 
 class CdcTranslator:
@@ -43,18 +38,18 @@ class CdcTranslator:
     """The database that is captured: `sqlserver`, `mysql`, `mariadb`, `postgresql`, `oracle`, …; set by the capture."""
 
     def asset_key(self, prefix: str, table: TableId, role: Role) -> dg.AssetKey:
-        """`[prefix, database, schema, table, role]`; characters other than ASCII letters, digits, `_`, `.` and `-` become `_`."""
-        return dg.AssetKey([prefix, *key_parts(table), role])
+        """`[prefix, database, schema, "table.role"]`; characters other than ASCII letters, digits, `_`, `.` and `-` become `_`."""
+        return table_key(prefix, table, role)
 
     def group_name(self, prefix: str, table: TableId) -> str:
         """One group per database of a capture."""
         return f"{word(prefix)}_{word(table.database)}"
 
     def kinds(self, table: TableId, role: Role) -> Set[str]:
-        """At most three kinds. Dagster's graph labels a node with the key's last part only, but shows its kinds: so the table is one."""
+        """At most three kinds: what stores the asset, and what computes it."""
         if role == "source":
-            return {label(table), _NOT_A_LABEL.sub("_", self.source)[:63]}
-        return {label(table), "delta", "pyspark" if self.source == "sqlserver" else "debezium"}
+            return {_NOT_A_LABEL.sub("_", self.source)[:63]}
+        return {"delta", "pyspark" if self.source == "sqlserver" else "debezium"}
 
     def owners(self, prefix: str, table: TableId) -> Sequence[str]:
         """Owners as e-mail addresses or `team:` names."""
@@ -65,7 +60,7 @@ class CdcTranslator:
         return {"cdc/capture": word(prefix), "cdc/database": word(table.database), "cdc/schema": word(table.schema)}
 
     def description(self, schema: TableSchema, role: Role) -> str:
-        """Description on the asset page."""
+        """Description on the asset page; begins with the table's name, since lists cut names and show the first words of this."""
         texts = _DESCRIPTIONS if self.source == "sqlserver" else _OF_CONNECTORS
         return texts[role].format(table=schema.table, key=", ".join(schema.key) or "none", source=self.source)
 
@@ -99,30 +94,42 @@ class CdcTranslator:
         )
 
 
+class RoleLastTranslator(CdcTranslator):
+    """Keeps the keys that earlier releases made, with the role as a part of its own, and so the history under them.
+
+    Example:
+        >>> defs = build_definitions("erp.json", translator=RoleLastTranslator())
+    """
+
+    def asset_key(self, prefix: str, table: TableId, role: Role) -> dg.AssetKey:
+        """`[prefix, database, schema, table, role]`."""
+        return dg.AssetKey([prefix, *key_parts(table), role])
+
+
 _DESCRIPTIONS: dict[Role, str] = {
-    "source": "Table `{table}` on the SQL Server, captured by change data capture. Primary key: {key}.",
+    "source": "`{table}`, the table on the SQL Server, captured by change data capture. Primary key: {key}.",
     "snapshot": (
-        "Rows of `{table}` as READ events. Materializing it reads the table again; a partition is one range of the "
+        "`{table}`: its rows as READ events. Materializing it reads the table again; a partition is one range of the "
         "primary key ({key}), so a backfill of some partitions reads only these ranges."
     ),
     "changes": (
-        "Committed changes of `{table}` as Debezium envelopes, each exactly once, in commit order. Materializing it "
+        "`{table}`: its committed changes as Debezium envelopes, each exactly once, in commit order. Materializing it "
         "catches up with the server and continues until there are no new changes, for all tables of the capture at once: the "
         "log is read once for all of them, and each table that changed is reported. Message key: {key}."
     ),
-    "current": "The rows of `{table}` in natural types, kept from its topic. Key: {key}.",
-    "history": "Former versions of the rows of `{table}`, each with the LSNs and times between which it was valid. Key: {key}.",
+    "current": "`{table}`: its rows in natural types, kept from its topic. Key: {key}.",
+    "history": "`{table}`: former versions of its rows, each with the LSNs and times between which it was valid. Key: {key}.",
 }
 
 
 _OF_CONNECTORS: dict[Role, str] = {
-    "source": "Table `{table}` in a database of the kind {source}, captured by Debezium's connector. Primary key: {key}.",
+    "source": "`{table}`, the table in a database of the kind {source}, captured by Debezium's connector. Primary key: {key}.",
     "snapshot": (
-        "Rows of `{table}` as READ events. Materializing it asks the connector to read the table again (a signal), and lasts "
+        "`{table}`: its rows as READ events. Materializing it asks the connector to read the table again (a signal), and lasts "
         "until it has. Primary key: {key}."
     ),
     "changes": (
-        "Committed changes of `{table}` as Debezium envelopes, each exactly once, in the connector's order. Materializing it "
+        "`{table}`: its committed changes as Debezium envelopes, each exactly once, in the connector's order. Materializing it "
         "runs the connector until nothing is new, for all tables of the capture at once: it reads one log. The first run "
         "also takes the connector's first snapshot. Message key: {key}."
     ),

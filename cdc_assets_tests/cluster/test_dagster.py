@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 
 from cdc_assets import SparkResource, build_definitions
 
-CUSTOMERS = dg.AssetKey(["shop", "SalesDb", "dbo", "customers", "changes"])
+CUSTOMERS = dg.AssetKey(["shop", "SalesDb", "dbo", "customers.changes"])
 
 
 @dg.asset(ins={"events": dg.AssetIn(CUSTOMERS, input_manager_key="shop_envelope_io")})

@@ -54,7 +54,7 @@ def test_changes_report_only_tables_that_changed(shop: Shop, instance: dg.Dagste
     shop.execute("DELETE FROM dbo.customers WHERE id = 41")
     result = shop.changes(instance)
     assert result.success
-    tables = {asset for asset in materialized(result) if asset.path[-1] == "changes"}
+    tables = {asset for asset in materialized(result) if asset.path[-1].endswith(".changes")}
     assert tables == {key("customers", "changes")}
     facts = metadata(result, key("customers", "changes"))
     assert [facts[f"rows_{name}"] for name in ("creates", "updates", "deletes", "tombstones")] == [1, 1, 1, 1]
@@ -70,7 +70,7 @@ def test_one_selected_table_brings_all_along_and_says_so(shop: Shop, instance: d
     chosen = key("customers", "changes")
     result = shop.changes(instance, assets=[chosen])
     assert result.success
-    tables = {asset for asset in materialized(result) if asset.path[-1] == "changes"}
+    tables = {asset for asset in materialized(result) if asset.path[-1].endswith(".changes")}
     assert tables == {chosen, key("products", "changes")}
     assert {found.asset_key for found in result.get_asset_check_evaluations()} == {chosen}
     assert shop.differences() == {}

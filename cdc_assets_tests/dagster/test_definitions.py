@@ -3,6 +3,7 @@
 import os
 import warnings
 from pathlib import Path
+from typing import get_args
 from unittest.mock import patch
 
 import dagster as dg
@@ -24,10 +25,11 @@ from cdc_assets.defs.build import build_definitions, capture_resources
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.discovery import Discovery, discover, recall, remember
+from cdc_assets.defs.keys import Role
 from cdc_assets.defs.partitions import all_ranges, range_numbers, range_partitions
 from cdc_assets.defs.snapshot import snapshot_assets
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.defs.translator import CdcTranslator, word
+from cdc_assets.defs.translator import CdcTranslator, RoleLastTranslator, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.standin import sample
@@ -68,15 +70,24 @@ def test_groups_kinds_owners_and_descriptions(graph: AssetGraph) -> None:
         assert node.tags["cdc/capture"] == "shop"
 
 
-def test_graph_tells_tables_apart_though_it_shows_the_last_key_part_only(graph: AssetGraph) -> None:
-    assert "dbo.products" in graph.get(key("products", "changes")).kinds
-    assert "dbo.products" in graph.get(key("products", "source")).kinds
+def test_graph_names_table_and_role_though_it_shows_the_last_key_part_only(graph: AssetGraph) -> None:
+    labels = [node.key.path[-1] for node in graph.asset_nodes]
+    assert len(set(labels)) == len(labels)
+    assert {f"{table}.{role}" for table in TABLES for role in ("source", "snapshot", "changes")} < set(labels)
+    assert not {kind for node in graph.asset_nodes for kind in node.kinds if "products" in kind}
+
+
+def test_keys_of_earlier_releases_can_be_kept(shop: Shop) -> None:
+    with shop.in_environment():
+        definitions = build_definitions(shop.file, translator=RoleLastTranslator())
+    old = dg.AssetKey(["shop", "SalesDb", "dbo", "orders", "changes"])
+    assert old in definitions.resolve_asset_graph().get_all_asset_keys()
 
 
 @pytest.mark.parametrize("name", ["Order Details", "日本 [x]", "n" * 128])
 def test_any_name_makes_a_spec_that_dagster_takes(name: str) -> None:
     schema = TableSchema(TableId(f"Ä {name}"[:60], "é", name), 7, ORDERS.columns, ("id",))
-    for role in ("source", "snapshot", "changes"):
+    for role in get_args(Role):
         assert CdcTranslator().spec("préfix", schema, role, "uri").kinds
 
 
@@ -91,7 +102,7 @@ def test_any_name_makes_definitions_that_dagster_takes(shop: Shop) -> None:
     assets = [*catalog.specs("source", deps=None), changes_assets(catalog), snapshot_assets(catalog)]
     definitions = dg.Definitions(assets=assets, resources=resources)
     keys = definitions.resolve_asset_graph().get_all_asset_keys()
-    assert dg.AssetKey(["shop", "My-Db.2", "s__", "a_b__c_", "changes"]) in keys
+    assert dg.AssetKey(["shop", "My-Db.2", "s__", "a_b__c_.changes"]) in keys
     assert len(catalog.keys("changes")) == len(names)
 
 

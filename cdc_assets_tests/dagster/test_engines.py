@@ -18,8 +18,9 @@ from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.engines import resource, sensor
 from cdc_assets.defs.engines.resource import ConnectorResource
+from cdc_assets.defs.keys import Role
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.defs.translator import CdcTranslator, Role
+from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.engine.feed import Chunk, EngineFeed, Lines, Offsets
 from cdc_assets.engine.source import LogPoint, Retention, binlog_point
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, EngineError
@@ -34,7 +35,7 @@ BATCHES = dg.AssetKey(["shop", "batches"])
 
 
 def key(role: str, table: str = "items1") -> dg.AssetKey:
-    return dg.AssetKey(["shop", "db", table, role])
+    return dg.AssetKey(["shop", "db", f"{table}.{role}"])
 
 
 @dataclass
@@ -205,7 +206,7 @@ def test_assets_of_a_table_and_of_the_capture(shop: Deployment) -> None:
         ),
     }
     node = graph.get(key("changes"))
-    assert node.kinds == {"items1", "delta", "debezium"}
+    assert node.kinds == {"delta", "debezium"}
     assert graph.get(key("source")).kinds == {"items1", "mysql"}
     assert all(
         "SQL Server" not in (graph.get(key(role)).description or "") for role in ("source", "snapshot", "changes")

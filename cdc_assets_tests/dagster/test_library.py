@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 
 from cdc_assets import build_definitions
 
-ORDERS = dg.AssetKey(["shop", "SalesDb", "dbo", "orders", "snapshot"])
+ORDERS = dg.AssetKey(["shop", "SalesDb", "dbo", "orders.snapshot"])
 
 
 @dg.asset(ins={"reads": dg.AssetIn(ORDERS, input_manager_key="shop_envelope_io")})
@@ -189,7 +189,7 @@ def test_dg_scaffolds_checks_and_lists(python: Path, shop: Shop, tmp_path: Path)
         written.read_text().replace("CDC_PASSWORD", "CDC_SHOP_PASSWORD").replace("${env:CDC_USER}", "sa")
     )
     run(python, example, shop, "-c", DG, "check", "defs")
-    assert "shop/SalesDb/dbo/orders/changes" in run(python, example, shop, "-c", DG, "list", "defs", "--json")
+    assert "shop/SalesDb/dbo/orders.changes" in run(python, example, shop, "-c", DG, "list", "defs", "--json")
 
 
 def test_a_password_in_plain_sight_is_refused() -> None:

@@ -13,14 +13,14 @@ from cdc_assets_tests.e2e.conftest import Daemon
 
 WIDTH, HEIGHT = 1600, 1000
 _TABLE = f"assets/shop/{sample.DATABASE}/dbo/customers"
-_ASSET = f"{_TABLE}/changes"
+_ASSET = f"{_TABLE}.changes"
 _PAGES = {
     "graph": (
         f"{_ASSET}?view=lineage&lineageScope=neighbors",
-        ["dbo.customers", "changes", "source", "Microsoft SQL Server"],
+        ["customers.changes", "customers.source", "Microsoft SQL Server"],
     ),
     "asset": (f"{_ASSET}?view=overview", ["Row count", "rows_creates", "to_lsn", "nvarchar(80)"]),
-    "partitions": (f"{_TABLE}/snapshot?view=partitions", ["range_01_of_04", "range_04_of_04", "Materialized"]),
+    "partitions": (f"{_TABLE}.snapshot?view=partitions", ["range_01_of_04", "range_04_of_04", "Materialized"]),
     "sensor": ("locations/cdc_assets/sensors/shop_lsn", ["Checks the server for a new captured LSN", "Running"]),
     "runs": ("runs", ["shop_snapshot", "shop_changes", "Launched by", "cdc/lsn"]),
     "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "Plots"]),

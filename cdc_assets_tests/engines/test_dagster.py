@@ -55,7 +55,7 @@ class Deployment:
         return build_definitions(self.file, spark=SparkResource(master="local[1]"), state_dir=self.folder / "state")
 
     def key(self, table: str, role: str) -> dg.AssetKey:
-        return dg.AssetKey([*KEYS[self.kind], table, role])
+        return dg.AssetKey([*KEYS[self.kind], f"{table}.{role}"])
 
     def run(self, job: str, assets: list[dg.AssetKey] | None = None, **options: Any) -> dg.ExecuteInProcessResult:
         definitions = self.definitions()

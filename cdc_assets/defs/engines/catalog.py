@@ -16,9 +16,9 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import Names
-from cdc_assets.defs.keys import ROLE, TABLE, TOPIC
+from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role
 from cdc_assets.defs.runs import CaptureRuns
-from cdc_assets.defs.translator import CdcTranslator, Role, word
+from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.engine.topics import BATCHES, system_topics, table_of
 from cdc_assets.errors import ConfigurationError
 

@@ -9,6 +9,7 @@ from pydantic import PrivateAttr
 from cdc_assets.config.engine import EngineConfig, engine_config_of, load_engine_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
+from cdc_assets.defs.keys import table_and_role
 from cdc_assets.engine.topics import system_topics
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.location import Location
@@ -51,7 +52,7 @@ class ConnectorIOManager(EnvelopeIOManager):
         config = self._settings
         if len(key.path) == 2 and (system := system_topics(config).get(key.path[1])):
             return system
-        parts = list(key.path[:-1] if key.path[-1] in ("snapshot", "changes") else key.path)
+        parts = list(table_and_role(key)[0])
         if len(parts) == 4:  # prefix, database, schema, table: the connector's topic has no database
             del parts[1]
         return (config.properties.get("topic.delimiter") or ".").join(parts)

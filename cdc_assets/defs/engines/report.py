@@ -12,9 +12,9 @@ import dagster as dg
 
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.envelope_io import Committed, account_of
+from cdc_assets.defs.keys import Role
 from cdc_assets.defs.process import PROCESS_TAG, own_process
 from cdc_assets.defs.reporting import OPERATIONS
-from cdc_assets.defs.translator import Role
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.source import point_of_offset
 from cdc_assets.errors import CdcError

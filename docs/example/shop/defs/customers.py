@@ -11,8 +11,8 @@ EVENTS = "sales_envelope_io"  # <capture>_envelope_io
 
 @dg.asset(
     ins={
-        "reads": dg.AssetIn(["sales", "customers", "snapshot"], input_manager_key=EVENTS),
-        "changes": dg.AssetIn(["sales", "customers", "changes"], input_manager_key=EVENTS),
+        "reads": dg.AssetIn(["sales", "customers.snapshot"], input_manager_key=EVENTS),
+        "changes": dg.AssetIn(["sales", "customers.changes"], input_manager_key=EVENTS),
     },
     required_resource_keys={"sales_sqlserver"},
 )
