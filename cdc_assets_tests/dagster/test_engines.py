@@ -207,7 +207,7 @@ def test_assets_of_a_table_and_of_the_capture(shop: Deployment) -> None:
     }
     node = graph.get(key("changes"))
     assert node.kinds == {"delta", "debezium"}
-    assert graph.get(key("source")).kinds == {"items1", "mysql"}
+    assert graph.get(key("source")).kinds == {"mysql"}
     assert all(
         "SQL Server" not in (graph.get(key(role)).description or "") for role in ("source", "snapshot", "changes")
     )
