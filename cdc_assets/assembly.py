@@ -13,6 +13,7 @@ from cdc_assets.adapters.debezium.engine import DebeziumEngine
 from cdc_assets.adapters.kafka import kafka_channels
 from cdc_assets.adapters.kafka_topics import KafkaSource
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.log_times import LogTimes
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.engine import EngineConfig
@@ -101,6 +102,18 @@ def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Ba
     summary = EngineRun(config, tables, reader, on_batch, 0.0, repeats=False).run()
     reader.check()
     return summary
+
+
+@contextmanager
+def open_adoption(config: CaptureConfig) -> Iterator[tuple[Capture, LogTimes, SqlServerSource]]:
+    """A capture that takes over from another reader, the times of the server's commits, and the server.
+
+    Raises:
+        CdcError: the server cannot be reached.
+    """
+    with SqlServerSource.of(config) as control:
+        capture = Capture(config, control, MssqlBulkSource.of(config), _NoRunner(), SystemClock())
+        yield capture, LogTimes(control), control
 
 
 class _NoRunner:

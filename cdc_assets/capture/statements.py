@@ -36,6 +36,7 @@ _COMMIT_TIME = "[ltm].[tran_end_time]"
 
 
 _COMMIT, _COMMAND, _CHANGE = "[ct].[__$start_lsn]", "[ct].[__$command_id]", "[ct].[__$seqval]"
+_LAST_OPERATION = 4
 _ORDER = f"{_COMMIT}, {_COMMAND}, {_CHANGE}, [ct].[__$operation]"
 
 
@@ -51,12 +52,13 @@ def change_queries(
     Args:
         plan: event plan of the rows' structure.
         read: capture instance and bounds.
-        mode: `data.query.mode`; in function mode there is no command id, so no slice begins or ends inside a commit.
+        mode: `data.query.mode`; in function mode there is no command id, so slices begin and end at commits, and only
+            another reader's position may be inside one.
         begins: position after which rows of its commit are read; None if the slice does not begin inside a commit.
         ends: position up to which rows of its commit are read; None if the slice does not end inside a commit.
     """
     if mode == "function":
-        return [_function(plan, read)]
+        return [_function(plan, read, begins)]
     return [_direct(plan, read, condition, parameters) for condition, parameters in _ranges(read, begins, ends)]
 
 
@@ -95,6 +97,11 @@ def _ranges(read: TableRead, begins: Position | None, ends: Position | None) -> 
 def _inside(commit: Lsn, first: Position | None, last: Position | None) -> Iterator[Statement]:
     """Ranges of one commit after a position, up to a position, or between two."""
     of_command = f"{_COMMIT} = ? AND {_COMMAND} = ?"
+    if first is not None and last is not None and first >= last:
+        return
+    if first is not None and first.operation < _LAST_OPERATION:  # a DELETE whose INSERT has the same change LSN
+        same = (commit.raw, first.command_id, first.change_lsn.raw, first.operation)
+        yield f"{of_command} AND {_CHANGE} = ? AND [ct].[__$operation] > ?", same
     if first is not None and last is not None and first.command_id == last.command_id:
         parameters = (commit.raw, first.command_id, first.change_lsn.raw, last.change_lsn.raw)
         yield f"{of_command} AND {_CHANGE} > ? AND {_CHANGE} <= ?", parameters
@@ -123,17 +130,46 @@ def preceding_queries(plan: EventPlan, read: TableRead, position: Position, rows
     return [(text.replace("{condition}", condition), parameters) for condition, parameters in (of_command, *earlier)]
 
 
-def _function(plan: EventPlan, read: TableRead) -> Statement:
+def _function(plan: EventPlan, read: TableRead, begins: Position | None) -> Statement:
     database = quote(read.table.database)
     function = quote(f"fn_cdc_get_all_changes_{read.instance}")
+    condition, parameters = skipped_condition(plan.settings.skipped_operations), (read.after.next().raw, read.until.raw)
+    if begins is not None and read.after < begins.commit_lsn <= read.until:
+        condition += (
+            f" AND ({_COMMIT} > ? OR {_CHANGE} > ? OR ({_CHANGE} = ? AND [ct].[__$operation] > {begins.operation:d}))"
+        )
+        parameters += (begins.commit_lsn.raw, begins.change_lsn.raw, begins.change_lsn.raw)
     text = (
         f"/* cdc-assets: changes */ SELECT {change_select_list(plan, 'ct', _COMMIT_TIME, command_id=False)} "  # noqa: S608
         f"FROM {database}.cdc.{function}(?, ?, N'all update old') AS [ct] "
         f"LEFT JOIN {database}.cdc.[lsn_time_mapping] AS [ltm] ON [ltm].[start_lsn] = [ct].[__$start_lsn]"
-        f"{skipped_condition(plan.settings.skipped_operations).replace(' AND ', ' WHERE ', 1)} "
+        f"{condition.replace(' AND ', ' WHERE ', 1)} "
         "ORDER BY [ct].[__$start_lsn], [ct].[__$seqval], [ct].[__$operation]"
     )
-    return text, (read.after.next().raw, read.until.raw)
+    return text, parameters
+
+
+def rows_of_commit(
+    read: TableRead, commit: Lsn, mode: Literal["direct", "function"], skipped: Iterable[str]
+) -> Statement:
+    """Command id, change LSN and operation of a commit's change rows of one instance, as the connector orders them.
+
+    The change function returns no command id; it is 0 then, as in the positions of events.
+    """
+    cdc = f"{quote(read.table.database)}.cdc"
+    if mode == "function":
+        function = quote(f"fn_cdc_get_all_changes_{read.instance}")
+        columns, rows, order = f"CAST(0 AS int) AS [command], {_CHANGE}", f"{function}(?, ?, N'all update old')", ""
+        condition, parameters = f"{_COMMIT} = ?", (commit.raw, commit.raw, commit.raw)
+    else:
+        columns, rows, order = f"{_COMMAND} AS [command], {_CHANGE}", quote(f"{read.instance}_CT"), f"{_COMMAND}, "
+        condition, parameters = f"{_COMMIT} = ?", (commit.raw,)
+    text = (
+        f"/* cdc-assets: commit */ SELECT {columns} AS [change], [ct].[__$operation] AS [operation] "  # noqa: S608
+        f"FROM {cdc}.{rows} AS [ct] WHERE {condition}{skipped_condition(skipped)} "
+        f"ORDER BY {order}{_CHANGE}, [ct].[__$operation]"
+    )
+    return text, parameters
 
 
 def skipped_condition(letters: Iterable[str]) -> str:

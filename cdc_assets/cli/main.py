@@ -17,6 +17,7 @@ from cdc_assets.cli.console import clear_errors, needs_demo, out
 COMMANDS = {
     "doctor": "cdc_assets.cli.doctor",
     "capture": "cdc_assets.cli.capture",
+    "adopt": "cdc_assets.cli.adopt",
     "status": "cdc_assets.cli.status",
     "summary": "cdc_assets.cli.status",
     "mirror": "cdc_assets.cli.mirror",

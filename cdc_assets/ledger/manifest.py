@@ -253,6 +253,23 @@ class Manifest:
         if changed:
             self._record(now, "tables", {"tables": changed}, "tables-marked", database=database)
 
+    def adopt(self, now: datetime, tables: Iterable[TableState], next_window: int | None = None) -> None:
+        """Record tables that continue where another reader stopped.
+
+        Args:
+            now: time, with time zone UTC.
+            tables: their states.
+            next_window: number after the one under which their structures are going to be written; None if they are.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        detail: dict[str, Any] = {"tables": encode(list(tables))}
+        if next_window is None:
+            self._record(now, "adopted", detail, "adoption-complete")
+        else:
+            self._record(now, "adopting", detail | {"next_window": next_window}, "adoption-planned")
+
     def advance(self, now: datetime, database: str, until: Lsn) -> None:
         """Record that all streaming tables of a database are complete to `until`, because there are no changes before
         it."""
@@ -356,7 +373,8 @@ class Manifest:
         self._log.append(row)
         self._tables.forget_marks(committed)
         before, self.state = self.state, state
-        tell_changes(before, state)
+        if event != "adopting":  # the next row says where they continue; if it is missing, every later run says so
+            tell_changes(before, state)
         if reached:
             step(reached)
         if self._outbox:

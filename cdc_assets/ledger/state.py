@@ -23,6 +23,21 @@ Kind = Literal["stream", "snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """The place inside a transaction up to which another reader delivered a table's changes (`adoption`).
+
+    Args:
+        position: of the last change row that was delivered.
+        serial: number of change rows up to it that share its change LSN.
+        events: number of the table's events in the transaction that were delivered, if transactions are numbered.
+    """
+
+    position: Position
+    serial: int
+    events: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TableState:
     """One table of the capture.
 
@@ -38,6 +53,7 @@ class TableState:
         gaps: intervals of lost changes, oldest first, as (exclusive start, inclusive end); kept after a repair.
         ranges: key ranges of the snapshot partitions, fixed by the first snapshot.
         snapshot_lsn: low watermark of the last complete snapshot of the whole table, or None.
+        begins: place after `position` up to which another reader delivered its changes; None after the first window.
     """
 
     table: TableId
@@ -50,6 +66,7 @@ class TableState:
     ranges: tuple[KeyRange, ...] = ()
     snapshot_lsn: Lsn | None = None
     made: datetime | None = None
+    begins: Start | None = None
 
     @property
     def streams(self) -> bool:
@@ -99,6 +116,7 @@ class TableRead:
     Args:
         counted: whether an earlier window committed their events, so that they are only counted for transaction
             metadata.
+        begins: place in the first transaction after which its rows are read; None reads all of them.
     """
 
     table: TableId
@@ -106,6 +124,7 @@ class TableRead:
     after: Lsn
     until: Lsn
     counted: bool = False
+    begins: Start | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +319,7 @@ class CaptureState:
         """The state with every streaming table of a database complete up to `until`, except for those that stay
         behind."""
         return self.with_tables(
-            dataclasses.replace(state, position=until)
+            dataclasses.replace(state, position=until, begins=None)
             for state in self.tables.values()
             if state.table.database == database
             and state.table not in behind

@@ -9,8 +9,13 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
+from cdc_assets.adoption.history import Columns
+from cdc_assets.adoption.offsets import ConnectorOffset
+from cdc_assets.adoption.plan import AdoptionPlan, AdoptionPlanner, CommitTimes
+from cdc_assets.adoption.record import record, refuse_captured
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
+from cdc_assets.capture.losses import refuse_without_manifest
 from cdc_assets.capture.progress import (
     OnProgress,
     Progress,
@@ -127,6 +132,40 @@ class Capture:
             FencedError: another run claimed it at the same moment.
         """
         self._opening.claim()
+
+    def plan_adoption(
+        self, offsets: Mapping[str, ConnectorOffset], times: CommitTimes, known: Mapping[TableId, Columns] | None = None
+    ) -> AdoptionPlan:
+        """Where each captured table would continue behind another reader; nothing is written.
+
+        Args:
+            offsets: where the other reader stopped, by database.
+            times: times of the server's commits.
+            known: tables of its schema history; None if there is none.
+
+        Raises:
+            InvalidValueError: an offset is not of this server or does not tell what was delivered, or something was
+                captured before.
+            CdcError: the server or the lake cannot be read.
+        """
+        tables, manifest = self._lake.tables, self._ledger.manifest
+        refuse_captured(manifest.read(), self._config.events.topic_prefix, tables.location.root)
+        if tables.open(manifest.directory) is None:
+            refuse_without_manifest(tables, CaptureState(), manifest.directory, self._config)
+        found = select(self._config, self._server, self._lake, manifest)
+        for problem in found.unavailable.values():
+            raise problem
+        return AdoptionPlanner(self._config, self._server, times, known).plan(found.tables, offsets)
+
+    def adopt(self, plan: AdoptionPlan) -> None:
+        """Claim the capture and record a plan.
+
+        Raises:
+            InvalidValueError: something was captured meanwhile.
+            CdcError: see `adoption.record`.
+        """
+        self._opening.claim()
+        record(plan, self._server, self._lake, self._ledger)
 
     def snapshot(
         self, tables: Sequence[TableId] | None = None, partitions: Sequence[int] | None = None

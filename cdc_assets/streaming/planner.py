@@ -293,7 +293,7 @@ class Planner:
         parts = reads_of(state.table, instances, state.position, max(until, state.position))
         gap = gap_of(parts, marks)
         if gap is None:
-            return state, parts
+            return state, [dataclasses.replace(part, begins=state.begins) for part in parts] if state.begins else parts
         state = with_gap(state, gap, self._settings.gap_policy, instances)
         if not state.streams or state.position is None or state.position >= until:
             return state, []

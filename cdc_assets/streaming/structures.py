@@ -136,11 +136,11 @@ class WindowStructures:
             read.counted or instance is None or instance.altered is None or self._is_compared(instance)
         ):
             return known
-        arriving = self._arriving(read, instance)
+        arriving = self.arriving(read, instance)
         kind: ChangeType = "ALTER" if previous else "CREATE"
         lsn, now = read.after.next(), self._ledger.clock.now()
         if known is None:
-            assert instance is not None  # noqa: S101 - `_arriving` has seen to it
+            assert instance is not None  # noqa: S101 - `arriving` has seen to it
             return HistoryEntry(kind, arriving, instance.columns, instance.name, lsn, now)
         schema = followed(known.schema, arriving)
         if schema == known.schema and instance is not None and instance.altered is not None:
@@ -160,8 +160,12 @@ class WindowStructures:
             return history.latest(read.table)
         return found
 
-    def _arriving(self, read: TableRead, instance: CaptureInstance | None) -> TableSchema:
-        """The present structure of an instance's rows, from the server."""
+    def arriving(self, read: TableRead, instance: CaptureInstance | None) -> TableSchema:
+        """The present structure of an instance's rows, from the server.
+
+        Raises:
+            InvariantError: the table or the instance is gone.
+        """
         source = self._server.source
         schema = source.table_schema(read.table)
         stored = None if instance is None else source.table_schema(instance.change_table)

@@ -222,8 +222,14 @@ def _discard(batches: Sequence[pa.RecordBatch]) -> None:
     """Sink of a table that an earlier attempt has committed."""
 
 
+def _place(task: SliceTask, read: TableRead) -> Position | None:
+    """Place inside a transaction after which a read begins: that of the slice, or of another reader before us."""
+    places = [task.begins, read.begins.position if read.begins else None]
+    return max((place for place in places if place is not None), default=None)
+
+
 def _events(task: SliceTask, planned: PlannedRead) -> Iterator[pa.RecordBatch]:
-    statements = change_queries(planned.plan, planned.read, task.mode, task.begins, task.ends)
+    statements = change_queries(planned.plan, planned.read, task.mode, _place(task, planned.read), task.ends)
     rows = (batch for statement, parameters in statements for batch in task.bulk.read(statement, parameters))
     context = ChangeContext(task.window_id, task.offset_minutes, preceding=_preceding(task, planned))
     return build_changes(planned.plan, rows, context)
@@ -231,9 +237,12 @@ def _events(task: SliceTask, planned: PlannedRead) -> Iterator[pa.RecordBatch]:
 
 def _preceding(task: SliceTask, planned: PlannedRead) -> tuple[Lsn, Lsn, int] | None:
     """Commit and change LSN of the table's row before the slice, and the number of rows up to it that share them."""
-    place, read = task.begins, planned.read
+    read = planned.read
+    place = _place(task, read)
     if place is None or not read.after < place.commit_lsn <= read.until:
         return None
+    if read.begins and place == read.begins.position:
+        return place.commit_lsn, place.change_lsn, read.begins.serial
     wanted = _PRECEDING_ROWS
     while True:
         last: list[bytes] = []

@@ -94,15 +94,15 @@ class WindowTasks:
     def _with_counts(self, tasks: Sequence[SliceTask]) -> list[SliceTask]:
         """The tasks, each with the number of earlier events in the transaction that it begins inside."""
         cut = [task for task in tasks if task.ends is not None]
-        if not cut:
+        opened, sums = _delivered(tasks)
+        if not cut and opened is None:
             return list(tasks)
-        counts = iter(self._runner.run(count_open, cut))
-        commits = sorted({task.ends.commit_lsn for task in cut if task.ends})
-        times = self._server.source.commit_times(cut[0].database, commits)
+        counts = iter(self._runner.run(count_open, cut) if cut else [])
+        commits = {task.ends.commit_lsn for task in cut if task.ends} | ({opened} if opened else set())
+        times = self._server.source.commit_times(tasks[0].database, sorted(commits))
         found: list[SliceTask] = []
-        sums: Counter[str] = Counter()
-        for task in tasks:
-            commit = task.begins.commit_lsn if task.begins else None
+        for number, task in enumerate(tasks):
+            commit = task.begins.commit_lsn if task.begins else opened if number == 0 else None
             if commit is not None and sums.total():
                 time = times.get(commit)
                 carried = Carried(commit, dict(sums), 0 if time is None else int(time.timestamp() * 1000))
@@ -112,6 +112,14 @@ class WindowTasks:
             continues = task.ends is not None and task.ends.commit_lsn == commit
             sums = (sums if continues else Counter()) + Counter(inside)
         return found
+
+
+def _delivered(tasks: Sequence[SliceTask]) -> tuple[Lsn | None, Counter[str]]:
+    """The transaction inside which a window begins behind another reader, and that reader's events of it by table."""
+    reads = [planned.read for planned in (tasks[0].reads if tasks else ())]
+    begins = {read.table: read.begins for read in reads if read.begins and read.begins.events}
+    counts = Counter({str(table): start.events for table, start in begins.items()})
+    return next((start.position.commit_lsn for start in begins.values()), None), counts
 
 
 def _within(planned: Sequence[PlannedRead], low: Lsn, high: Lsn) -> tuple[PlannedRead, ...]:

@@ -50,3 +50,6 @@ ENGINE = ["files-written", "batch-planned", "table-committed", "table-committed:
 
 MIRROR = ["mirror-planned", "mirror-folded", "mirror-history-committed", "mirror-committed", "mirror-complete"]
 """A mirror follows its topic; killed in turn by the tests of mirrors, in processes of their own."""
+
+ADOPTION = ["adoption-planned", "adoption-complete"]
+"""`cdc-assets adopt` records where a capture continues; no run of the daemon, so killed by `contract/test_adoption.py`."""

@@ -269,6 +269,19 @@ def commit_times(database: str, count: int) -> str:
     return of_database(query("commit_times", text), database)
 
 
+COMMIT_TIME = query(
+    "commit_time",
+    """SELECT TOP (1) CONVERT(nvarchar(30), tran_end_time, 126) FROM {db}.cdc.lsn_time_mapping
+    WHERE start_lsn <= ? ORDER BY start_lsn DESC""",
+)
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql"""
+
+LSN_OF_TIME = query(
+    "lsn_of_time", "SELECT {db}.sys.fn_cdc_map_time_to_lsn(N'largest less than or equal', CONVERT(datetime, ?, 126))"
+)
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-functions/sys-fn-cdc-map-time-to-lsn-transact-sql"""
+
+
 def union_all(parts: Sequence[str]) -> str:
     """The parts in order, bracketed as a balanced tree: parsers nest a plain chain as deep as it is long."""
     if len(parts) == 1:

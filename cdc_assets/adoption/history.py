@@ -1,0 +1,79 @@
+"""The schema history of a connector: which tables it knew at its offset, with which columns.
+
+A file of `FileSchemaHistory` or the values of its topic, one JSON record each (spec debezium-sqlserver §6.1). A record
+counts if its position is not behind the offset. Structures themselves are not taken over: the change tables know the
+types in which their rows arrive, for rows of any age (`history.structure`).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cdc_assets.adoption.offsets import ConnectorOffset
+from cdc_assets.core.identifiers import TableId, parts_of
+from cdc_assets.errors import ConfigurationError, InvalidValueError
+
+Columns = tuple[str, ...]
+_NULL = "NULL"
+
+
+def read_history(path: Path, offsets: Mapping[str, ConnectorOffset]) -> dict[TableId, Columns]:
+    """Tables of a connector's schema history with their columns, as of its offsets.
+
+    Args:
+        path: a file with one record per line; keys before a record are passed over.
+        offsets: by database.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+        InvalidValueError: it holds something else.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError("schema history", str(path), "a text file of JSON records", str(error)) from error
+    known: dict[TableId, Columns] = {}
+    for record in filter(None, map(_record, lines)):
+        database = str(record["source"].get("database") or record.get("databaseName") or "")
+        offset = offsets.get(database) or offsets.get("")
+        if offset is None or _is_behind(record.get("position") or {}, offset):
+            continue
+        for table, columns in _changes(record):
+            if columns is None:
+                known.pop(table, None)
+            else:
+                known[table] = columns
+    return known
+
+
+def _record(line: str) -> Mapping[str, Any] | None:
+    start = line.find('{"source"')
+    if start < 0 and not line.strip():
+        return None
+    try:
+        value = json.loads(line[max(start, 0) :])
+    except json.JSONDecodeError as error:
+        raise InvalidValueError(
+            "schema history", line[:80], "one JSON record of Debezium's schema history in each line", "give its file"
+        ) from error
+    return value if isinstance(value, Mapping) and "source" in value else None
+
+
+def _is_behind(position: Mapping[str, Any], offset: ConnectorOffset) -> bool:
+    """Whether a record was made after the offset; LSNs are compared as they are printed, in one width."""
+    commit, change = str(position.get("commit_lsn") or _NULL), str(position.get("change_lsn") or _NULL)
+    if commit == _NULL or change == _NULL:  # of a snapshot
+        return commit != _NULL and commit > str(offset.commit)
+    return commit > str(offset.commit) or (
+        commit == str(offset.commit) and offset.change is not None and change > str(offset.change)
+    )
+
+
+def _changes(record: Mapping[str, Any]) -> Iterator[tuple[TableId, Columns | None]]:
+    for change in record.get("tableChanges") or ():
+        parts = parts_of(str(change["id"]))
+        if len(parts) == 3:
+            table = change.get("table")
+            columns = None if table is None else tuple(str(column["name"]) for column in table["columns"])
+            yield TableId(*parts), None if change.get("type") == "DROP" else columns

@@ -1,0 +1,88 @@
+"""Records an adoption: the tables' structures and positions.
+
+*Why it is right.* Structures must be in the schema history before a run finds positions without them, and a number of
+a commit may be used once. So the tables are recorded as not ready together with the use of a number, then their
+structures are written under it, and then the tables are recorded with their positions, all databases in one row.
+
+| crash after | next call of adopt | a capture meanwhile |
+|---|---|---|
+| nothing | begins | takes its first snapshot |
+| the first row, or the structures | begins again, with the next number | reads nothing of these tables, and says why |
+| the second row | refuses: it is done | continues at the positions |
+
+Nobody reads the tables before the second row, so no event can be written twice.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+from cdc_assets.adoption.plan import AdoptionPlan
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
+from cdc_assets.capture.server import Server
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.errors import InvalidValueError
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.ledger.state import CaptureState, TableRead, TableState
+from cdc_assets.streaming.structures import WindowStructures
+
+INTERRUPTED = "Its adoption was interrupted. Next: run `cdc-assets adopt` with --yes again."
+"""Reason of a table until its adoption is complete."""
+
+
+def refuse_captured(state: CaptureState, prefix: str, root: str) -> None:
+    """Check that nothing was captured before.
+
+    Raises:
+        InvalidValueError: the lake has a capture of this topic prefix.
+    """
+    if any(entry.reason != INTERRUPTED for entry in state.tables.values()) or state.snapshots or state.pending:
+        raise InvalidValueError(
+            "topic.prefix",
+            prefix,
+            f"one without a capture in {root}; this one has {len(state.tables)} tables with positions of its own",
+            "continue it with `cdc-assets capture`, or choose another lake.path or topic.prefix",
+        )
+
+
+def record(plan: AdoptionPlan, server: Server, lake: Lake, ledger: Ledger) -> None:
+    """Record what is planned; the capture must be claimed.
+
+    Raises:
+        InvalidValueError: nothing is adopted, or something was captured meanwhile.
+        FencedError: another writer has taken over.
+        CdcError: the server cannot be read, or the lake cannot be written.
+    """
+    if not plan.states:
+        raise InvalidValueError(
+            "adoption", "no table", "a captured table that continues at the position", "see the plan's notes"
+        )
+    refuse_captured(ledger.state, lake.events.topic_prefix, lake.tables.location.root)
+    entries = list(_structures(plan, server, lake, ledger))
+    for entry in entries:
+        lake.destination(entry)
+    number = ledger.state.next_window
+    unready = [dataclasses.replace(state, status="failed", reason=INTERRUPTED) for state in plan.states]
+    ledger.manifest.adopt(ledger.clock.now(), unready, number + 1)
+    lake.record(number, entries)
+    ledger.manifest.adopt(ledger.clock.now(), plan.states)
+
+
+def _structures(plan: AdoptionPlan, server: Server, lake: Lake, ledger: Ledger) -> Iterator[HistoryEntry]:
+    """The present structure of each table's instance; it fits rows of any age."""
+    structures, now = WindowStructures(server, lake, ledger), ledger.clock.now()
+    for state in plan.states:
+        read, instance = _read(state), _instance(server, state.table, state.instance)
+        schema = structures.arriving(read, instance)
+        yield HistoryEntry("CREATE", schema, instance.columns, instance.name, read.after.next(), now)
+
+
+def _read(state: TableState) -> TableRead:
+    assert state.position is not None and state.instance is not None  # noqa: S101, PT018 - plans have both
+    return TableRead(state.table, state.instance, state.position, state.position.next())
+
+
+def _instance(server: Server, table: TableId, name: str | None) -> CaptureInstance:
+    found = server.instances(table.database, refresh=False).get(table, [])
+    return next(instance for instance in found if instance.name == name)
