@@ -133,7 +133,8 @@ def preceding_queries(plan: EventPlan, read: TableRead, position: Position, rows
 def _function(plan: EventPlan, read: TableRead, begins: Position | None) -> Statement:
     database = quote(read.table.database)
     function = quote(f"fn_cdc_get_all_changes_{read.instance}")
-    condition, parameters = skipped_condition(plan.settings.skipped_operations), (read.after.next().raw, read.until.raw)
+    condition = skipped_condition(plan.settings.skipped_operations)
+    parameters: tuple[object, ...] = (read.after.next().raw, read.until.raw)
     if begins is not None and read.after < begins.commit_lsn <= read.until:
         condition += (
             f" AND ({_COMMIT} > ? OR {_CHANGE} > ? OR ({_CHANGE} = ? AND [ct].[__$operation] > {begins.operation:d}))"
@@ -160,13 +161,13 @@ def rows_of_commit(
     if mode == "function":
         function = quote(f"fn_cdc_get_all_changes_{read.instance}")
         columns, rows, order = f"CAST(0 AS int) AS [command], {_CHANGE}", f"{function}(?, ?, N'all update old')", ""
-        condition, parameters = f"{_COMMIT} = ?", (commit.raw, commit.raw, commit.raw)
+        parameters: tuple[object, ...] = (commit.raw, commit.raw, commit.raw)
     else:
         columns, rows, order = f"{_COMMAND} AS [command], {_CHANGE}", quote(f"{read.instance}_CT"), f"{_COMMAND}, "
-        condition, parameters = f"{_COMMIT} = ?", (commit.raw,)
+        parameters = (commit.raw,)
     text = (
         f"/* cdc-assets: commit */ SELECT {columns} AS [change], [ct].[__$operation] AS [operation] "  # noqa: S608
-        f"FROM {cdc}.{rows} AS [ct] WHERE {condition}{skipped_condition(skipped)} "
+        f"FROM {cdc}.{rows} AS [ct] WHERE {_COMMIT} = ?{skipped_condition(skipped)} "
         f"ORDER BY {order}{_CHANGE}, [ct].[__$operation]"
     )
     return text, parameters
