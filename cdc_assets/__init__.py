@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cdc_assets.adapters.spark.current_rows import current_rows
+    from cdc_assets.defs.alerts import Alert, alert_sensor
     from cdc_assets.defs.build import build_definitions
     from cdc_assets.defs.component import SqlServerCdcComponent
     from cdc_assets.defs.envelope_io import EnvelopeIOManager
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alert",
     "CdcTranslator",
     "EnvelopeIOManager",
     "RoleLastTranslator",
@@ -27,11 +29,13 @@ __all__ = [
     "SparkResource",
     "SqlServerCdcComponent",
     "SqlServerCdcResource",
+    "alert_sensor",
     "build_definitions",
     "current_rows",
 ]
 
 _HOMES = {
+    "Alert": "defs.alerts",
     "CdcTranslator": "defs.translator",
     "EnvelopeIOManager": "defs.envelope_io",
     "RoleLastTranslator": "defs.translator",
@@ -39,6 +43,7 @@ _HOMES = {
     "SparkResource": "defs.spark",
     "SqlServerCdcComponent": "defs.component",
     "SqlServerCdcResource": "defs.sqlserver",
+    "alert_sensor": "defs.alerts",
     "build_definitions": "defs.build",
     "current_rows": "adapters.spark.current_rows",
 }

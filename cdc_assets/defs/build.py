@@ -1,6 +1,7 @@
 """Builds one `Definitions` from configuration files."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ def _capture_definitions(
     config = server.settings()
     remembered = state_dir / "discovery" / f"{word(config.name)}.json"
     discovery = discover(server.tables, remembered)
-    catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem)
+    file = "" if isinstance(capture, Mapping) else str(capture)
+    catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem, file)
     names = catalog.names
     changes, snapshot = changes_assets(catalog), snapshot_assets(catalog) if discovery.tables else None
     checks = [

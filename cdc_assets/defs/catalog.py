@@ -10,9 +10,11 @@ a pool cannot (a dead host).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import dagster as dg
+from dagster._utils.warnings import disable_dagster_warnings
 
 from cdc_assets.capture.system_topics import HISTORY, WINDOWS, system_topics
 from cdc_assets.config.settings import CaptureConfig
@@ -25,6 +27,7 @@ from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import has_mirror
 
@@ -143,14 +146,22 @@ class CaptureCatalog:
         config: the capture's settings.
         translator: keys, groups and tags of the assets.
         problem: why the tables could not be read from the server; empty if they could.
+        file: the capture's configuration file, which the asset pages name; empty if there is none.
     """
 
     mirror_roles: Final[tuple[Role, ...]] = ("current", "history")
 
     def __init__(
-        self, config: CaptureConfig, tables: Sequence[TableSchema], translator: CdcTranslator, problem: str = ""
+        self,
+        config: CaptureConfig,
+        tables: Sequence[TableSchema],
+        translator: CdcTranslator,
+        problem: str = "",
+        file: str = "",
     ) -> None:
         self.config, self.tables, self.translator, self.problem = config, tables, translator, problem
+        self._location = Location.of(config.lake)
+        self._code = _code_reference(file)
         self.prefix = config.events.topic_prefix
         self.names = Names(config.name)
         self.partitions = range_partitions(config.snapshot.partitions)
@@ -200,7 +211,9 @@ class CaptureCatalog:
         spec = self.translator.spec(self.prefix, schema, role, uri, needed)
         facts = {TABLE: str(schema.table), TOPIC: self.topic(schema.table), ROLE: role}
         managed = facts if role in ("source", *self.mirror_roles) else facts | {_IO_MANAGER: self.names.envelope_io}
-        return spec.merge_attributes(metadata=managed)  # one copy of the spec; `with_io_manager_key` would be another
+        return spec.merge_attributes(
+            metadata=managed | self._code
+        )  # one copy of the spec; `with_io_manager_key` would be another
 
     def _of(self, role: Role) -> list[TableSchema]:
         """Tables that have an asset of a role; signal tables have no snapshot asset, since their rows are requests."""
@@ -215,7 +228,7 @@ class CaptureCatalog:
 
     def uri(self, table: TableId) -> str:
         """Location of the table's topic."""
-        return f"{self.config.lake.path.rstrip('/')}/{self.topic(table)}"
+        return self._location.uri(self.topic(table))
 
     def topics(self) -> TopicTables:
         """The lake's tables; they cache what they have read of the Delta logs."""
@@ -238,7 +251,7 @@ class CaptureCatalog:
                 kinds={"delta"},
                 owners=["team:cdc"],
                 tags={"cdc/capture": word(self.prefix)},
-                metadata={"dagster/uri": f"{self.config.lake.path.rstrip('/')}/{directory}"},
+                metadata={"dagster/uri": self._location.uri(directory)} | self._code,
                 skippable=True,
             ).with_io_manager_key(self.names.history_io if name == HISTORY else self.names.envelope_io)
             for name, directory in self.system.items()
@@ -252,3 +265,13 @@ class CaptureCatalog:
         """Recognizes runs of this capture."""
         assets = {*self.keys("snapshot"), *self.keys("changes"), *map(self.system_key, self.system)}
         return CaptureRuns(frozenset({self.names.snapshot, self.names.changes}), frozenset(assets))
+
+
+def _code_reference(file: str) -> dict[str, Any]:
+    """Metadata that shows where an asset is defined."""
+    if not file:
+        return {}
+    path = str(Path(file).absolute())
+    with disable_dagster_warnings():  # these classes are in beta; who uses the library cannot change that
+        reference = dg.LocalFileCodeReference(file_path=path, label="configuration of the capture")
+        return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}

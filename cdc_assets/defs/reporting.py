@@ -17,7 +17,6 @@ import dagster as dg
 from cdc_assets.capture.progress import Progress, StructureChange, TableProgress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.defs.translator import column_schema
 from cdc_assets.history.records import table_change
 
 OPERATIONS = {
@@ -64,11 +63,10 @@ class Sum:
 
 
 def structure_facts(changes: Sequence[StructureChange]) -> dict[str, Any]:
-    """Metadata about a table's new structure: its differences, and its columns and key from now on."""
+    """Metadata about a table's new structure: its differences, and its record from now on."""
     last = changes[-1].entry
     texts = [f"{change.entry.kind} from {change.entry.lsn}: {_differences(change)}" for change in changes]
     return {
-        "dagster/column_schema": column_schema(last.events_of),
         "structure_changed": "; ".join(texts),
         "structure_from_lsn": str(last.lsn),
         "schema_history_record": dg.MetadataValue.json(table_change(last)),

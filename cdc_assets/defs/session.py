@@ -10,11 +10,11 @@ from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.columns import stored_columns
 from cdc_assets.defs.envelope_io import Committed, EnvelopeIOManager, account_of
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.process import PROCESS_TAG, own_process
 from cdc_assets.defs.reporting import Sum, Tally
-from cdc_assets.defs.translator import column_schema
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.topics import TopicTables
 
@@ -44,6 +44,7 @@ class Session:
         self._catalog, self._role, self._context = catalog, role, context
         self._tallies: dict[Role, Tally] = {"changes": Tally(every_s), "snapshot": Tally(every_s)}
         self._topics = sink
+        self._structures = {schema.table: schema for schema in catalog.tables}
         context.instance.add_run_tags(context.run.run_id, {PROCESS_TAG: own_process()})
         self.windows = 0
 
@@ -102,8 +103,11 @@ class Session:
             if not self._catalog.has(table, role):
                 continue
             facts = total.metadata(self._tallies[role].lag_s)
-            if table in structures:
-                facts["dagster/column_schema"] = column_schema(structures[table])
+            if total.structures:
+                self._structures[table] = total.structures[-1].entry.events_of
+            schema = structures.get(table) or self._structures.get(table)
+            if schema is not None:
+                facts |= stored_columns(schema, self._catalog.config.events, self._catalog.key(table, "source"))
             yield self._catalog.key(table, role), Committed(self._catalog.topic(table), facts)
 
 

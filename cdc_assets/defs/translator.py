@@ -65,16 +65,19 @@ class CdcTranslator:
         return texts[role].format(table=schema.table, key=", ".join(schema.key) or "none", source=self.source)
 
     def metadata(self, schema: TableSchema, role: Role, uri: str) -> Mapping[str, Any]:
-        """Metadata known before any run: the table's columns and, for assets that are written, their location."""
-        facts: dict[str, Any] = {
-            "dagster/table_name": str(schema.table),
-            "dagster/column_schema": column_schema(schema),
-        }
+        """Metadata known before any run: the source's columns; for assets that are written, their location.
+
+        Stored columns and where they come from are told by each materialization.
+        """
+        facts: dict[str, Any] = {"dagster/table_name": str(schema.table)}
         if role == "source":
-            return facts
-        if role in ("current", "history"):
-            del facts["dagster/column_schema"]  # natural types, told by each materialization
+            return facts | {"dagster/column_schema": column_schema(schema)}
         return facts | {"dagster/uri": uri, "dagster/storage_kind": "delta"}
+
+    def freshness_policy(self, prefix: str, table: TableId, role: Role) -> dg.FreshnessPolicy | None:
+        """When Dagster calls the asset stale; None by default, since an asset is materialized when its table changes, and
+        a quiet table is not stale."""
+        return None
 
     def spec(
         self, prefix: str, schema: TableSchema, role: Role, uri: str, deps: Sequence[dg.AssetKey] = ()
@@ -91,6 +94,7 @@ class CdcTranslator:
             tags=dict(self.tags(prefix, table)),
             metadata=dict(self.metadata(schema, role, uri)),
             skippable=role != "source",
+            freshness_policy=self.freshness_policy(prefix, table, role),
         )
 
 
@@ -138,7 +142,7 @@ _OF_CONNECTORS: dict[Role, str] = {
 
 @lru_cache(maxsize=4096)
 def column_schema(schema: TableSchema) -> dg.TableSchema:
-    """The table's columns for the asset page; shared by the three assets of a table."""
+    """The table's columns as the server declares them, for the page of the source."""
     return dg.TableSchema(columns=[_column(column, column.name in schema.key) for column in schema.columns])
 
 

@@ -113,13 +113,16 @@ def test_names_that_dagster_cannot_tell_apart_are_refused(shop: Shop, other: str
 
 
 def test_tables_show_their_columns_and_where_they_lie(shop: Shop, graph: AssetGraph) -> None:
-    metadata = graph.get(key("products", "changes")).metadata
+    metadata = graph.get(key("products", "source")).metadata
     columns = metadata["dagster/column_schema"].columns
     types = {column.name: column.type for column in columns}
     assert types["price"] == "decimal(10, 2)"
     assert types["title"] == "nvarchar(100)"
     assert types["picture"] == "varbinary(max)"
     assert types["available_from"] == "time(3)"
+    metadata = graph.get(key("products", "changes")).metadata
+    (code,) = metadata["dagster/code_references"].code_references
+    assert code.file_path == str(shop.file)
     uri = metadata["dagster/uri"]
     assert getattr(uri, "value", uri) == f"{shop.folder}/lake/shop.SalesDb.dbo.products"
 

@@ -18,9 +18,19 @@ def drift_of(shop: Shop, instance: dg.DagsterInstance) -> dg.AssetCheckEvaluatio
 
 
 def columns_of(event: dg.AssetMaterialization) -> dict[str, list[str]]:
-    """Columns of a materialization, with their constraints."""
-    schema = event.metadata["dagster/column_schema"].value
-    return {column.name: list(column.constraints.other) for column in schema.columns}
+    """Columns of the table in a materialization, and whether they are in its key."""
+    lineage = event.metadata["dagster/column_lineage"].value.deps_by_column
+    schema = {column.name: column for column in event.metadata["dagster/column_schema"].value.columns}
+    assert set(lineage) <= set(schema)
+    assert {dep.asset_key for deps in lineage.values() for dep in deps} == {key("customers", "source")}
+    names = [name for name in lineage if name.startswith("value.after.")]
+    return {
+        dep.column_name: list(schema[f"key.{dep.column_name}"].constraints.other)
+        if f"key.{dep.column_name}" in schema
+        else []
+        for name in names
+        for dep in lineage[name]
+    }
 
 
 def changes(shop: Shop, instance: dg.DagsterInstance) -> dg.AssetMaterialization:
@@ -34,7 +44,7 @@ def test_hand_over(shop: Shop, instance: dg.DagsterInstance) -> None:
     assert shop.snapshot(instance).success
     shop.execute("UPDATE dbo.customers SET active = 0 WHERE id = 1")
     before = changes(shop, instance)
-    assert columns_of(before)["id"] == ["primary key"]
+    assert columns_of(before)["id"] == ["message key"]
     assert "structure_changed" not in before.metadata
     assert drift_of(shop, instance).passed
 

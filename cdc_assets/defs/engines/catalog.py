@@ -16,9 +16,10 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import Names
+from cdc_assets.defs.columns import COLUMNS
 from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role
 from cdc_assets.defs.runs import CaptureRuns
-from cdc_assets.defs.translator import CdcTranslator, word
+from cdc_assets.defs.translator import CdcTranslator, column_schema, word
 from cdc_assets.engine.topics import BATCHES, system_topics, table_of
 from cdc_assets.errors import ConfigurationError
 
@@ -106,6 +107,8 @@ class ConnectorCatalog:
     def _spec(self, topic: str, schema: TableSchema, role: Role, deps: Role | None) -> dg.AssetSpec:
         needed = [self.key(schema.table, deps)] if deps else []
         spec = self.translator.spec(self.prefix, schema, role, self.uri(topic), needed)
+        if COLUMNS not in spec.metadata:
+            spec = spec.merge_attributes(metadata={COLUMNS: column_schema(schema)})
         spec = spec.merge_attributes(metadata={TABLE: str(schema.table), TOPIC: topic, ROLE: role})
         return spec if role == "source" else spec.with_io_manager_key(self.names.envelope_io)
 

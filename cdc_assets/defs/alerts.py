@@ -1,0 +1,140 @@
+"""Alerts: a sensor that tells a function of yours about failed runs and failed checks of its code location.
+
+A failed run is told once. A check is told when it begins to fail and when it passes again, not at each evaluation
+between: the cursor holds the run event that was told last, and the checks that fail. What failed before the first
+evaluation is told for checks, which may be failing still, but not for runs.
+
+Dagster stores the cursor when an evaluation ends. If the function raises, or the process dies before that, the next
+evaluation tells the same alerts again: each is told at least once, in order.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass
+from typing import Literal
+
+import dagster as dg
+from dagster import DagsterEventType
+from dagster._core.storage.asset_check_execution_record import (
+    AssetCheckExecutionRecord,
+    AssetCheckExecutionRecordStatus,
+)
+
+_EVERY_S = 30
+_AT_ONCE = 50
+"""Maximum number of failed runs that an evaluation tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """What a person should know.
+
+    Args:
+        kind: a run failed, a check failed, or a check that had failed passes again.
+        subject: the job, or the asset and its check.
+        text: the reason, with the next step where one is known.
+        run_id: the run, if it is known.
+    """
+
+    kind: Literal["run failed", "check failed", "check passed"]
+    subject: str
+    text: str
+    run_id: str = ""
+
+    def __str__(self) -> str:
+        """One line for a chat."""
+        return f"{self.subject}: {self.kind}. {self.text}".strip()
+
+
+def alert_sensor(
+    send: Callable[[Alert], None], *, name: str = "cdc_alerts", interval_s: int = _EVERY_S
+) -> dg.SensorDefinition:
+    """A sensor that passes failed runs and checks of its code location to a function; add it to your definitions.
+
+    Args:
+        send: called with each alert; if it raises, the sensor's tick fails and the alerts are sent again.
+        name: name of the sensor.
+        interval_s: minimum number of seconds between two evaluations.
+
+    Example:
+        >>> defs = dg.Definitions.merge(
+        ...     build_definitions("shop.json"),
+        ...     dg.Definitions(sensors=[alert_sensor(lambda alert: print(alert))]),
+        ... )
+    """
+
+    @dg.sensor(
+        name=name,
+        minimum_interval_seconds=interval_s,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Tells of failed runs, of checks that begin to fail, and of those that pass again.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        known = json.loads(context.cursor or "{}")
+        runs, place = _failed_runs(context, known.get("run"), first=not known)
+        checks, failing = _changed_checks(context, frozenset(known.get("failing", ())))
+        alerts = [*runs, *checks]
+        for alert in alerts:
+            send(alert)
+        context.update_cursor(json.dumps({"run": place, "failing": sorted(failing)}))
+        told = "; ".join(f"{alert.subject}: {alert.kind}" for alert in alerts)
+        return dg.SkipReason(f"Sent: {told}." if alerts else f"Nothing new; {len(failing)} checks are failing.")
+
+    return sensor
+
+
+def _failed_runs(context: dg.SensorEvaluationContext, place: str | None, *, first: bool) -> tuple[list[Alert], str]:
+    """Alerts for runs of this code location that failed after `place`, and the new place."""
+    found = context.instance.fetch_run_status_changes(
+        DagsterEventType.RUN_FAILURE, limit=1 if first else _AT_ONCE, cursor=place or None, ascending=not first
+    )
+    if first:
+        return [], found.cursor if found.records else ""
+    jobs = {*(context.repository_def.job_names if context.repository_def else ())}
+    alerts = [
+        Alert("run failed", entry.job_name or "", _reason(context, entry), entry.run_id)
+        for entry in (record.event_log_entry for record in found.records)
+        if entry.job_name in jobs
+    ]
+    return alerts, found.cursor if found.records else place or ""
+
+
+def _reason(context: dg.SensorEvaluationContext, failure: dg.EventLogEntry) -> str:
+    """Why the run failed: the step's own words, which have the next step, in place of Dagster's that a step failed."""
+    steps = context.instance.all_logs(failure.run_id, of_type=DagsterEventType.STEP_FAILURE)
+    for entry in reversed(steps):
+        data = entry.dagster_event.step_failure_data if entry.dagster_event else None
+        if data and data.user_failure_data and data.user_failure_data.description:
+            return str(data.user_failure_data.description)
+        if data and data.error:
+            return str(data.error.message).strip()
+    return (failure.dagster_event.message if failure.dagster_event else None) or failure.user_message
+
+
+def _changed_checks(context: dg.SensorEvaluationContext, known: frozenset[str]) -> tuple[list[Alert], frozenset[str]]:
+    """Alerts for checks whose verdict is another than at the last evaluation, and all that fail."""
+    if context.repository_def is None:
+        return [], known
+    keys = sorted(context.repository_def.asset_graph.asset_check_keys, key=str)
+    latest = context.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+    verdicts = {_name(key): record for key, record in latest.items()}
+    judged = {name for name, record in verdicts.items() if record.status is not AssetCheckExecutionRecordStatus.PLANNED}
+    failed = {name for name in judged if verdicts[name].status is AssetCheckExecutionRecordStatus.FAILED}
+    mended = (known & judged) - failed
+    alerts = [*_alerts("check failed", failed - known, verdicts), *_alerts("check passed", mended, verdicts)]
+    return alerts, frozenset(failed | (known - mended) & {_name(key) for key in keys})
+
+
+def _alerts(
+    kind: Literal["check failed", "check passed"], names: Set[str], verdicts: dict[str, AssetCheckExecutionRecord]
+) -> Iterator[Alert]:
+    for name in sorted(names):
+        entry = verdicts[name].event
+        event = entry.dagster_event if entry else None
+        evaluated = event is not None and event.event_type is DagsterEventType.ASSET_CHECK_EVALUATION
+        text = (event.asset_check_evaluation_data.description if event and evaluated else "") or ""
+        yield Alert(kind, name, text, verdicts[name].run_id)
+
+
+def _name(key: dg.AssetCheckKey) -> str:
+    return f"{key.asset_key.to_user_string()} {key.name}"
