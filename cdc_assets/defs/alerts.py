@@ -77,8 +77,8 @@ def alert_sensor(
         for alert in alerts:
             send(alert)
         context.update_cursor(json.dumps({"run": place, "failing": sorted(failing)}))
-        told = "; ".join(f"{alert.subject}: {alert.kind}" for alert in alerts)
-        return dg.SkipReason(f"Sent: {told}." if alerts else f"Nothing new; {len(failing)} checks are failing.")
+        sent = "; ".join(f"{alert.subject}: {alert.kind}" for alert in alerts)
+        return dg.SkipReason(f"Sent: {sent}." if alerts else f"Nothing new; {len(failing)} checks are failing.")
 
     return sensor
 

@@ -63,13 +63,13 @@ def test_failed_run_is_told_once_with_its_reason(world: World) -> None:
 
 
 def test_check_is_told_when_its_verdict_changes(world: World) -> None:
-    told = []
+    heard = []
     for healthy in (True, False, False, True, True, False):
         world.healthy = healthy
         world.run()
-        told.append(world.tick())
+        heard.append(world.tick())
     failed, passed = [("check failed", "orders whole")], [("check passed", "orders whole")]
-    assert told == [[], failed, [], passed, [], failed]
+    assert heard == [[], failed, [], passed, [], failed]
     assert world.alerts[0].text == "3 rows are lost"
 
 
