@@ -22,7 +22,7 @@ class Lines:
         rows: number of lines.
         longest: bytes of the longest line.
         data: the lines; each holds `n`, its index in the chunk, and `key`, `value`, `headers`.
-        table: the same as columns, if they are read already; then there is no `data`.
+        table: the same as columns, if they are columns already, as an engine sends them; then there is no `data`.
     """
 
     topic: str

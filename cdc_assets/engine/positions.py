@@ -19,7 +19,7 @@ may come from another server, whose log counts from a lower number, and are new 
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -173,24 +173,24 @@ def last_place(tables: Sequence[pa.Table]) -> Place | None:
 
 
 def _last_place(table: pa.Table) -> Place | None:
-    """Of the last event that has one; events of a snapshot are passed over together, for there may be many."""
-    streamed = _streamed(table)
-    for row in range(streamed.num_rows - 1, -1, -1):
-        source = sources_of(streamed.slice(row, 1))[0]
+    """Of the last event that has one; only the rows that are looked at are built, and snapshots' are passed over together."""
+    if "value" not in table.column_names or not (blocks := _blocks(table)):
+        return None
+    for row in _streamed_rows(blocks[0]):
+        source = sources_of(table.slice(row, 1))[0]
         if source is not None and (place := place_of(source)) is not None:
             return place
     return None
 
 
-def _streamed(table: pa.Table) -> pa.Table:
-    if "value" not in table.column_names or not (blocks := _blocks(table)):
-        return table.slice(0, 0)
-    source = blocks[0]
+def _streamed_rows(source: pa.ChunkedArray) -> Iterator[int]:
+    """Rows of streamed events, the last first."""
     if source.type.get_field_index("snapshot") < 0:
-        return table
+        return iter(range(len(source) - 1, -1, -1))
     mark = pc.fill_null(pc.struct_field(source, "snapshot").cast(pa.string()), "")
     known = pc.and_(source.is_valid(), pc.is_in(mark, value_set=pa.array(["", "false"])))
-    return table.filter(known)
+    rows: list[int] = pc.indices_nonzero(known).to_pylist()
+    return reversed(rows)
 
 
 def _blocks(table: pa.Table) -> list[pa.ChunkedArray]:

@@ -115,8 +115,9 @@ class RequestedSnapshot:
     def _hear(self, chunk: Chunk) -> None:
         for lines in chunk.lines:
             if lines.topic == self._topic:
-                for line in lines.data.splitlines():
-                    self._take(json.loads(line)["value"] or {})
+                values = [json.loads(line)["value"] for line in lines.data.splitlines()]
+                for value in values if lines.table is None else lines.table.column("value").to_pylist():
+                    self._take(value or {})
 
     def _take(self, notification: Mapping[str, Any]) -> None:
         """One notification. Those of blocking snapshots carry ids of the connector's own, so only their order tells."""

@@ -1,6 +1,6 @@
 """Arrow's schema of a topic from Connect's, and Arrow columns from an engine's lines.
 
-A line holds values in the form that Arrow reads fastest (`adapters/debezium/Encoder.java`), so each field has two
+A line of JSON (readers of files and topics) holds values in the form that Arrow reads fastest, so each field has two
 types: the one it is read with and the one it has in the lake. The second is that of every topic table
 (`typemap.connect`): Connect's literal types, the semantic type as metadata. A Decimal of more than 38 digits, or of
 an unknown number of digits, has no type in the lake; it stays Connect's bytes, and its metadata say so.

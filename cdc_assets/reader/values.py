@@ -1,7 +1,7 @@
 """Values of Connect's JSON converter, one by one, in the form in which Arrow reads an engine's lines.
 
 This is the slow way: for records that do not go through Arrow as they are, and to tell which record is wrong and why.
-The form is that of `adapters/debezium/Encoder.java`: a Decimal as plain text, or base64 of its unscaled bytes if it has
+The form is that of `engine.schemas.read_lines`: a Decimal as plain text, or base64 of its unscaled bytes if it has
 no type in the lake; other numbers with a fraction as text; maps as lists of entries.
 """
 

@@ -209,7 +209,7 @@ def write(folder: Path, records: list[Any]) -> None:
     events = _java("java.util.ArrayList")()
     for record in records:
         events.add(Event(record))
-    encoder = compiled("Encoder")()
+    encoder = compiled("Column", "Encoder")()
     (folder / "chunk.json").write_bytes(bytes(encoder.encode(events, True)))
     (folder / "chunk.bin").write_bytes(bytes(encoder.body()))
     converter = _java("org.apache.kafka.connect.json.JsonConverter")()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.adapters.debezium.columns import fields_of, read_columns
 from cdc_assets.engine.feed import Chunk, Lines, Offsets
 from cdc_assets.engine.run import EngineRun
 from cdc_assets_tests.unit.reader.trial import Trial
@@ -37,8 +38,9 @@ class OneChunk:
         lines, start = [], 0
         for group in header["groups"]:
             data, start = body[start : start + group["bytes"]], start + group["bytes"]
-            parts = group["topic"], group["id"], group["key"], group["value"], group["rows"], group["longest"]
-            lines.append(Lines(*parts, data))
+            table = read_columns(fields_of(group["key"], group["value"]), data)
+            parts = group["topic"], group["id"], group["key"], group["value"], group["rows"], 0, b"", table
+            lines.append(Lines(*parts))
         return Chunk(1, lines, header["rows"], [tuple(pair) for pair in header["offsets"]])
 
     def committed(self, number: int) -> None:

@@ -1,20 +1,15 @@
-// Turns the engine's records into lines of JSON, one run of lines for each topic and pair of schemas. It is compiled when
+// Turns the engine's records into columns, one set for each topic and pair of schemas (`Column.java`). It is compiled when
 // the child process starts, by Janino, which Spark carries: no compiler and no built file is needed. Janino knows no
 // lambdas and erases generics, hence the casts.
 //
-// The reader knows the schemas (they are sent once), so a value stands in the shape that Arrow reads fastest: bytes as
-// base64, a Decimal of at most 38 known digits as plain text and any other as base64 of its unscaled bytes, dates and
-// times as numbers, floating point numbers as text because JSON has no NaN, maps and headers as lists of entries.
+// The reader knows the schemas (they are sent once), so the values stand there in the layout that Arrow has for them, and
+// are neither written as text nor read from it.
 
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonGenerator;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.debezium.engine.RecordChangeEvent;
 import java.io.ByteArrayOutputStream;
-import java.math.BigDecimal;
-import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -22,36 +17,29 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import org.apache.kafka.connect.data.ConnectSchema;
-import org.apache.kafka.connect.data.Date;
-import org.apache.kafka.connect.data.Decimal;
-import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.data.Schema;
-import org.apache.kafka.connect.data.Struct;
-import org.apache.kafka.connect.data.Time;
-import org.apache.kafka.connect.data.Timestamp;
+import org.apache.kafka.connect.data.SchemaBuilder;
 import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 
 public class Encoder {
-    // A topic with a pair of schemas, and the lines that this call has for it.
+    // A topic with a pair of schemas, and the columns that this call has for it.
     public static class Group {
         int id;
         String topic;
         Schema key;
         Schema value;
         int rows;
-        int longest;
         boolean told;
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream(0);
-        JsonGenerator out;
+        Column numbers = new Column(Schema.INT64_SCHEMA);
+        Column keys;
+        Column values;
+        Column headers = new Column(HEADERS);
     }
 
-    // Bytes of a buffer that is used again: there may be thousands of tables.
-    private static final int KEPT = 1 << 20;
+    private static final Schema HEADERS = SchemaBuilder.map(Schema.STRING_SCHEMA, Schema.OPTIONAL_STRING_SCHEMA).build();
 
-    private final JsonFactory factory = new JsonFactory();
     private final ObjectMapper mapper = new ObjectMapper();
     private final JsonConverter plain = new JsonConverter();
     private final JsonConverter described = new JsonConverter();
@@ -116,7 +104,7 @@ public class Encoder {
             SourceRecord record = recordOf(records, i);
             Group group = groupOf(record);
             if (group.rows == 0) touched.add(group);
-            writeLine(group, i, record);
+            put(group, i, record);
             offsets.put(record.sourcePartition(), record);
         }
         return description(touched, offsets, end);
@@ -169,106 +157,28 @@ public class Encoder {
         made.topic = record.topic();
         made.key = record.keySchema();
         made.value = value;
+        made.keys = made.key == null ? null : new Column(made.key);
+        made.values = value == null ? null : new Column(value);
         candidates.add(made);
         return made;
     }
 
-    private void writeLine(Group group, int number, SourceRecord record) throws Exception {
-        int before = group.bytes.size();
-        JsonGenerator out = factory.createGenerator(group.bytes);
-        out.writeStartObject();
-        out.writeNumberField("n", number);
-        out.writeFieldName("key");
-        write(out, record.keySchema(), record.key());
-        out.writeFieldName("value");
-        write(out, record.valueSchema(), record.value());
-        out.writeFieldName("headers");
-        out.writeStartArray();
+    private void put(Group group, int number, SourceRecord record) throws Exception {
+        int row = group.rows++;
+        group.numbers.put(row, Long.valueOf(number));
+        if (group.keys != null) group.keys.put(row, record.key());
+        if (group.values != null) group.values.put(row, record.value());
         Iterator headers = record.headers().iterator();
         while (headers.hasNext()) {
             Header header = (Header) headers.next();
-            out.writeStartObject();
-            out.writeStringField("key", header.key());
-            out.writeStringField("value", headerText(record.topic(), header));
-            out.writeEndObject();
+            group.headers.putEntry(header.key(), headerText(record.topic(), header));
         }
-        out.writeEndArray();
-        out.writeEndObject();
-        out.close();
-        group.bytes.write('\n');
-        group.rows++;
-        group.longest = Math.max(group.longest, group.bytes.size() - before);
+        group.headers.endMap(row);
     }
 
     private String headerText(String topic, Header header) throws Exception {
         if (header.value() == null || header.value() instanceof String) return (String) header.value();
         return new String(plain.fromConnectData(topic, header.schema(), header.value()), "UTF-8");
-    }
-
-    private void write(JsonGenerator out, Schema schema, Object value) throws Exception {
-        if (value == null) {
-            out.writeNull();
-        } else if (value instanceof Struct) {
-            Struct struct = (Struct) value;
-            List fields = struct.schema().fields();
-            out.writeStartObject();
-            for (int i = 0; i < fields.size(); i++) {
-                Field field = (Field) fields.get(i);
-                out.writeFieldName(field.name());
-                write(out, field.schema(), struct.getWithoutDefault(field.name()));
-            }
-            out.writeEndObject();
-        } else if (value instanceof String) {
-            out.writeString((String) value);
-        } else if (value instanceof Long) {
-            out.writeNumber(((Long) value).longValue());
-        } else if (value instanceof Boolean) {
-            out.writeBoolean(((Boolean) value).booleanValue());
-        } else if (value instanceof Float || value instanceof Double) {
-            out.writeString(value.toString());
-        } else if (value instanceof Integer || value instanceof Short || value instanceof Byte) {
-            out.writeNumber(((Number) value).intValue());
-        } else if (value instanceof BigDecimal) {
-            BigDecimal decimal = (BigDecimal) value;
-            if (isNarrow(schema)) out.writeString(decimal.toPlainString());
-            else out.writeBinary(decimal.unscaledValue().toByteArray());
-        } else if (value instanceof byte[]) {
-            out.writeBinary((byte[]) value);
-        } else if (value instanceof ByteBuffer) {
-            ByteBuffer buffer = (ByteBuffer) ((ByteBuffer) value).duplicate();
-            byte[] bytes = new byte[buffer.remaining()];
-            buffer.get(bytes);
-            out.writeBinary(bytes);
-        } else if (value instanceof java.util.Date) {
-            java.util.Date date = (java.util.Date) value;
-            if (Date.LOGICAL_NAME.equals(schema.name())) out.writeNumber(Date.fromLogical(schema, date));
-            else if (Time.LOGICAL_NAME.equals(schema.name())) out.writeNumber(Time.fromLogical(schema, date));
-            else out.writeNumber(Timestamp.fromLogical(schema, date));
-        } else if (value instanceof List) {
-            List list = (List) value;
-            out.writeStartArray();
-            for (int i = 0; i < list.size(); i++) write(out, schema.valueSchema(), list.get(i));
-            out.writeEndArray();
-        } else if (value instanceof Map) {
-            Iterator entries = ((Map) value).entrySet().iterator();
-            out.writeStartArray();
-            while (entries.hasNext()) {
-                Map.Entry entry = (Map.Entry) entries.next();
-                out.writeStartObject();
-                out.writeStringField("key", (String) entry.getKey());
-                out.writeFieldName("value");
-                write(out, schema.valueSchema(), entry.getValue());
-                out.writeEndObject();
-            }
-            out.writeEndArray();
-        } else {
-            throw new IllegalArgumentException("A value of " + value.getClass().getName() + " is in no Connect schema");
-        }
-    }
-
-    private static boolean isNarrow(Schema schema) {
-        String precision = (String) schema.parameters().get("connect.decimal.precision");
-        return precision != null && Integer.parseInt(precision) <= 38;
     }
 
     private byte[] description(List touched, Map offsets, int rows) throws Exception {
@@ -282,18 +192,18 @@ public class Encoder {
             run.put("id", group.id);
             run.put("topic", group.topic);
             run.put("rows", group.rows);
-            run.put("bytes", group.bytes.size());
-            run.put("longest", group.longest);
             if (!group.told) {
                 run.set("key", group.key == null ? null : described.asJsonSchema(group.key));
                 run.set("value", group.value == null ? null : described.asJsonSchema(group.value));
                 group.told = true;
             }
-            group.bytes.writeTo(all);
-            if (group.bytes.size() > KEPT) group.bytes = new ByteArrayOutputStream(0);
-            else group.bytes.reset();
+            int before = all.size();
+            group.numbers.write(all, group.rows);
+            if (group.keys != null) group.keys.write(all, group.rows);
+            if (group.values != null) group.values.write(all, group.rows);
+            group.headers.write(all, group.rows);
+            run.put("bytes", all.size() - before);
             group.rows = 0;
-            group.longest = 0;
         }
         boolean unfinished = false;
         ArrayNode pairs = made.putArray("offsets");

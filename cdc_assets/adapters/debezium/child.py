@@ -84,7 +84,7 @@ class EngineProcess:
         properties = _java("java.util.Properties")()
         for name, value in self._properties().items():
             properties.setProperty(name, value)
-        self._encoder = compiled("Encoder")()
+        self._encoder = compiled("Column", "Encoder")()
         format_ = _java("io.debezium.engine.format.ChangeEventFormat").of(_java("io.debezium.embedded.Connect").class_)
 
         @jpype.JImplements("io.debezium.engine.DebeziumEngine$ChangeConsumer")
@@ -224,14 +224,19 @@ def _java(name: str) -> Any:
     return jpype.JClass(name)
 
 
-def compiled(name: str) -> Any:
-    """A class of this package's Java sources, compiled in memory."""
-    source = resources.files("cdc_assets.adapters.debezium").joinpath(f"{name}.java").read_text()
-    compiler = _java("org.codehaus.janino.SimpleCompiler")()
-    compiler.cook(source)
+def compiled(*names: str) -> Any:
+    """The last of some classes of this package's Java sources, compiled in memory; each may use those before it."""
     import jpype
 
-    return jpype.JClass(compiler.getClassLoader().loadClass(name))
+    loader: Any = None
+    for name in names:
+        source = resources.files("cdc_assets.adapters.debezium").joinpath(f"{name}.java").read_text()
+        compiler = _java("org.codehaus.janino.SimpleCompiler")()
+        if loader is not None:
+            compiler.setParentClassLoader(loader)
+        compiler.cook(source)
+        loader = compiler.getClassLoader()
+    return jpype.JClass(loader.loadClass(names[-1]))
 
 
 def _write_offsets(path: Path, name: str, offsets: list[Any]) -> None:

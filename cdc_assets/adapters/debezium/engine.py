@@ -13,6 +13,9 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
+import pyarrow as pa
+
+from cdc_assets.adapters.debezium.columns import fields_of, read_columns
 from cdc_assets.adapters.debezium.ending import GO_ON, ending_error
 from cdc_assets.adapters.debezium.frames import receive, send
 from cdc_assets.adapters.debezium.log import EngineLog
@@ -60,7 +63,7 @@ class DebeziumEngine:
         self._reader = self._log.follow(self._process.stderr)
         self._patience_s, self._silent_s = config.watchdog_s, 0.0
         self._messages: queue.Queue[tuple[dict[str, Any], bytes]] = queue.Queue(_AHEAD)
-        self._structures: dict[int, tuple[str, Any, Any]] = {}
+        self._structures: dict[int, tuple[str, Any, Any, list[pa.Field]]] = {}
         self._lock = threading.Lock()
         self._started = self._snapshot = self._closing = False
         self._send(
@@ -159,10 +162,15 @@ class DebeziumEngine:
         lines, start = [], 0
         for run in message["groups"]:
             if "key" in run:
-                self._structures[run["id"]] = run["topic"], run["key"], run["value"]
-            topic, key, value = self._structures[run["id"]]
-            end = start + run["bytes"]
-            lines.append(Lines(topic, run["id"], key, value, run["rows"], run["longest"], body[start:end]))
-            start = end
+                self._structures[run["id"]] = (
+                    run["topic"],
+                    run["key"],
+                    run["value"],
+                    fields_of(run["key"], run["value"]),
+                )
+            topic, key, value, fields = self._structures[run["id"]]
+            table = read_columns(fields, body[start : start + run["bytes"]])  # a copy: a topic keeps only its own bytes
+            lines.append(Lines(topic, run["id"], key, value, run["rows"], 0, b"", table))
+            start += run["bytes"]
         offsets = [(partition, offset) for partition, offset in message["offsets"]]
         return Chunk(message["number"], lines, message["rows"], offsets, message["history"], message["unfinished"])
