@@ -47,8 +47,13 @@ def channels_of(config: EngineConfig) -> list[str]:
 
 
 def with_file_channel(config: EngineConfig, path: Path) -> EngineConfig:
-    """The settings with a private file as a signal channel beside the given ones; a file of their own is replaced."""
-    channels = dict.fromkeys([*channels_of(config), "file"])
+    """The settings with a private file as a signal channel beside the given ones; a file of their own is replaced.
+
+    With a signal table there is the channel `source` in any case: by it a connector reads its own marks around each chunk
+    of an incremental snapshot, without which it waits behind the first chunk for ever, whoever asked for it.
+    """
+    marks = ["source"] if config.properties.get("signal.data.collection") else []
+    channels = dict.fromkeys([*channels_of(config), *marks, "file"])
     own = {"signal.enabled.channels": ",".join(channels), "signal.file": str(path)}
     return replace(config, properties={"signal.poll.interval.ms": "1000", **config.properties, **own})
 

@@ -37,7 +37,9 @@ from cdc_assets.lake.topics import TopicTables
 log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.2
-
+_COMMIT_TIMES: Final = 20.0
+"""A backlog is collected for so many times what the last commit took, so that commits take a twentieth of the time."""
+_LONGEST_S: Final = 30.0
 
 Ending = Literal["idle", "deadline"]
 
@@ -87,7 +89,7 @@ class EngineRun:
         self._upkeep = BatchUpkeep(tables, config.lake)
         self._schemas: dict[int, pa.Schema] = {}
         self._rows: Counter[str] = Counter()
-        self._batches, self._since = 0, 0.0
+        self._batches, self._since, self._commit_s = 0, 0.0, 0.0
         self._staging: Staging | None = None
         self._heard, self._warm_up_s = False, warm_up_s
         self._repetitions = Repetitions(None, ())
@@ -145,7 +147,11 @@ class EngineRun:
                 if (chunk is not None and self._is_news(chunk)) or not feed.started:
                     heard = now
                 ending = self._ending(feed, now - begun, now - heard)
-                if self._staging is not None and not self._staging.unfinished and (ending or self._is_full(now)):
+                if (
+                    self._staging is not None
+                    and not self._staging.unfinished
+                    and (ending or self._is_full(now, behind=chunk is not None))
+                ):
                     self._close(feed)
                 if ending is not None and (self._staging is None or ending == "deadline"):
                     return ending
@@ -170,9 +176,12 @@ class EngineRun:
             self._since = time.monotonic()
         self._staging.add(replace(chunk, history=self._history.reached(chunk.history, chunk.offsets)))
 
-    def _is_full(self, now: float) -> bool:
+    def _is_full(self, now: float, *, behind: bool) -> bool:
+        """Whether the batch is committed now; while the connector is behind, commits must not take the time of its events."""
         staging, config = self._staging, self._config
-        return staging is not None and (staging.rows >= config.batch_rows or now - self._since >= config.batch_s)
+        longest = min(_COMMIT_TIMES * self._commit_s, _LONGEST_S) if behind else 0.0
+        is_old = now - self._since >= max(config.batch_s, longest)
+        return staging is not None and (staging.rows >= config.batch_rows or is_old)
 
     def _ending(self, feed: EngineFeed, passed_s: float, quiet_s: float) -> Ending | None:
         """Whether the run ends. No deadline ends a snapshot, which would begin again with the next run, and again."""
@@ -194,8 +203,10 @@ class EngineRun:
         except BaseException:
             staging.abandon()
             raise
+        begun = time.monotonic()
         self._ledger.plan(_now(), batch)
         self._commit(batch)
+        self._commit_s = time.monotonic() - begun
         feed.committed(staging.chunk)
         if self._upkeep.due:
             self._upkeep.tidy(self._ledger)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdc_assets.adapters.debezium.columns import fields_of, read_columns
+from cdc_assets.engine.columns import fields_of, read_columns
 from cdc_assets.engine.schemas import topic_schema
 from cdc_assets.envelope.json import to_json
 

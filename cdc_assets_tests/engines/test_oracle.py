@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.adapters.debezium.columns import fields_of, read_columns
+from cdc_assets.engine.columns import fields_of, read_columns
 from cdc_assets.engine.feed import Chunk, Lines, Offsets
 from cdc_assets.engine.run import EngineRun
 from cdc_assets_tests.unit.reader.trial import Trial

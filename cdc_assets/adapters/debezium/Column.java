@@ -1,4 +1,4 @@
-// A column of a topic's events in Arrow's own layout, so that the capture takes its bytes as they are (`columns.py`).
+// A column of a topic's events in Arrow's own layout, so that the capture takes its bytes as they are (`engine/columns.py`).
 // A struct has a column for each field, an array one for its elements, a map one for keys and one for values.
 //
 // A value's row is given, and rows before it that have no value are null: the fields of an absent `before` cost nothing.

@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_assets.adapters.debezium.columns import fields_of, read_columns
 from cdc_assets.adapters.debezium.ending import GO_ON, ending_error
 from cdc_assets.adapters.debezium.frames import receive, send
 from cdc_assets.adapters.debezium.log import EngineLog
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.engine.columns import fields_of, read_columns
 from cdc_assets.engine.feed import Chunk, Lines, Offsets
 from cdc_assets.errors import EngineError
 

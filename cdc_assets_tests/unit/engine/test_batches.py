@@ -73,6 +73,20 @@ def test_events_are_committed_in_their_order_and_acknowledged(tmp_path: Path) ->
     assert feed.closed
 
 
+def test_commits_take_little_of_a_backlogs_time(tmp_path: Path) -> None:
+    class Slow(TopicTables):
+        def commit(self, *given: Any) -> Any:
+            time.sleep(0.2)
+            return super().commit(*given)
+
+    config = replace(config_for(tmp_path, 1000), batch_s=0.001)
+    summary = EngineRun(
+        config, Slow(Location.of(config.lake), "shop"), ListFeed(EVENTS, range(1, 61)), warm_up_s=0.001
+    ).run()
+    assert_each_once(tmp_path)
+    assert summary.batches <= 3
+
+
 def test_a_run_goes_on_behind_the_last_batch_with_the_history_that_it_needs(tmp_path: Path) -> None:
     run(tmp_path, ListFeed(EVENTS[:30], range(3, 31, 3)))
     feed = ListFeed(EVENTS, range(3, 61, 3))

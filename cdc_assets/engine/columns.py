@@ -1,4 +1,4 @@
-"""Arrow columns from the bytes that an engine's process made in Arrow's layout (`Column.java`): nothing is parsed or copied."""
+"""Arrow columns from the bytes that an engine's process made in Arrow's layout (`Column.java`); nothing is parsed or copied."""
 
 import struct
 from collections.abc import Mapping, Sequence
