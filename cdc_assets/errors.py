@@ -27,6 +27,7 @@
 the next step. Secrets never enter a message: adapters pass driver texts through their own redaction.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 _LONGEST_VALUE = 300
@@ -113,6 +114,16 @@ class InvalidValueError(TerminalError, ValueError):
 
 class ConfigurationError(InvalidValueError):
     """A configuration property is unknown or has a value that is not allowed."""
+
+    @classmethod
+    def of_all(cls, errors: "Sequence[ConfigurationError]") -> "ConfigurationError":
+        """One error with the messages of several, so that all can be corrected at once."""
+        if len(errors) == 1:
+            return errors[0]
+        found = cls("configuration", "", "other properties", "correct them together")
+        lines = [f"{len(errors)} properties of the configuration are not valid:", *map(str, errors)]
+        found.args = ("\n".join(lines),)
+        return found
 
 
 class LoginError(TerminalError):

@@ -11,7 +11,9 @@ All text forms are one rule: JSON values in their order, where each partition is
 
 *What an offset says* (spec debezium-sqlserver §3.10): the place of the last event that was delivered, as commit LSN,
 change LSN and the number of change rows that share both. Without a change LSN, or after a snapshot, everything up to
-the commit LSN was delivered.
+the commit LSN was delivered. With transaction metadata, BEGIN and the END before it have the place of the event that
+follows them and was not delivered (measured); then no event of their transaction is counted. A connector that is started
+again at such an offset leaves that event out; this does not.
 """
 
 import json
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_assets.adoption.java_map import MAGIC, parse_java_map
+from cdc_assets.capture.instances import before
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import ConfigurationError, InvalidValueError
 
@@ -160,13 +163,16 @@ def _offset(database: str, offset: Mapping[str, Any]) -> ConnectorOffset:
         )
     if "commit_lsn" not in offset:
         raise InvalidValueError("offset", json.dumps(dict(offset)), "a commit_lsn", "copy the connector's whole offset")
-    change = offset.get("change_lsn") or _NULL
+    change, commit = offset.get("change_lsn") or _NULL, Lsn.parse(offset["commit_lsn"])
     partly = kind in ("", "INCREMENTAL") and change != _NULL
+    transaction = offset.get("transaction_id")
+    if partly and transaction and (transaction != str(commit) or not any(key.startswith(_COUNT) for key in offset)):
+        return ConnectorOffset(before(commit), unread=_unread(offset.get(_INCREMENTAL)))
     return ConnectorOffset(
-        Lsn.parse(offset["commit_lsn"]),
+        commit,
         Lsn.parse(change) if partly else None,
         int(offset.get("event_serial_no") or 0),
-        bool(offset.get("transaction_id")),
+        bool(transaction),
         {key.removeprefix(_COUNT): int(count) for key, count in offset.items() if key.startswith(_COUNT)},
         _unread(offset.get(_INCREMENTAL)),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, cast
 
 from cdc_assets.config.columns import column_rules
-from cdc_assets.config.masks import PATTERN, Masks
+from cdc_assets.config.masks import HIDDEN, PATTERN, Masks
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.property import Property, Status
 from cdc_assets.config.settings import (
@@ -25,7 +25,7 @@ from cdc_assets.config.settings import (
     StreamingSettings,
     TextSettings,
 )
-from cdc_assets.config.table.connection import DRIVER_OPTIONS, EXCLUSIVE, JDBC_ONLY
+from cdc_assets.config.table.connection import DRIVER_OPTIONS, EXCLUSIVE, JAVA_STORES, JDBC_ONLY, STORE_REASON
 from cdc_assets.core.identifiers import TableId, parts_of, unquoted
 from cdc_assets.errors import ConfigurationError, InvalidValueError, shortened
 
@@ -38,6 +38,8 @@ _TYPED_DRIVER_OPTIONS = {
     row.name.lower(): row.name for row in PROPERTIES if row.name.startswith("driver.") and not row.patterned
 }
 _REFUSED = tuple(row for row in PROPERTIES if row.status is Status.REFUSED)
+_PLUGIN_LISTS = ("converters", "post.processors", "transforms", "predicates")
+"""Refused properties with names, whose options begin with these names or with the property's own."""
 _CHANNELS = ("sink", "log")
 _ENTRY = re.compile(r"""(?:\[[^\]]*\]|"[^"]*"|[^,])+""")
 """One item of a comma list; commas in brackets or quotes are part of a name."""
@@ -64,9 +66,9 @@ def _build(given: Given, masks: Masks) -> CaptureConfig:
     for name, text in given.items():
         _check_characters(name, text)
     canonical = list(_canonical(given))
-    _refuse(canonical)
+    if problems := [masks.mask(problem) for problem in _problems(canonical, masks)]:
+        raise ConfigurationError.of_all(problems)
     found = [(name, property_of(name), text) for name, text in canonical]
-    _require(found)
     _check_exclusive(found)
     values = _values(found)
     signals = _signals(values, found)
@@ -114,32 +116,45 @@ def _canonical(given: Given) -> Iterator[tuple[str, str]]:
         if (
             name.startswith("database.")
             and name not in exact
-            and (option in known or f"driver.{option}" in _TYPED_DRIVER_OPTIONS)
+            and (option in known or option.startswith(JAVA_STORES) or f"driver.{option}" in _TYPED_DRIVER_OPTIONS)
         ):
             yield _TYPED_DRIVER_OPTIONS.get(f"driver.{option}", f"driver.{option}"), text
         else:
             yield _TYPED_DRIVER_OPTIONS.get(name.lower(), name), text
 
 
-def _refuse(given: Sequence[tuple[str, str]]) -> None:
-    """Refuse unsupported properties before unknown ones: `converters=iso` explains `iso.type`, which is not a property
-    by itself."""
+def _problems(given: Sequence[tuple[str, str]], masks: Masks) -> Iterator[ConfigurationError]:
+    """What is wrong with each property alone; all of it, so that nobody has to try again for each."""
+    names, plugins = dict(given), set[str]()
     for name, text in given:
         row = next((row for row in _REFUSED if row.name == name or row.holes(name)), None)
-        if row is not None and not _is_default(row, text):
-            allowed = f"no value, or {row.default!r}" if row.default else "no value"
-            raise ConfigurationError(name, text, f"{allowed}: {row.reason}", "remove the property")
+        if row is None or _is_default(row, text):
+            continue
+        plugins |= {part.strip() for part in text.split(",")} if name in _PLUGIN_LISTS else set()
+        if row.patterned and names.get(row.name.partition(".")[0], "").strip():
+            continue  # an option of what is refused already
+        allowed = f"no value, or {row.default!r}" if row.default else "no value"
+        shown = HIDDEN if masks.hides(name) else text
+        options = " and its options" if name in _PLUGIN_LISTS else ""
+        yield ConfigurationError(name, shown, f"{allowed}: {row.reason}", f"remove the property{options}")
+    rows: set[str] = set()
+    for name, text in given:
+        if name.partition(".")[0] in plugins and "." in name:
+            continue
+        try:
+            row = property_of(name)
+            rows.add(row.name)
+            if row.status is Status.SUPPORTED:
+                row.parse(text)
+        except ConfigurationError as error:
+            yield error
+    for row in PROPERTIES:
+        if row.required and row.name not in rows:
+            yield ConfigurationError(row.name, None, row.kind.allowed, f"add {row.name} to the configuration")
 
 
 def _is_default(row: Property, text: str) -> bool:
     return row.parse(text) == row.parse(row.default or "")
-
-
-def _require(found: Found) -> None:
-    names = {row.name for _, row, _ in found}
-    for row in PROPERTIES:
-        if row.required and row.name not in names:
-            raise ConfigurationError(row.name, None, row.kind.allowed, f"add {row.name} to the configuration")
 
 
 def _check_exclusive(found: Found) -> None:
@@ -182,6 +197,8 @@ def _driver_options(found: Found) -> tuple[tuple[tuple[str, str], ...], tuple[tu
         option = holes["option"].lower()
         if option in DRIVER_OPTIONS:
             options.append((DRIVER_OPTIONS[option], text))
+        elif option.startswith(JAVA_STORES):
+            ignored.append((name, STORE_REASON))
         elif option in JDBC_ONLY:
             ignored.append((name, "only Microsoft's JDBC driver has it"))
         else:

@@ -3,7 +3,8 @@
 COUNTS is a JSON array of total numbers of records, growing. For each of them the engine is started over its offsets,
 delivers records until it has delivered so many, and is closed; nothing behind is marked as processed. Its offsets and
 schema history are then copied to `<number>.offsets` and `<number>.history` beside OUT. A delete is never separated from
-its tombstone: both have the same offset, so no reader could continue between them. The last line of OUT is
+its tombstone: both have the same offset, so no reader could continue between them. Nor does it stop behind a BEGIN or END,
+which have the offset of the event that follows: the connector itself loses that event. The last line of OUT is
 `{"stopped": …}`.
 """
 
@@ -66,8 +67,7 @@ def _until(jpype: Any, properties: dict[str, str], lines: Any, delivered: int, c
                 committer.markProcessed(record)
                 state["n"] = int(state["n"]) + 1
                 value = json.loads(line)["value"]
-                is_delete = value is not None and value["payload"].get("op") == "d"
-                if int(state["n"]) >= count and not is_delete:
+                if int(state["n"]) >= count and (value is None or value["payload"].get("op") in ("c", "u", "r")):
                     done.set()
             lines.flush()
             committer.markBatchFinished()

@@ -203,9 +203,18 @@ JDBC_ONLY = frozenset(
         "locktimeout", "logintimeout", "maxresultbuffer", "preparemethod", "querytimeout", "quotedidentifier", "replication",
         "responsebuffering", "retryconn", "retryexec", "selectmethod", "sendstringparametersasunicode",
         "sendtemporaldatatypesasstringforbulkcopy", "sendtimeasdatetime", "serverpreparedstatementdiscardthreshold",
-        "sockettimeout", "sslprotocol", "statementpoolingcachesize", "transparentnetworkipresolution", "truststore",
-        "truststorepassword", "truststoretype", "trustmanagerclass", "usebulkcopyforbatchinsert", "usedefaultgsscredential",
+        "sockettimeout", "sslprotocol", "statementpoolingcachesize", "transparentnetworkipresolution",
+        "trustmanagerclass", "trustmanagerconstructorarg", "usebulkcopyforbatchinsert", "usedefaultgsscredential",
         "usefmtonly", "workstationid", "xopenstates",
     }
 )  # fmt: skip
 """Options in lower case that only Microsoft's JDBC driver has; they do not affect the data that are read."""
+
+JAVA_STORES = ("truststore", "keystore")
+"""Beginnings of the JDBC driver's options, in lower case, that name stores of certificates of the JVM."""
+
+STORE_REASON = (
+    "stores of the JVM are not read; the connection trusts the operating system's certificates, one certificate file with "
+    "driver.serverCertificate, or any with driver.trustServerCertificate"
+)
+"""Why they are ignored, and what takes their place."""

@@ -83,6 +83,19 @@ def test_what_a_connector_counts_and_has_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "more",
+    [
+        {"transaction_id": str(COMMIT)},
+        {"transaction_id": str(CHANGE), "transaction_data_collection_order_TestDB.dbo.orders": 3},
+    ],
+    ids=["BEGIN", "END of the transaction before"],
+)
+def test_an_event_whose_boundary_was_delivered_was_not(tmp_path: Path, more: dict[str, object]) -> None:
+    [offset] = offsets(tmp_path, json.dumps([PARTITION, OFFSET | more]).encode()).values()
+    assert offset == ConnectorOffset(Lsn.from_int(int(COMMIT) - 1))
+
+
+@pytest.mark.parametrize(
     ("value", "said"),
     [
         ([PARTITION, OFFSET | {"snapshot": "BLOCKING", "snapshot_completed": False}], "let the connector finish"),
