@@ -77,6 +77,8 @@ class MirrorFollower:
         self._thread: ThreadPoolExecutor | None = None
         self._following: Future[tuple[CaptureMirrors, Sequence[StepReport], Mapping[str, CdcError]]] | None = None
         self._next = monotonic() + catalog.config.mirror.interval_s
+        self._vacuumed: dict[str, float] = {}
+        """When tables were vacuumed last, for all that is opened in the run."""
 
     def note_commit(self) -> None:
         """Called after something was committed to topics."""
@@ -103,6 +105,7 @@ class MirrorFollower:
     def _follow(self) -> tuple[CaptureMirrors, Sequence[StepReport], Mapping[str, CdcError]]:
         reports: list[StepReport] = []
         opened = self._resource.mirrors(reports.append)
+        opened.tables.tables.vacuumed = self._vacuumed
         return opened, reports, opened.catch_up()
 
     def _report(self) -> None:

@@ -22,6 +22,7 @@ from cdc_assets.mirror.describe import describe
 from cdc_assets.mirror.events import EventFile
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
 from cdc_assets.mirror.steps import target_of
+from cdc_assets.mirror.upkeep import tidy
 
 _NEEDED = frozenset("cudr")
 
@@ -75,8 +76,14 @@ class CaptureMirrors:
         prefix = config.events.topic_prefix
         self._ledger = MirrorLedger(self.tables.tables, prefix)
         self._manifest = Manifest(self._topics, prefix)
+        self._moved: set[str] = set()
+
+        def note(report: StepReport) -> None:
+            self._moved.add(report.topic)
+            on_step(report)
+
         self._mirrors = Mirrors(
-            self._topics, self.tables, self._ledger, runner, clock, on_step, config.events.unavailable_value
+            self._topics, self.tables, self._ledger, runner, clock, note, config.events.unavailable_value
         )
 
     def catch_up(
@@ -86,7 +93,7 @@ class CaptureMirrors:
         anew: bool = False,
         should_end: Callable[[], bool] = lambda: False,
     ) -> Mapping[str, CdcError]:
-        """Bring mirrors to where their topics are.
+        """Bring mirrors to where their topics are; then remove what was replaced long ago.
 
         Args:
             wanted: tables; None takes all that have a mirror by the settings.
@@ -102,7 +109,10 @@ class CaptureMirrors:
             LakeError: the lake cannot be read or written.
         """
         found, troubles = self.found(wanted)
-        return {**troubles, **self._mirrors.catch_up(found, anew=anew, should_end=should_end)}
+        troubles |= self._mirrors.catch_up(found, anew=anew, should_end=should_end)
+        tidy(self.tables, self._config.lake, sorted(self._moved))
+        self._moved.clear()
+        return troubles
 
     def states(self) -> Mapping[str, MirrorState]:
         """How far each mirror has come, by topic.

@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Trans
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.errors import LakeConflictError
 from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, log_properties, trim
 from cdc_assets.lake.files import DataFile
@@ -39,19 +39,17 @@ class MirrorTables:
 
     Args:
         prefix: topic prefix, part of the application id.
-        log_commits: newest commits that stay in a table's log.
-        retention_hours: time for which replaced files are kept.
+        lake: how long replaced files are kept, and how many commits stay in a table's log.
     """
 
-    def __init__(self, location: Location, prefix: str, log_commits: int, retention_hours: int) -> None:
-        self.location, self._commits, self._minutes = location, log_commits, 60 * retention_hours
-        self.tables = TopicTables(location, f"{prefix}/mirror")
+    def __init__(self, location: Location, prefix: str, lake: LakeSettings) -> None:
+        self.location, self._commits, self._minutes = location, lake.log_commits, 60 * lake.retention_hours
+        self.tables = TopicTables(location, f"{prefix}/mirror", lake)
 
     @classmethod
     def of(cls, config: CaptureConfig) -> "MirrorTables":
         """The tables of a capture's mirrors."""
-        lake = config.lake
-        return cls(Location.of(lake), config.events.topic_prefix, lake.log_commits, lake.retention_hours)
+        return cls(Location.of(config.lake), config.events.topic_prefix, config.lake)
 
     def schema(self, directory: str) -> pa.Schema | None:
         """Columns of a table; None if it does not exist."""

@@ -1,4 +1,4 @@
-"""What events make of rows: the pure part of a mirror, a whole leaf at a time.
+"""What events make of rows: the pure part of a mirror, whole arrays at a time.
 
 *Events* come in the order of their positions. An event is about one key and either sets its row or removes it. Together
 with the rows that are there they form, key after key, a sequence of states. From it:

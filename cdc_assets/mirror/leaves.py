@@ -8,25 +8,20 @@ have become small.
 
 import json
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
-from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.mirror.keys import bound_bytes
 
 LEAF_BYTES = 32 * 1024 * 1024
 """Bytes of a leaf file as it is cut."""
 _LARGE, _SMALL = 2.0, 0.25
 """Times `LEAF_BYTES` at which a leaf is divided, and below which it is joined with a small neighbour."""
-GROUP_ROWS = 64 * 1024
 _NAME = re.compile(r"leaf-([0-9a-f]*)-[0-9a-f]{32}\.parquet")
 
 
@@ -122,46 +117,6 @@ def places_of(keys: pa.Array, bounds: Sequence[object]) -> list[int]:
                 high = middle
         places.append(low)
     return [*places, len(keys)]
-
-
-def write_parquet(location: Location, directory: str, path: str, table: pa.Table, statistics: Sequence[str]) -> NewFile:
-    """Write a file.
-
-    Args:
-        statistics: columns whose least and greatest values the commit tells.
-
-    Raises:
-        LakeError, LakeFullError: it cannot be written.
-    """
-    texts = [f.name for f in table.schema if pa.types.is_string(f.type)]
-    try:
-        with location.filesystem(directory).open_output_stream(path) as stream:
-            pq.write_table(
-                table,
-                stream,
-                row_group_size=GROUP_ROWS,
-                compression="zstd",
-                compression_level=1,
-                use_dictionary=texts or False,
-                store_schema=False,
-            )
-            size = stream.tell()
-    except STORE_ERRORS as error:
-        place = location.uri(directory)
-        raise trouble(f"A data file in {place} cannot be written", error, "check the path and its rights") from error
-    bounds = {name: found for name in statistics if (found := _extent(table[name])) is not None}
-    return NewFile(path, size, table.num_rows, int(time.time() * 1000), bounds)
-
-
-def _extent(column: pa.ChunkedArray) -> tuple[object, object] | None:
-    """Least and greatest value, if they can be told as JSON without loss."""
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind)):
-        return None
-    found = pc.min_max(column).as_py()
-    if found["min"] is None or len(str(found["min"])) > 64 or len(str(found["max"])) > 64:
-        return None
-    return (str(found["min"]), str(found["max"])) if pa.types.is_date(kind) else (found["min"], found["max"])
 
 
 def cut(keys: pa.Array, size: int) -> list[int]:

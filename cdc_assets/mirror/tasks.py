@@ -2,12 +2,13 @@
 
 A step is two jobs. The first reads the topic: each of its tasks reads some files, puts the events in the order of keys
 and writes them, leaf by leaf, into one file of a staging folder. The second has a task for each leaf that events are
-about: it reads the leaf and its parts of the staged files, folds, and writes the leaf and the versions that ended. So no
-task holds more than the events of some files, or one leaf and its events, however large the table is. Files count only
+about: it reads its parts of the staged files, folds them into the leaf, and writes the leaf and the versions that ended
+(`rewrite`). So no task holds more than the events of some files, or those of one leaf, however large the table is; only
+for tables without a key a task holds its leaf as well. Files count only
 when a commit names them, so a task may be repeated or given up at any moment.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from uuid import uuid4
@@ -15,16 +16,16 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.mirror.events import EventFile, EventRange, TopicReader, in_order
+from cdc_assets.mirror.files import FileWriter, fitted, portions_of, read_rows, write_parquet
 from cdc_assets.mirror.fold import Folded, Void, fold_keyed
 from cdc_assets.mirror.keys import bound_bytes, bound_key
-from cdc_assets.mirror.leaves import Leaf, NewFile, cut, new_name, places_of, write_parquet
+from cdc_assets.mirror.leaves import Leaf, NewFile, cut, new_name, places_of
 from cdc_assets.mirror.multiset import fold_multiset
-from cdc_assets.mirror.natural import cast
-from cdc_assets.mirror.shape import STEP, TO_LSN, Shape
+from cdc_assets.mirror.rewrite import LeafWriter, folded_portions
+from cdc_assets.mirror.shape import OPERATION, STEP, TO_LSN, Shape
 
 PORTION_ROWS = 2_000_000
 """Events that are folded at once; more are folded portion by portion."""
@@ -167,8 +168,37 @@ def fold_leaf(task: FoldTask) -> FoldResult:
     Raises:
         LakeError: the lake cannot be read or written.
     """
-    rows = read_rows(task.location, task.current, task.leaf.paths, task.shape.rows).combine_chunks()
     events = in_order(list(_staged(task)), task.shape)
+    return _fold_portions(task, events) if task.shape.keyed else _fold_rows(task, events)
+
+
+def _fold_portions(task: FoldTask, events: pa.Table) -> FoldResult:
+    """Fold a leaf of a table with a key, portion by portion."""
+    if not task.rewrite and _only_repeats(events) and not any(folded.changed for folded in _folded(task, events)):
+        return FoldResult((), (), (), 0, events.num_rows)
+    ended = _Versions(task)
+    rows = LeafWriter(task.location, task.current, task.shape, task.leaf, task.leaf.rows + events.num_rows)
+    for folded in _folded(task, events):
+        rows.write(folded.rows)
+        ended.write(folded.ended)
+    return FoldResult(
+        task.leaf.paths, tuple(rows.end()), ended.end(), ended.rows, events.num_rows, tuple(sorted(rows.nulls))
+    )
+
+
+def _only_repeats(events: pa.Table) -> bool:
+    """Whether events may find every row as it is: then all are looked at before anything is written."""
+    return not bool(pc.any(pc.is_in(events[OPERATION], value_set=pa.array(["c", "u"]))).as_py())
+
+
+def _folded(task: FoldTask, events: pa.Table) -> Iterator[Folded]:
+    rows = portions_of(task.location, task.current, task.leaf.paths, task.shape.rows)
+    return folded_portions(task.shape, rows, events, task.void)
+
+
+def _fold_rows(task: FoldTask, events: pa.Table) -> FoldResult:
+    """Fold a leaf of a table without a key: readings count all copies of a row."""
+    rows = read_rows(task.location, task.current, task.leaf.paths, task.shape.rows).combine_chunks()
     folded = fold(task.shape, rows, events, task.void)
     if not folded.changed and not task.rewrite:
         return FoldResult((), (), (), 0, events.num_rows)
@@ -181,12 +211,13 @@ def fold_leaf(task: FoldTask) -> FoldResult:
     nulls = tuple(
         column.name for column in task.shape.columns if not column.nullable and folded.rows[column.name].null_count
     )
-    versions = tuple(_write_versions(task, folded.ended))
-    return FoldResult(task.leaf.paths, leaves, versions, folded.ended.num_rows, events.num_rows, nulls)
+    ended = _Versions(task)
+    ended.write(folded.ended)
+    return FoldResult(task.leaf.paths, leaves, ended.end(), ended.rows, events.num_rows, nulls)
 
 
 def fold(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = None) -> Folded:
-    """Apply events to rows; many of them portion by portion, so that memory stays bounded.
+    """Apply events to all rows; many of them portion by portion, so that memory stays bounded.
 
     Rows that were not found when the table was read anew need all events at once.
     """
@@ -199,38 +230,6 @@ def fold(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = Non
         rows, changed = folded.rows, changed or folded.changed
         ended.append(folded.ended)
     return Folded(rows, pa.concat_tables(ended), changed)
-
-
-def read_rows(location: Location, directory: str, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Rows of some files in the given columns; one that a file lacks is null.
-
-    Raises:
-        LakeError: a file cannot be read.
-    """
-    plain = pa.schema([pa.field(field.name, field.type) for field in schema])
-    parts = [plain.empty_table()]
-    for path in paths:
-        try:
-            found = pq.read_table(path, filesystem=location.existing(directory), partitioning=None)
-        except (*STORE_ERRORS, ValueError) as error:
-            raise trouble(
-                f"{location.uri(directory)}/{path} cannot be read",
-                error,
-                "rebuild the mirror: cdc-assets mirror --rebuild",
-            ) from error
-        parts.append(fitted(found, plain))
-    return pa.concat_tables(parts)
-
-
-def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A table in other columns: values are cast, those that are not there are null."""
-    columns = [
-        cast(table[field.name].combine_chunks(), field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=pa.schema([pa.field(field.name, field.type) for field in schema]))
 
 
 def _staged(task: FoldTask) -> Iterator[pa.Table]:
@@ -254,17 +253,33 @@ def _write_leaves(task: FoldTask, rows: pa.Table, size: int) -> Iterator[NewFile
     keys = shape.keys(rows)
     order = pc.array_sort_indices(keys)
     keys, rows = keys.take(order), rows.take(order)
-    statistics = [part.name for part in shape.key] if shape.keyed else []
     for start, end in pairwise(cut(keys, size)):
         bound = bound_bytes(keys[start].as_py()) if start else task.leaf.bound
-        yield write_parquet(task.location, task.current, new_name(bound), rows.slice(start, end - start), statistics)
+        yield write_parquet(task.location, task.current, new_name(bound), rows.slice(start, end - start), [])
 
 
-def _write_versions(task: FoldTask, ended: pa.Table) -> Iterator[NewFile]:
-    if ended.num_rows:
+class _Versions:
+    """Writes versions that ended to one file, if there are any."""
+
+    def __init__(self, task: FoldTask) -> None:
+        self._task = task
+        self._writer: FileWriter | None = None
+        self.rows = 0
+
+    def write(self, ended: pa.Table) -> None:
+        if not ended.num_rows:
+            return
+        task = self._task
+        schema = pa.schema([pa.field(field.name, field.type) for field in task.history_schema])
+        if self._writer is None:
+            name = f"h{task.step:010d}-{uuid4().hex}.parquet"
+            self._writer = FileWriter(task.location, task.history, name, schema, [TO_LSN])
         stepped = ended.append_column(STEP, pa.repeat(pa.scalar(task.step, pa.int64()), ended.num_rows))
-        name = f"h{task.step:010d}-{uuid4().hex}.parquet"
-        yield write_parquet(task.location, task.history, name, fitted(stepped, task.history_schema), [TO_LSN])
+        self._writer.write(fitted(stepped, schema))
+        self.rows += ended.num_rows
+
+    def end(self) -> tuple[NewFile, ...]:
+        return () if self._writer is None else (self._writer.end(),)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.files import write_parquet
 from cdc_assets.mirror.keys import KeyPart
-from cdc_assets.mirror.leaves import write_parquet
 from cdc_assets.mirror.readers import MirrorReader, scd2_sql
 from cdc_assets.mirror.shape import Shape, ShapeColumn
 from cdc_assets.mirror.tasks import fold

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,6 +39,16 @@ def test_a_window_is_committed_once(tables: TopicTables) -> None:
     assert other.row_count("topic") == 2
     newest = DeltaTable(tables.location.uri("topic")).history(1)[0]
     assert (newest["from_lsn"], newest["to_lsn"]) == ("a", "b")
+
+
+def test_a_time_without_zone_can_be_added(tables: TopicTables) -> None:
+    """Delta knows such times only in tables that say so (`time.precision.mode=connect`)."""
+    before, after = schema_of(id=pa.int32()), schema_of(id=pa.int32(), at=pa.timestamp("us"))
+    tables.commit("topic", before, write(tables, before, 1, {"id": 1}), 1, {})
+    moment = datetime(2024, 2, 29, 1, 2, 3, 4)  # noqa: DTZ001 - it has no zone
+    assert tables.commit("topic", after, write(tables, after, 2, {"id": 2, "at": moment}), 2, {})
+    found = DeltaTable(tables.location.uri("topic")).to_pyarrow_table()["value"].to_pylist()
+    assert sorted((row["after"]["id"], row["after"]["at"]) for row in found) == [(1, None), (2, moment)]
 
 
 def test_of_two_writers_of_a_window_one_wins(tables: TopicTables) -> None:

@@ -223,6 +223,35 @@ def test_many_leaves(server: StandIn, tmp_path: Path, monkeypatch: pytest.Monkey
     assert world.rows() == [{"id": 3, "note": "alone"}]
 
 
+def test_replaced_leaves_are_removed_after_the_retention_and_small_files_of_history_joined(world: World) -> None:
+    world.config = replace(world.config, lake=replace(world.config.lake, compact_after_files=8))
+    left = world.lake / f"{TOPIC}.__current" / f"leaf--{'0' * 32}.parquet"
+    left.write_bytes(b"of an attempt long ago")
+    os.utime(left, (0, 0))
+    for number in range(9):
+        world.execute(f"UPDATE dbo.t SET note = N'n{number}' WHERE id = 1")
+        world.capture()
+        world.mirror()
+    assert not left.exists()
+    for name in ("current", "history"):
+        folder = world.lake / f"{TOPIC}.__{name}"
+        named = DeltaTable(str(folder)).file_uris()
+        assert len(named) < 8
+        assert len(list(folder.glob("*.parquet"))) > len(named), "within the retention for readers of earlier versions"
+        for file in folder.glob("*.parquet"):
+            os.utime(file, (0, 0))
+    versions = content(world.lake)
+    world.config = replace(world.config, lake=replace(world.config.lake, retention_hours=0))
+    world.execute("UPDATE dbo.t SET note = N'last' WHERE id = 1")
+    world.capture()
+    world.mirror()
+    for name in ("current", "history"):
+        folder = world.lake / f"{TOPIC}.__{name}"
+        assert len(list(folder.glob("*.parquet"))) == len(DeltaTable(str(folder)).file_uris())
+    assert len(content(world.lake)[1]) == len(versions[1]) + 1
+    assert ordered(world.rows()) == ordered(world.on_server("id, note, big"))
+
+
 def test_a_table_without_a_key(server: StandIn, tmp_path: Path) -> None:
     world = World(server, tmp_path / "lake", "a int, b nvarchar(10), big nvarchar(max)")
     world.execute("INSERT INTO dbo.t VALUES (1, N'x', N'X'), (1, N'x', N'X'), (2, NULL, NULL), (3, N'z', N'Z')")

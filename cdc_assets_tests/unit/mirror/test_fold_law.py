@@ -6,13 +6,16 @@
 import itertools
 import os
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from cdc_assets.mirror.fold import Void, fold_keyed
+from cdc_assets.mirror import rewrite
+from cdc_assets.mirror.fold import Folded, Void
 from cdc_assets.mirror.multiset import fold_multiset
 from cdc_assets.mirror.shape import POSITION, Shape
 from cdc_assets_tests.unit.mirror.histories import (
@@ -29,9 +32,27 @@ from cdc_assets_tests.unit.mirror.histories import (
 EXAMPLES = settings(max_examples=5 * int(os.environ.get("CDC_LAW_EXAMPLES", "20")), deadline=None)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _small_portions() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rewrite, "GROUP_ROWS", 2)
+        yield
+
+
+def fold_in_portions(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = None) -> Folded:
+    """What comes of a leaf that is read two rows at a time."""
+    portions = (rows.slice(start, 2) for start in range(0, rows.num_rows, 2))
+    found = list(rewrite.folded_portions(shape, portions, events, void))
+    rows = pa.concat_tables([shape.no_rows(), *(part.rows for part in found)])
+    keys = shape.keys(rows.combine_chunks()).to_pylist()
+    assert keys == sorted(set(keys))
+    ended = pa.concat_tables([shape.versions.empty_table(), *(part.ended for part in found)])
+    return Folded(rows, ended, any(part.changed for part in found))
+
+
 def folded(shape: Shape, table: pa.Table, cuts: list[int]) -> tuple[pa.Table, pa.Table]:
     """Rows and ended versions after events that were folded in portions, which end between commits."""
-    fold_one = fold_keyed if shape.keyed else fold_multiset
+    fold_one = fold_in_portions if shape.keyed else fold_multiset
     rows, ended = shape.no_rows(), [shape.versions.empty_table()]
     commits = [int(position[:22].replace(":", ""), 16) for position in table[POSITION].to_pylist()]
     for low, high in zip([0, *sorted(cuts)], [*sorted(cuts), 10**6], strict=True):
@@ -84,7 +105,7 @@ def test_rows_that_a_new_reading_does_not_find_are_gone(steps: list[Step], lost:
     left = {key: row for key, row in there.items() if key not in lost}
     reading = events(KEYED, [Step(last + 20, "r", row) for row in left.values()])
     void = Void(lsn(last + 10), lsn(last + 20))
-    done = fold_keyed(KEYED, rows, reading, void)
+    done = fold_in_portions(KEYED, rows, reading, void)
     assert {row["id"] for row in done.rows.to_pylist()} == left.keys()
     assert {row["id"] for row in done.ended.to_pylist()} == there.keys() - left.keys()
     assert all(row["_valid_to_lsn"] == void.lsn for row in done.ended.to_pylist())
@@ -124,6 +145,6 @@ def test_a_value_that_the_log_omits_is_the_last_one_known() -> None:
 def test_a_reading_that_finds_what_is_there_changes_nothing() -> None:
     row = {"id": 1, "a": "x", "big": None}
     rows, _ = folded(KEYED, events(KEYED, [Step(1, "c", row)]), [])
-    done = fold_keyed(KEYED, rows, events(KEYED, [Step(5, "r", row)]))
+    done = fold_in_portions(KEYED, rows, events(KEYED, [Step(5, "r", row)]))
     assert not done.changed
     assert done.rows.to_pylist() == rows.to_pylist()

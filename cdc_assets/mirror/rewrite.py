@@ -1,0 +1,134 @@
+"""Folds events into a leaf of a table with a key, a portion of its rows at a time.
+
+Rows of a leaf lie in the order of their keys, in each file and from file to file, and a key is in it once. So a portion
+of consecutive rows and the events whose keys are not above its last one can be folded by themselves, and what comes of
+them is written before the next portion is read. A task thus holds the events about its leaf and one portion of rows,
+whatever the size of the leaf; a portion that no event is about goes from file to file as it is. Events whose keys are
+above all rows are portions of their own.
+
+Files are written before it is known whether the task ends: until a commit names them they do not exist, so a crash at any
+point leaves nothing but files that vacuum removes.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_assets.lake.location import Location
+from cdc_assets.mirror import leaves
+from cdc_assets.mirror.files import GROUP_ROWS, FileWriter
+from cdc_assets.mirror.fold import Folded, Void, fold_keyed
+from cdc_assets.mirror.keys import bound_bytes
+from cdc_assets.mirror.leaves import Leaf, NewFile, new_name
+from cdc_assets.mirror.shape import Shape
+
+_MEMORY_RATIO = 3
+"""Bytes in memory for one in a file, of rows that come from no file."""
+
+
+def folded_portions(
+    shape: Shape, portions: Iterator[pa.Table], events: pa.Table, void: Void | None
+) -> Iterator[Folded]:
+    """Fold events into rows, portion by portion.
+
+    Args:
+        portions: of rows that are in the order of their keys from first to last.
+        events: in the order of their positions.
+
+    Yields:
+        Rows in the order of their keys, above all that came before.
+    """
+    keys = shape.keys(events)
+    order = pc.array_sort_indices(keys)
+    keys, start = keys.take(order), 0
+    for rows in portions:
+        if not rows.num_rows:
+            continue
+        own = shape.keys(rows)
+        end = _place_after(keys, start, own[-1])
+        if end > start or void is not None:
+            yield _in_order(shape, fold_keyed(shape, rows, events.take(order.slice(start, end - start)), void))
+        else:
+            yield Folded(rows, shape.versions.empty_table(), changed=False)
+        start = end
+    while start < len(keys):
+        end = _place_after(keys, start, keys[min(start + GROUP_ROWS, len(keys)) - 1])
+        chosen = events.take(order.slice(start, end - start))
+        yield _in_order(shape, fold_keyed(shape, shape.no_rows(), chosen, void))
+        start = end
+
+
+def _place_after(keys: pa.Array, start: int, key: pa.Scalar) -> int:
+    """First place from `start` on of sorted keys whose key is above another one."""
+    low, high, wanted = start, len(keys), key.as_py()
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle].as_py() <= wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _in_order(shape: Shape, folded: Folded) -> Folded:
+    order = pc.array_sort_indices(shape.keys(folded.rows))
+    return Folded(folded.rows.take(order), folded.ended, folded.changed)
+
+
+class LeafWriter:
+    """Writes rows, in the order of their keys, to the files that replace a leaf.
+
+    A file ends where it has grown to the size of a leaf, if enough rows for another one are left.
+
+    Args:
+        leaf: which is replaced.
+        rows: number of rows that are expected, if need be too great.
+    """
+
+    def __init__(self, location: Location, directory: str, shape: Shape, leaf: Leaf, rows: int) -> None:
+        self._location, self._directory = location, directory
+        self._shape, self._leaf, self._left = shape, leaf, rows
+        self._cut = 0
+        self._writer: FileWriter | None = None
+        self._must = [column.name for column in shape.columns if not column.nullable]
+        self.files: list[NewFile] = []
+        self.nulls: set[str] = set()
+        """Columns that should be NOT NULL and hold NULLs."""
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows whose keys are above all others."""
+        self.nulls.update(name for name in self._must if rows[name].null_count)
+        if not self._cut and rows.num_rows:
+            self._cut = self._rows_of_a_file(rows)
+        while rows.num_rows:
+            if self._writer is not None and self._is_full():
+                self._end()
+            if self._writer is None:
+                first = self._shape.keys(rows.slice(0, 1))[0].as_py()
+                self._writer = self._opened(bound_bytes(first) if self.files else self._leaf.bound)
+            room = self._cut - self._writer.rows
+            count = min(rows.num_rows, room) if room > 0 else rows.num_rows
+            self._writer.write(rows.slice(0, count))
+            rows, self._left = rows.slice(count), self._left - count
+
+    def _opened(self, bound: bytes) -> FileWriter:
+        statistics = [part.name for part in self._shape.key]
+        return FileWriter(self._location, self._directory, new_name(bound), self._shape.rows, statistics)
+
+    def _rows_of_a_file(self, rows: pa.Table) -> int:
+        density = self._leaf.size / self._leaf.rows if self._leaf.rows else rows.nbytes / _MEMORY_RATIO / rows.num_rows
+        return max(1, int(leaves.LEAF_BYTES / max(density, 1e-9)))
+
+    def _is_full(self) -> bool:
+        return self._writer is not None and self._writer.rows >= self._cut and 2 * self._left >= self._cut
+
+    def _end(self) -> None:
+        if self._writer is not None:
+            self.files.append(self._writer.end())
+            self._writer = None
+
+    def end(self) -> list[NewFile]:
+        """End the last file; return all."""
+        self._end()
+        return self.files
