@@ -32,7 +32,8 @@ are new or their last step failed, a run for them alone is started.
 enabled ones, and starts a streaming run that adds them.
 
 *Starts.* If the snapshot mode reads tables at each start, the first evaluation of
-a loaded code location is a start. The cursor stores which start that was.
+a loaded code location is a start. The cursor stores which start that was, behind the reason of the last tick: Dagster's list
+of ticks shows cursors, but of a tick without a run not why.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,8 +66,9 @@ MIRRORS_TAG = "cdc/mirrors"
 """On a run that was started because mirrors are behind their topics: these topics."""
 _MOST_FAILURES = 10
 """Maximum number of failures in a row that are counted."""
-_START = uuid4().hex
+_START = uuid4().hex[:12]
 """Identifies this load of the code location."""
+_BEHIND_REASON = " · start "
 _OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
 
 
@@ -89,7 +91,7 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
         unread = pause_ends(snapshots, of_any_kind=True)
-        request = _request(catalog, resource, records, unread, first_tick=context.cursor != _START)
+        request = _request(catalog, resource, records, unread, first_tick=_start_of(context) != _START)
         context.update_cursor(_START)
         return request
 
@@ -109,9 +111,12 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         try:
             answer = answer_of(context, resource)
         except CdcError as error:
-            if error.retryable:
-                return dg.SkipReason(describe_error(error))
-            raise
+            if not error.retryable:
+                raise
+            answer = dg.SkipReason(describe_error(error))
+            _note_reason(context, answer)
+            return answer
+        _note_reason(context, answer)
         if not (events := capture_jobs.check(resource)):
             return answer
         if isinstance(answer, dg.SkipReason):
@@ -119,6 +124,17 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         return dg.SensorResult(run_requests=[answer], asset_events=events)
 
     return sensor
+
+
+def _start_of(context: dg.SensorEvaluationContext) -> str:
+    """The start that the cursor names."""
+    return (context.cursor or "").rpartition(_BEHIND_REASON)[2]
+
+
+def _note_reason(context: dg.SensorEvaluationContext, answer: dg.RunRequest | dg.SkipReason) -> None:
+    """Put what the tick decided before the start, where the list of ticks shows it."""
+    reason = answer.skip_message if isinstance(answer, dg.SkipReason) else f"Requested a run of {answer.job_name}."
+    context.update_cursor(f"{reason}{_BEHIND_REASON}{_start_of(context)}")
 
 
 def _request(

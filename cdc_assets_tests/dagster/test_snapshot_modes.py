@@ -41,7 +41,10 @@ def test_starts_of_each_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert request.job_name == "shop_snapshot"
         assert shop.snapshot(instance).success
         shop.add_customers(1)
-        assert tick(shop, instance, cursor)[0].skip_message == "Nothing new."
+        assert str(cursor).startswith("Requested a run of shop_snapshot."), "the list of ticks shows cursors"
+        said, after = tick(shop, instance, cursor)
+        assert str(after).startswith(f"{said.skip_message} ")
+        assert said.skip_message == "Nothing new."
         assert shop.changes(instance).success
         assert not [event for event in shop.events("customers") if event["value"]["op"] != "r"]
 

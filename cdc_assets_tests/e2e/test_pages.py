@@ -19,9 +19,15 @@ _PAGES = {
         f"{_ASSET}?view=lineage&lineageScope=neighbors",
         ["customers.changes", "customers.source", "Microsoft SQL Server"],
     ),
-    "asset": (f"{_ASSET}?view=overview", ["Row count", "rows_creates", "to_lsn", "nvarchar(80)"]),
+    "asset": (
+        f"{_ASSET}?view=overview",
+        ["Row count", "rows_creates", "to_lsn", "nvarchar(80)", "value.after.name", "Source code"],
+    ),
     "partitions": (f"{_TABLE}.snapshot?view=partitions", ["range_01_of_04", "range_04_of_04", "Materialized"]),
-    "sensor": ("locations/cdc_assets/sensors/shop_lsn", ["Checks the server for a new captured LSN", "Running"]),
+    "sensor": (
+        "locations/cdc_assets/sensors/shop_lsn",
+        ["Checks the server for a new captured LSN", "Running", " · start "],
+    ),
     "runs": ("runs", ["shop_snapshot", "shop_changes", "Launched by", "cdc/lsn"]),
     "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "Plots"]),
 }
