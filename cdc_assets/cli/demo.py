@@ -34,7 +34,7 @@ STATE = Path("var")
 LOG = STATE / "demo.log"
 SNAPSHOT_DONE = "snapshot done"
 """Line that the capture process prints between its two jobs."""
-_MESSAGE = re.compile(r"\S+ \S+ \S+ - dagster - (INFO|WARNING|ERROR|CRITICAL) - \S+ - \S+ - (\S+ - )?(?P<text>.*)")
+MESSAGE = re.compile(r"\S+ \S+ \S+ - dagster - (INFO|WARNING|ERROR|CRITICAL) - \S+ - \S+ - (\S+ - )?(?P<text>.*)")
 """A line of Dagster's console log that is not only an engine event."""
 _NOTIFICATION = re.compile(r"(Initial|Incremental) Snapshot: ")
 """Left out of the output: the lines about rounds contain the same information."""
@@ -184,7 +184,7 @@ def capture_while_busy(demo: DemoServer, seconds: float) -> None:
         try:
             for line in process.stdout or ():
                 log.write(line)
-                if (message := _MESSAGE.match(line)) and not _NOTIFICATION.match(message["text"]):
+                if (message := MESSAGE.match(line)) and not _NOTIFICATION.match(message["text"]):
                     out.print(f"    {message['text']}", soft_wrap=True, markup=False)
                 elif line.strip() == SNAPSHOT_DONE:
                     threading.Timer(seconds, demo.stop_workload).start()

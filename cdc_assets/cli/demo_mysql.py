@@ -1,6 +1,6 @@
 """`cdc-assets demo mysql`: the story on a real server of another kind, behind `make run-mysql`.
 
-A MariaDB of the demo's own with a small shop, a live workload, Debezium's MySQL connector embedded, and a summary that
+A MariaDB of the demo's own with a small shop, a live workload, Debezium's MySQL connector run by Dagster, and a summary that
 compares the lake with the server. Everything lies in `var/mysql`, so a second run captures only what is new.
 """
 
@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.console import err, out
+from cdc_assets.cli.demo import MESSAGE
 from cdc_assets.cli.demo_summary import live_rows
 from cdc_assets.cli.mariadb import MariaDb
 from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
@@ -47,7 +48,7 @@ _TRANSACTIONS = (
 """New orders, payments, changed keys, cancelled orders, mistakes."""
 _LAST = "select max(id) into @last from orders;"
 _SAMPLE = 40
-_IDLE_S = 5.0
+LOG = STATE / "demo.log"
 
 
 class Workload:
@@ -121,7 +122,9 @@ def play(seconds: float) -> bool:
         out.print(f"[bold green]==>[/] It listens on 127.0.0.1:{server.port}; the shop opens", soft_wrap=True)
         workload.start()
         try:
-            out.print("[bold green]==>[/] Capturing with Debezium's MySQL connector (a Java machine starts first)")
+            out.print(
+                "[bold green]==>[/] Capturing through Dagster with Debezium's MySQL connector (a Java machine starts first)"
+            )
             captured = _capture(workload, seconds)
         finally:
             workload.end()
@@ -132,22 +135,36 @@ def play(seconds: float) -> bool:
 
 
 def _capture(workload: Workload, seconds: float) -> bool:
-    """Capture in a process of its own; the shop closes some time behind the first batch."""
-    command = [sys.executable, "-m", "cdc_assets.cli.main", "capture", "-c", str(CONFIGURATION), "--idle", str(_IDLE_S)]
+    """Capture through Dagster in a process of its own; the shop closes some time behind the first batch."""
+    command = [sys.executable, "-m", "cdc_assets.cli.demo_mysql_capture"]
+    environment = os.environ | {"DAGSTER_HOME": str(Path.cwd()), "PYTHONUNBUFFERED": "1"}
     closing: threading.Timer | None = None
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE) as process:  # noqa: S603 - this interpreter
+    with (
+        LOG.open("w") as log,
+        subprocess.Popen(  # noqa: S603 - this interpreter, our module
+            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as process,
+    ):
         try:
             for line in process.stdout or ():
-                out.print(f"    {line.rstrip()}", soft_wrap=True, markup=False)
-                if closing is None and line.startswith("batch "):
+                log.write(line)
+                if (message := MESSAGE.match(line)) is None:
+                    continue
+                out.print(f"    {message['text']}", soft_wrap=True, markup=False)
+                if closing is None and _is_of_tables(message["text"]):
                     closing = threading.Timer(seconds, workload.end)
                     closing.start()
         except BaseException:
             process.terminate()
             raise
     if process.returncode:
-        err.print(f"The capture failed with exit code {process.returncode}.")
+        err.print(f"The capture failed with exit code {process.returncode}. Its complete output is in {LOG}.")
     return not process.returncode
+
+
+def _is_of_tables(text: str) -> bool:
+    """Whether a line reports a batch with more than the notification that the snapshot has begun."""
+    return text.startswith("batch ") and not text.endswith(" of 1 tables")
 
 
 def _totals(config: EngineConfig) -> dict[str, Counter[str]]:
