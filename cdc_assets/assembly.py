@@ -27,9 +27,11 @@ from cdc_assets.errors import InvariantError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.apply import OnStep
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.notifications import Listener
 from cdc_assets.reader.opening import reader_for
 from cdc_assets.run.capture import Capture
+from cdc_assets.run.reset import Reset
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -75,6 +77,11 @@ def open_mirrors(config: CaptureConfig, runner: TaskRunner, on_step: OnStep) -> 
         ConfigurationError: the settings skip operations that mirrors need.
     """
     return CaptureMirrors(config, runner, SystemClock(), on_step=on_step)
+
+
+def open_reset(config: CaptureConfig) -> Reset:
+    """What forgets positions of a capture; it asks the lake alone."""
+    return Reset(config, SystemClock(), [MirrorTables.of(config).tables])
 
 
 def discover(config: CaptureConfig) -> Sequence[TableSchema]:

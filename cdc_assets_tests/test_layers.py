@@ -69,6 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     "adapters.sqlserver": {"config", "core", "errors", "history"},
     "adapters.threads": set(),
     "adapters.spark": {"adapters.threads", "config", "core", "errors", "lake"},
+    "metrics": {"capture", "core", "run"},
     "assembly": {
         "adapters.clock",
         "adapters.debezium",
@@ -87,6 +88,7 @@ ALLOWED: dict[str, set[str]] = {
         "run",
     },
     "defs": {
+        "metrics",
         "adapters.databases",
         "adapters.debezium",
         "adapters.kafka",
@@ -109,6 +111,7 @@ ALLOWED: dict[str, set[str]] = {
         "snapshot",
     },
     "cli": {
+        "metrics",
         "adapters.databases",
         "adapters.spark",
         "adapters.sqlserver",
@@ -150,6 +153,7 @@ ONLY_IN: dict[str, set[str]] = {
     "sqlglot": {"standin"},
     "typer": {"cli", "standin"},
     "rich": {"cli", "standin"},
+    "prometheus_client": {"metrics"},
 }
 """Outside package → the rooms that may import it."""
 

@@ -172,20 +172,7 @@ class Losses:
         Raises:
             LakeError: Delta cannot read it.
         """
-        topic = topic_name(table, self._lake.events)
-        for number in itertools.count(1):
-            found = examine(self._lake.tables, directory := generation(topic, number), None)
-            if found == Examined(None):
-                return
-            if found.loss is not None and not found.loss.readable:
-                raise LakeError(f"The topic table {directory} {found.loss.what}. Next: {MOVE_FOLDER}.")
-            if found.loss is not None:
-                log.warning(
-                    "%s %s. These files are removed from its Delta log, so that it can be read.",
-                    directory,
-                    found.loss.what,
-                )
-                self._lake.tables.remove_files(directory, found.loss.damaged)
+        clear_topic(self._lake.tables, topic_name(table, self._lake.events))
 
     def _record_losses(self, found: Mapping[str, Examined]) -> None:
         """Record losses, and what the tables hold now."""
@@ -312,3 +299,22 @@ def _end_of(commits: Sequence[tuple[Lsn, Lsn] | None], position: Lsn) -> Lsn | N
 
 def _plain(mark: Mark | None) -> Mark | None:
     return mark and dataclasses.replace(mark, examined=0)
+
+
+def clear_topic(tables: TopicTables, topic: str) -> None:
+    """Remove damaged files from a topic's Delta tables, so that they can be written and read.
+
+    Raises:
+        LakeError: Delta cannot read one of them.
+    """
+    for number in itertools.count(1):
+        found = examine(tables, directory := generation(topic, number), None)
+        if found == Examined(None):
+            return
+        if found.loss is not None and not found.loss.readable:
+            raise LakeError(f"The topic table {directory} {found.loss.what}. Next: {MOVE_FOLDER}.")
+        if found.loss is not None:
+            log.warning(
+                "%s %s. These files are removed from its Delta log, so that it can be read.", directory, found.loss.what
+            )
+            tables.remove_files(directory, found.loss.damaged)

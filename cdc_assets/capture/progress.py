@@ -24,6 +24,7 @@ class TableProgress:
         from_lsn: exclusive lower bound; for a snapshot its low watermark.
         to_lsn: inclusive LSN up to which the table is complete.
         committed: server time of the newest commit read, if it is known.
+        files: number of data files.
     """
 
     rows: Mapping[str, int]
@@ -31,6 +32,7 @@ class TableProgress:
     from_lsn: Lsn | None
     to_lsn: Lsn
     committed: datetime | None = None
+    files: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Progress:
         slices: number of all slices of the snapshot; 0 for a window.
         lag_s: seconds between the newest commit read and the server's clock, if known.
         structures: structures that the window recorded in the schema history, in order.
+        counts: what no event shows, by name (`core.counts`); of windows alone.
     """
 
     kind: Literal["stream", "snapshot", "incremental"]
@@ -93,6 +96,7 @@ class Progress:
     slices: int = 0
     lag_s: float | None = None
     structures: tuple[StructureChange, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 OnProgress = Callable[[Progress], None]

@@ -13,17 +13,20 @@ from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.settings import DEFAULT_FILE, SparkSettings, spark_settings
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.assembly import open_capture
-from cdc_assets.capture.progress import Progress, StreamSummary, TroubledTable
+from cdc_assets.capture.progress import OnProgress, Progress, StreamSummary, TroubledTable
+from cdc_assets.cli.bars import SnapshotBars
 from cdc_assets.cli.console import (
     DEFAULT_CONFIG,
     FAILED,
     ConfigOption,
     configuration_file,
+    err,
     out,
     read_config,
     show_logs,
 )
 from cdc_assets.cli.engine import capture_by_engine
+from cdc_assets.cli.exported import exported
 from cdc_assets.cli.follow import Retries, after, is_temporary
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.kinds import LONGEST_MS
@@ -70,6 +73,10 @@ def capture(
             help="End after this many seconds without a change (stream.idle.timeout.ms).",
         ),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", min=0, max=65535, help="Serve metrics for Prometheus here (metrics.port)."),
+    ] = None,
 ) -> None:
     """Capture into the lake: the snapshot that the mode requires, then changes until nothing is new.
 
@@ -78,12 +85,21 @@ def capture(
     """
     show_logs()
     if is_engine_file(place := configuration_file(config)):
-        _refuse_for_engines({"--local": local, "--snapshot-only": snapshot_only, "--table": bool(table)})
+        _refuse_for_engines(
+            {
+                "--local": local,
+                "--snapshot-only": snapshot_only,
+                "--table": bool(table),
+                "--metrics-port": metrics_port is not None,
+            }
+        )
         capture_by_engine(place, follow, idle)
         return
     settings = _settings(read_config(config), follow, idle)
+    if metrics_port is not None:
+        settings = replace(settings, metrics=replace(settings.metrics, port=metrics_port))
     run = CaptureRun(table or [], snapshot_only=snapshot_only, follow=follow)
-    with listening(), task_runner(local) as runner:
+    with listening(), exported(settings) as run.note, task_runner(local) as runner:
         if follow:
             run.retries = Retries(
                 lambda: _settings(load_config(configuration_file(config)), follow, idle),
@@ -125,9 +141,12 @@ class CaptureRun:
     def __init__(self, tables: list[str], *, snapshot_only: bool, follow: bool) -> None:
         self._tables, self._snapshot_only, self._follow = tables, snapshot_only, follow
         self._reported: set[str] = set()
+        self._bars = SnapshotBars(err)
         self.failed: Sequence[TroubledTable] = ()
         """Tables that could not be read."""
         self.retries: Retries | None = None
+        self.note: OnProgress = _ignore
+        """Counts each commit, for metrics."""
 
     def attempt(self, settings: CaptureConfig, runner: TaskRunner) -> StreamSummary | None:
         """Take snapshots and stream; None if nothing is to be streamed.
@@ -137,7 +156,7 @@ class CaptureRun:
         """
         streams = rule_of(settings.snapshot).streams and not self._snapshot_only
         pause_s = settings.streaming.retry_wait_s
-        with open_capture(settings, runner, self._progress) as facade:
+        with self._bars, open_capture(settings, runner, self._progress) as facade:
             while True:
                 self._snapshot(facade)
                 again = self._follow and is_temporary(self.failed)
@@ -166,11 +185,17 @@ class CaptureRun:
         self._reported = {trouble.reason for trouble in done.failed}
 
     def _progress(self, progress: Progress) -> None:
+        self.note(progress)
         if self._reported and progress.kind != "stream" and not progress.tables and not progress.troubled:
             return  # the same tables failed again
         if self.retries is not None:
             self.retries.progress()
-        _print_progress(progress)
+        if not self._bars.note(progress):
+            _print_progress(progress)
+
+
+def _ignore(_: Progress) -> None:
+    pass
 
 
 def _never() -> bool:

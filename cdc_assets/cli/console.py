@@ -53,6 +53,7 @@ ConfigOption = Annotated[
         show_default=True,
     ),
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for scripts.")]
 DEFAULT_CONFIG = Path("resources/captures")
 
 

@@ -1,20 +1,31 @@
 """`cdc-assets doctor`: checks whether everything is ready, and prints the SQL that corrects what is not."""
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
+from cdc_assets.adapters.sqlserver.grants import grants
 from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.rights import grant_on_server
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, configuration_file, out, read_config
+from cdc_assets.cli.as_json import of_doctor, print_json
+from cdc_assets.cli.console import (
+    DEFAULT_CONFIG,
+    FAILED,
+    ConfigOption,
+    JsonOption,
+    configuration_file,
+    out,
+    read_config,
+)
 from cdc_assets.cli.engine_status import engine_checks
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.check_result import CheckResult
-from cdc_assets.errors import LakeError, LakeFullError
+from cdc_assets.errors import ConfigurationError, LakeError, LakeFullError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
 from cdc_assets.run.overview import CaptureOverview
@@ -25,27 +36,48 @@ PER_TABLE = {"capture instance": "table", "reading": "source or change table", "
 """Checks made for each of these objects: passed ones are counted, not listed."""
 
 
-def doctor(config: ConfigOption = DEFAULT_CONFIG) -> None:
+def doctor(
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+    rights: Annotated[
+        bool, typer.Option("--grants", help="Print T-SQL that makes a login with the least rights, and exit.")
+    ] = False,
+    login: Annotated[str, typer.Option("--login", help="Name of that login.")] = "cdc_reader",
+) -> None:
     """Check the connection, the prerequisites on the server, and the lake; say how to correct what is wrong.
 
     Changes nothing. Ends with exit code 1 if a capture could not work.
     """
     if is_engine_file(place := configuration_file(config)):
-        _end(engine_checks(place))
+        if rights:
+            raise ConfigurationError("option", "--grants", "a capture of SQL Server", "leave it out")
+        _end(engine_checks(place), as_json)
         return
     settings = read_config(config)
+    if rights:
+        _print_grants(settings, login)
+        return
     with SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False) as source:
         results = [*inspect(source, settings), _lake(settings)]
         ready = all(result.ok or not result.blocking for result in results)
         results += _topics(settings, source if ready else None)
         if all(result.ok or not result.blocking for result in results):
             results += [result for drift in CaptureOverview(settings, source).drifts() for result in _structure(drift)]
-    _end(results)
+    _end(results, as_json)
 
 
-def _end(results: list[CheckResult]) -> None:
+def _print_grants(settings: CaptureConfig, login: str) -> None:
+    with SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False) as source:
+        for statement in list(grants(source, settings, login)):
+            typer.echo(f"{statement};")
+
+
+def _end(results: list[CheckResult], as_json: bool) -> None:
     """Show the results; end with exit code 1 if a capture could not work."""
-    _show(results)
+    if as_json:
+        print_json(of_doctor(results))
+    else:
+        _show(results)
     if any(result.blocking and not result.ok for result in results):
         raise typer.Exit(FAILED)
 

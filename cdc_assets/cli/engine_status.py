@@ -1,14 +1,16 @@
 """`status`, `summary`, `tail` and `doctor` of captures that another connector than SQL Server's makes."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from rich.table import Column, Table
 from rich.text import Text
 
 from cdc_assets.adapters.databases.probe import open_probe
+from cdc_assets.cli.as_json import print_json
 from cdc_assets.cli.console import out, warn
 from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import EngineConfig, load_engine_config, load_engine_lake_config
@@ -32,10 +34,13 @@ def read_engine_config(place: Path) -> tuple[EngineConfig, ConfigurationError | 
     return config, unresolved
 
 
-def engine_status(place: Path) -> None:
+def engine_status(place: Path, *, as_json: bool = False, lines: bool = False) -> None:
     """Show the topics, what is wrong with them, and up to where the lake is complete."""
     config, unresolved = read_engine_config(place)
     overview = EngineOverview(config)
+    if as_json:
+        print_json(_status_document(overview, unresolved), lines=lines)
+        return
     if not overview.known:
         _nothing(overview)
         return
@@ -72,20 +77,68 @@ def _progress(overview: EngineOverview, unresolved: CdcError | None) -> Iterator
         yield retention.lost or retention.near, "bold red" if retention.lost else "yellow"
 
 
-def engine_summary(place: Path) -> None:
+def engine_summary(place: Path, *, as_json: bool = False) -> None:
     """Show topics and their events by operation."""
     overview = EngineOverview(read_engine_config(place)[0])
-    if not overview.known:
+    if not overview.known and not as_json:
         _nothing(overview)
+        return
+    counts = {topic.topic: _operations(overview, topic) for topic in overview.topics}
+    if as_json:
+        print_json(_summary_document(overview, counts))
         return
     names = list(_ALL_OPERATIONS.values())
     table = Table(Column("topic", overflow="fold"), *names, "events", box=None, header_style="bold")
-    for topic in overview.topics:
-        found = rows_by_operation(overview.lake, overview.lake.generations(topic.topic))
-        counts = {_ALL_OPERATIONS.get(name, name): count for name, count in found.items()}
-        table.add_row(topic.topic, *(f"{counts.get(name, 0):,}" for name in names), f"{sum(counts.values()):,}")
+    for name, found in counts.items():
+        table.add_row(name, *(f"{found.get(operation, 0):,}" for operation in names), f"{sum(found.values()):,}")
     out.print(table)
     out.print(f"The tables are in {overview.lake.location.root}", soft_wrap=True)
+
+
+def _operations(overview: EngineOverview, topic: EngineTopic) -> dict[str, int]:
+    found = rows_by_operation(overview.lake, overview.lake.generations(topic.topic))
+    return {_ALL_OPERATIONS.get(name, name): count for name, count in found.items()}
+
+
+def _status_document(overview: EngineOverview, unresolved: CdcError | None) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "capture": overview.lake.capture,
+        "lake": overview.lake.location.root,
+        "server_problem": None,
+        "tables": [
+            {
+                "table": str(topic.table),
+                "topic": topic.topic,
+                "state": "failed" if topic.trouble else "healthy" if topic.batch_id >= 0 else "waiting",
+                "reason": topic.trouble or "",
+            }
+            for topic in overview.topics
+        ],
+        "complete_to": None if overview.point is None else str(overview.point),
+        "log_end": None,
+        "retention_problem": None,
+    }
+    try:
+        if unresolved is not None:
+            raise unresolved
+        with open_probe(overview.config) as probe:
+            document["log_end"], retention = str(probe.log_end()), probe.retention(overview.point)
+            document["retention_problem"] = retention.lost or retention.near or None
+    except CdcError as error:
+        document["server_problem"] = str(error)
+    return document
+
+
+def _summary_document(overview: EngineOverview, counts: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    tables = {topic.topic: str(topic.table) for topic in overview.topics}
+    return {
+        "capture": overview.lake.capture,
+        "lake": overview.lake.location.root,
+        "topics": [
+            {"topic": name, "table": tables[name], "operations": dict(found), "events": sum(found.values())}
+            for name, found in counts.items()
+        ],
+    }
 
 
 def _nothing(overview: EngineOverview) -> None:

@@ -21,6 +21,7 @@ from typing import TypeVar
 from cdc_assets import errors
 from cdc_assets.capture.progress import ShouldYield, TroubledTable
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.counts import note_retry
 from cdc_assets.core.interruption import sleep
 from cdc_assets.errors import CdcError, ConfigurationError, CredentialsError, RetryableError
 
@@ -81,6 +82,7 @@ class Retries:
 
     def _wait(self, error: CdcError, settings: CaptureConfig) -> None:
         streaming = settings.streaming
+        note_retry(error)
         self._failures += 1
         if 0 <= streaming.max_retries < self._failures:
             raise error

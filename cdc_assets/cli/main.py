@@ -23,6 +23,7 @@ COMMANDS = {
     "mirror": "cdc_assets.cli.mirror",
     "tail": "cdc_assets.cli.tail",
     "signal": "cdc_assets.cli.signal",
+    "reset": "cdc_assets.cli.reset",
     "spark": "cdc_assets.cli.spark",
     "properties": "cdc_assets.cli.properties",
 }
@@ -65,7 +66,7 @@ app = typer.Typer(
     cls=Commands,
     help="Captures changes of SQL Server tables into lake tables of Debezium events.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 

@@ -7,7 +7,8 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cdc_assets.cli.console import out, read_config
+from cdc_assets.cli.as_json import of_properties, print_json
+from cdc_assets.cli.console import JsonOption, out, read_config
 from cdc_assets.config.document import detail, markdown
 from cdc_assets.config.load import configuration_files, given_properties
 from cdc_assets.config.masks import Masks, shown_name
@@ -25,31 +26,37 @@ def properties(
         Path | None,
         typer.Option("--config", "-c", help="List and check the properties set by this file and the environment."),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """List, search or explain configuration properties, or check a configuration."""
     if as_markdown:
         typer.echo(markdown(), nl=False)
         return
     if config is not None:
-        _check(config, search)
+        _check(config, search, as_json)
         return
     found = _matching(search)
-    if len(found) == 1 or any(row.name == search for row in PROPERTIES):
+    if as_json:
+        print_json(of_properties(found))
+    elif len(found) == 1 or any(row.name == search for row in PROPERTIES):
         _explain(found[0] if len(found) == 1 else property_of(search))
     else:
         _list(found)
 
 
-def _check(path: Path, search: str) -> None:
+def _check(path: Path, search: str, as_json: bool) -> None:
     """Show the given properties with secrets hidden, and end with the error if the configuration is invalid."""
     for file in configuration_files(path):
         given = given_properties(file)
         masks = Masks(given)
-        table = Table(Column("property", overflow="fold"), Column("value", overflow="fold"), box=None)
-        for name in given:
-            if search.lower() in name.lower():
+        chosen = [name for name in given if search.lower() in name.lower()]
+        if as_json:
+            print_json([{"name": shown_name(name), "value": masks.shown(name)} for name in chosen])
+        else:
+            table = Table(Column("property", overflow="fold"), Column("value", overflow="fold"), box=None)
+            for name in chosen:
                 table.add_row(_cell(shown_name(name)), _cell(masks.shown(name)))
-        out.print(table)
+            out.print(table)
         read_config(file)
 
 

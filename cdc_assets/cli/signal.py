@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_lake_config
+from cdc_assets.cli.as_json import print_json
+from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, JsonOption, out, read_lake_config
 from cdc_assets.signals.requests import ask, compose
 from cdc_assets.signals.tables import EXPECTED
 
@@ -46,6 +47,7 @@ def signal(
     message: Annotated[
         str, typer.Option("--message", help="Text that `log` writes; {} is replaced by the position.")
     ] = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Ask a capture to snapshot tables again; to pause, resume or stop that; or to log a message.
 
@@ -57,6 +59,10 @@ def signal(
     composed = compose(
         str(uuid.uuid4()), kind, names, conditions, snapshot=snapshot.value, surrogate=surrogate, message=message
     )
-    for pattern in ask(read_lake_config(config)[0], composed):
+    unmatched = ask(read_lake_config(config)[0], composed)
+    if as_json:
+        print_json({"id": composed.signal.id, "type": composed.signal.type, "unmatched": list(unmatched)})
+        return
+    for pattern in unmatched:
         out.print(f"No captured table matches {pattern!r}: expected {EXPECTED}.", soft_wrap=True, markup=False)
     out.print(f"Sent as signal {composed.signal.id}. The streaming run carries it out.", soft_wrap=True)

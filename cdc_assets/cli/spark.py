@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from cdc_assets.cli.console import out, show_logs
+from cdc_assets.cli.as_json import print_json
+from cdc_assets.cli.console import JsonOption, out, show_logs
 
 
 def spark(
@@ -17,6 +18,7 @@ def spark(
             "--archive", help="Pack the libraries that tasks need into this file, for spark.archives, and exit."
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Start the configured Spark and print what is installed on its executors.
 
@@ -38,6 +40,9 @@ def spark(
         found = session.inspect()
     finally:
         stop_spark()
+    if as_json:
+        print_json({"address": session.settings.address, "tasks": found})
+        return
     table = Table("host", "tasks", "Python", "code", "libraries", box=None, header_style="bold")
     rows = Counter(
         (facts["host"], facts["python"], facts["executable"], facts["code"], facts["libraries"]) for facts in found

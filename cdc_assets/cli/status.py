@@ -1,13 +1,17 @@
 """`cdc-assets status` and `summary`: the state of a capture, and what it has written."""
 
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Annotated
 
+import typer
 from rich.table import Column, Table
 from rich.text import Text
 
 from cdc_assets.adapters.sqlserver.source import quick_source
-from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, configuration_file, out, read_lake_config
+from cdc_assets.cli.as_json import of_status, of_summary, print_json
+from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, JsonOption, configuration_file, out, read_lake_config
 from cdc_assets.cli.engine_status import engine_status, engine_summary
 from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import is_engine_file
@@ -28,21 +32,49 @@ STYLES = {
 _HEALTH = {"healthy": "bold green", "working": "bold yellow", "in trouble": "bold red"}
 
 
-def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
+def status(
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+    watch: Annotated[
+        float | None,
+        typer.Option("--watch", "-w", min=0.5, help="Show it again after each so many seconds, until Ctrl+C."),
+    ] = None,
+) -> None:
     """Show whether a capture is healthy and why not, position and state of every table, lag by cause, and what to do next.
 
     A table streams if neither the manifest nor the lake nor the server reports a problem. If the server cannot be
     reached, the output says so and covers only the manifest and the lake.
     """
-    if is_engine_file(place := configuration_file(config)):
-        engine_status(place)
+    place = configuration_file(config)
+
+    def look() -> None:
+        if is_engine_file(place):
+            engine_status(place, as_json=as_json, lines=watch is not None)
+        else:
+            _look(*read_lake_config(config), as_json, lines=watch is not None)
+
+    if watch is None:
+        look()
         return
-    settings, unresolved = read_lake_config(config)
+    with suppress(KeyboardInterrupt):
+        while True:
+            if out.is_terminal and not as_json:
+                out.clear()
+            look()
+            time.sleep(watch)
+
+
+def _look(settings: CaptureConfig, unresolved: CdcError | None, as_json: bool, *, lines: bool) -> None:
+    """Read and show everything once."""
     lake = CaptureOverview(settings)
-    if not lake.known:
+    if not lake.known and not as_json:
         _nothing(lake)
         return
-    print_report(look_at(settings, lambda: _opened(settings, unresolved)))
+    report = look_at(settings, lambda: _opened(settings, unresolved))
+    if as_json:
+        print_json(of_status(report), lines=lines)
+    else:
+        print_report(report)
 
 
 def print_report(report: CaptureReport) -> None:
@@ -111,20 +143,24 @@ def _opened(settings: CaptureConfig, unresolved: CdcError | None) -> Iterator[Ov
         yield source
 
 
-def summary(config: ConfigOption = DEFAULT_CONFIG) -> None:
+def summary(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
     """Show topics, events by operation, positions and the location of the tables."""
     if is_engine_file(place := configuration_file(config)):
-        engine_summary(place)
+        engine_summary(place, as_json=as_json)
         return
     overview = CaptureOverview(read_lake_config(config)[0])
-    if not overview.known:
+    if not overview.known and not as_json:
         _nothing(overview)
         return
+    topics = overview.tables if overview.known else []
+    counts = {topic.topic: rows_by_operation(overview.lake, topic.directories) for topic in topics}
+    if as_json:
+        print_json(of_summary(overview, counts))
+        return
     table = Table(Column("topic", overflow="fold"), *OPERATIONS.values(), "events", box=None, header_style="bold")
-    for topic in overview.tables:
-        counts = rows_by_operation(overview.lake, topic.directories)
-        numbers = [f"{counts.get(name, 0):,}" for name in OPERATIONS.values()]
-        table.add_row(topic.topic, *numbers, f"{sum(counts.values()):,}")
+    for name, found in counts.items():
+        numbers = [f"{found.get(operation, 0):,}" for operation in OPERATIONS.values()]
+        table.add_row(name, *numbers, f"{sum(found.values()):,}")
     out.print(table)
     _databases(overview.databases)
     out.print(f"The tables are in {overview.lake.location.root}", soft_wrap=True)

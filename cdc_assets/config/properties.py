@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from cdc_assets.config.property import Property, find
-from cdc_assets.config.table import connection, elsewhere, events, reading, signals, text
+from cdc_assets.config.table import connection, elsewhere, events, metrics, reading, signals, text
 
 _GROUPS: tuple[tuple[str, tuple[Property, ...]], ...] = (
     ("Connection", connection.CONNECTION + connection.SHOWN),
@@ -17,6 +17,7 @@ _GROUPS: tuple[tuple[str, tuple[Property, ...]], ...] = (
     ("Streaming", reading.STREAMING),
     ("Lake", reading.LAKE),
     ("Mirrors", reading.MIRROR),
+    ("Metrics", metrics.METRICS),
     ("Not yet supported", elsewhere.REFUSED),
     ("Without effect here", elsewhere.IGNORED),
 )

@@ -14,6 +14,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.continuity import ContinuityReport, continuity_spec
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.metrics import written_metrics
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.runs import COMMITTED_TAG
@@ -68,6 +69,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             session.on_progress(progress)
             continuity.on_progress(progress, capture.state)
             mirrors.note_commit()
+            count(progress)
 
         notices = Notices(catalog, context)
         opened = resource.open(
@@ -78,7 +80,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             idle_timeout_s=config.idle_timeout_s,
             max_duration_s=config.max_duration_s,
         )
-        with as_step(context), opened as capture:
+        with as_step(context), written_metrics(catalog.config) as count, opened as capture:
             with session.reporting_in_any_case():
                 summary = capture.stream(
                     should_yield=_snapshot_waits(catalog, context),

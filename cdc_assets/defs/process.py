@@ -1,9 +1,8 @@
-"""Identifies the operating-system process of a run, and finds out whether it still exists.
+"""The operating-system process of a run: its tag, and its end with `dagster dev`.
 
 Dagster learns of a killed run from the code server that started it. If both end together, because `dagster dev` was
 stopped or the machine was restarted, nobody reports it, and the run counts as started for ever: it would hold its
-capture's pool. So a run records its process in a tag, and the sensor checks whether it exists. A process is identified
-by host, boot, process id and start time, so that a reused process id is not mistaken for it.
+capture's pool. So a run records its process in a tag, and the sensor checks whether it exists (`core.processes`).
 
 A code server that is asked to end waits for its runs, so a streaming run would silently outlive the `dagster dev` that
 a user has ended. Only under `dagster dev`, a run checks whether that process still exists, and ends after it. The web
@@ -12,12 +11,13 @@ server and the daemon as services end without their runs: when they restart, the
 
 import os
 import signal
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from cdc_assets.core.processes import start_of
 
 PROCESS_TAG: Final = ".dagster/cdc_process"
 """Dagster's pages do not show tags with this prefix."""
@@ -27,45 +27,6 @@ _OF_DEV: Final = "DAGSTER_IS_DEV_CLI"
 _CHECK_EVERY_S = 1.0
 
 
-def own_process() -> str:
-    """Identifier of this process, for `is_gone`."""
-    return "/".join([socket.gethostname(), _boot(), str(os.getpid()), _start(os.getpid()) or ""])
-
-
-def is_gone(process: str) -> bool:
-    """Whether a process identified by `own_process` has ended; False for other hosts, where that is unknown."""
-    host, boot, number, start = process.rsplit("/", 3)
-    if host != socket.gethostname():
-        return False
-    return boot != _boot() or _start(int(number)) != start
-
-
-def _boot() -> str:
-    """Identifier of the machine's boot; empty if the kernel does not provide it."""
-    try:
-        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
-
-
-def _start(number: int) -> str | None:
-    """Start time of a process in the kernel's units; empty if the kernel does not provide it, None if there is no process."""
-    if (_PROC / "self/stat").exists():
-        try:
-            fields = (_PROC / str(number) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
-        except OSError:
-            return None
-        state, *others = fields.split()
-        return None if state in ("Z", "X") else others[18]
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass
-    return ""
-
-
 @contextmanager
 def ended_with_dev() -> Iterator[None]:
     """A block during which this process sends itself SIGTERM once the `dagster dev` that started it is gone."""
@@ -73,11 +34,11 @@ def ended_with_dev() -> Iterator[None]:
     if dev is None:
         yield
         return
-    started = _start(dev)
+    started = start_of(dev)
 
     def watch() -> None:
         while not left.wait(_CHECK_EVERY_S):
-            if _start(dev) != started:
+            if start_of(dev) != started:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 

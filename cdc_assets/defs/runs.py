@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import dagster as dg
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
-from cdc_assets.defs.process import PROCESS_TAG, is_gone
+from cdc_assets.core.processes import is_gone
+from cdc_assets.defs.process import PROCESS_TAG
 
 WAITING = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED]
 ACTIVE = [*WAITING, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]

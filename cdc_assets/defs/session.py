@@ -8,12 +8,13 @@ import dagster as dg
 
 from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.processes import own_process
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.columns import stored_columns
 from cdc_assets.defs.envelope_io import Committed, EnvelopeIOManager, account_of
 from cdc_assets.defs.keys import Role
-from cdc_assets.defs.process import PROCESS_TAG, own_process
+from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.defs.reporting import Sum, Tally
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.topics import TopicTables

@@ -6,10 +6,11 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from cdc_assets.capture.progress import SnapshotSummary
+from cdc_assets.capture.progress import Progress, SnapshotSummary
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.metrics import written_metrics
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.partitions import range_numbers
@@ -45,8 +46,13 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         sink = sink_of(catalog, context)
         system = SystemReport(catalog, context, sink)
         session = Session(catalog, "snapshot", context, sink, every_s=float("inf"))
-        opened = resource.open(context.run.run_id, session.on_progress, Notices(catalog, context).send, sink)
-        with as_step(context), opened as capture:
+
+        def on_progress(progress: Progress) -> None:
+            session.on_progress(progress)
+            count(progress)
+
+        opened = resource.open(context.run.run_id, on_progress, Notices(catalog, context).send, sink)
+        with as_step(context), written_metrics(catalog.config) as count, opened as capture:
             if config.due_only:
                 summary = capture.snapshot()
                 _warn_of_missing_tables(context, session, capture.state(), summary)

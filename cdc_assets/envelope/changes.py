@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.core.counts import UNCHANGED, count
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.constants import constant, printed
@@ -179,6 +180,7 @@ def _kept(plan: EventPlan, shown: pa.Array, operations: Numbers) -> Numbers:
     keep = np.ones(len(last), dtype=bool)
     updates = operations[last] == AFTER
     keep[updates] = _updates_differ(shown, last[updates])
+    count(UNCHANGED, len(keep) - int(keep.sum()))
     return last[keep]
 
 

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.core.counts import NULLED, UNAVAILABLE, count
 from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import InvalidValueError, InvariantError
@@ -77,6 +78,7 @@ def _converted(plan: EventPlan, column: EventColumn, array: pa.Array) -> pa.Arra
             ) from error
         if plan.settings.conversion_failure == "warn":
             log.warning("%s.%s: %s; null was written.", plan.table, column.name, error)
+        count(NULLED, error.converted.null_count - array.null_count)
         return error.converted
     except (ValueError, pa.ArrowException) as error:
         raise InvariantError(
@@ -132,6 +134,7 @@ def _shaped(
     if column.placeholder is not None and operations is not None and masks is not None:
         missing = null & _missing(column, operations, masks)
         shaped = _filled(shaped, missing, column.placeholder)
+        count(UNAVAILABLE, int(missing.sum()))
         null = null & ~missing
     return shaped if column.required is None else _filled(shaped, null, column.required)
 

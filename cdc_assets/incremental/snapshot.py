@@ -356,5 +356,5 @@ class IncrementalSnapshot:
 def _progress(table: TableId, reads: RoundReads) -> Progress:
     """Progress of a round; all its READ events have one LSN, the table's position when they were built."""
     lsn = Lsn.parse(reads.files[0].greatest[:22])
-    part = TableProgress(rows_of(reads.files), sum(file.size for file in reads.files), lsn, lsn)
+    part = TableProgress(rows_of(reads.files), sum(file.size for file in reads.files), lsn, lsn, files=len(reads.files))
     return Progress("incremental", table.database, reads.window_id, lsn, lsn, {table: part})

@@ -76,6 +76,12 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         case "advance":
             until = Lsn.parse(row["to_lsn"])
             return state.advanced(database, until).with_log_read(database, until).published(database, until)
+        case "claim":
+            return dataclasses.replace(state, writer=detail.get("writer", ""))
+        case "forgotten":
+            gone = set(decode(list[TableId], detail["forgotten"]))
+            kept = {table: entry for table, entry in state.tables.items() if table not in gone}
+            return dataclasses.replace(state, tables=kept)
         case "log":
             return _of_history(state, database, decode(LogHistory, detail["log"]))
     return state
@@ -144,6 +150,7 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "signals": encode(dict(state.signals)),
         "logs": encode(dict(state.logs)),
         "unpublished": encode(dict(state.unpublished)),
+        "writer": state.writer,
         "marks": encode(dict(state.marks)),
     }
 
@@ -165,4 +172,5 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         logs=decode(dict[str, LogHistory], data.get("logs", {})),
         marks=decode(dict[str, Mark], data.get("marks", {})),
         unpublished=decode(dict[str, Unpublished], data.get("unpublished", {})),
+        writer=data.get("writer", ""),
     )

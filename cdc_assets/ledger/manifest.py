@@ -42,6 +42,7 @@ import pyarrow as pa
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification, Outbox
+from cdc_assets.core.processes import own_process
 from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError, LakeFullError
 from cdc_assets.lake.marks import Mark
@@ -127,7 +128,7 @@ class Manifest:
         rows = self._log.claim()
         self.state = fold(rows)
         self._since_checkpoint = _since_checkpoint(rows)
-        self._record(now, "claim", {}, notifications=self.state.notifications)
+        self._record(now, "claim", {"writer": own_process()}, notifications=self.state.notifications)
         return self.state
 
     def plan(self, now: datetime, *windows: Window) -> None:
@@ -269,6 +270,14 @@ class Manifest:
             self._record(now, "adopted", detail, "adoption-complete")
         else:
             self._record(now, "adopting", detail | {"next_window": next_window}, "adoption-planned")
+
+    def forget(self, now: datetime, tables: Sequence[TableId]) -> None:
+        """Remove the states of tables, so that they count as never captured.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        self._record(now, "forgotten", {"forgotten": encode(list(tables))}, "tables-marked")
 
     def advance(self, now: datetime, database: str, until: Lsn) -> None:
         """Record that all streaming tables of a database are complete to `until`, because there are no changes before

@@ -310,6 +310,8 @@ class CaptureState:
     """Expected content of the lake's tables, by directory; tables without commits may have none."""
     notifications: tuple[Notification, ...] = ()
     """Notifications recorded with the newest row; perhaps not sent yet. A later row proves that they were."""
+    writer: str = ""
+    """Process that claimed the capture last (`core.processes`); empty if unknown."""
 
     def with_tables(self, changed: Iterable[TableState]) -> "CaptureState":
         """The state with some tables replaced or added."""

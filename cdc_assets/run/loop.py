@@ -29,6 +29,7 @@ from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import ShouldYield
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import CaptureConfig, StreamingSettings
+from cdc_assets.core.counts import note_retry
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import (
     CdcDisabledError,
@@ -217,6 +218,7 @@ class StreamLoop:
         """Try a database again after a while; the others continue."""
         streaming = self._config.streaming
         self._failed[database] += 1
+        note_retry(error)
         if 0 <= streaming.max_retries < self._failed[database]:
             raise error
         log.warning(

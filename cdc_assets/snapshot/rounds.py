@@ -253,7 +253,7 @@ class Rounds:
         for table, directory in self._directories(run, entries).items():
             if files := by_directory.get(directory):
                 size, low = sum(file.size for file in files), run.of(table).low
-                tables[table] = TableProgress(rows_of(files), size, low, low)
+                tables[table] = TableProgress(rows_of(files), size, low, low, files=len(files))
         return Progress(
             "snapshot",
             window.database,

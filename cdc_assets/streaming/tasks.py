@@ -28,7 +28,7 @@ moved, and its rows are not trusted either.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -39,6 +39,7 @@ import pyarrow.compute as pc
 
 from cdc_assets.capture.instances import Gap, before, clip, gap_of
 from cdc_assets.capture.statements import change_queries, low_water_query, preceding_queries
+from cdc_assets.core.counts import counting
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import BulkSource
@@ -149,6 +150,7 @@ class SliceResult:
         moved: tables that were altered while they were read.
         transactions: files of the transaction topic.
         trouble: why the database cannot be read; then there is no other result.
+        counts: what no event shows (`core.counts`).
     """
 
     written: tuple[Written, ...]
@@ -157,6 +159,7 @@ class SliceResult:
     moved: frozenset[TableId] = frozenset()
     transactions: tuple[DataFile, ...] = ()
     trouble: CdcError | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def run_slice(task: SliceTask) -> SliceResult:
@@ -167,7 +170,9 @@ def run_slice(task: SliceTask) -> SliceResult:
         LakeError: the lake cannot be written.
     """
     try:
-        return _run(task)
+        with counting() as counts:
+            result = _run(task)
+        return replace(result, counts=dict(counts))
     except (CdcDisabledError, *DATABASE_ERRORS) as error:
         return SliceResult((), trouble=error)
 

@@ -1,5 +1,6 @@
 """The report about a complete window. It is for people only: an error of the server must not undo the window."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -12,6 +13,7 @@ from cdc_assets.capture.progress import (
     rows_of,
     seconds_behind,
 )
+from cdc_assets.core.counts import TRANSACTIONS
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import Source
@@ -58,6 +60,7 @@ class WindowReport:
                 from_lsn=before[table].position,
                 to_lsn=window.until,
                 committed=times.get(table),
+                files=len(files),
             )
             for table, files in written.items()
         }
@@ -77,6 +80,7 @@ class WindowReport:
             troubled,
             lag_s=lag,
             structures=structures,
+            counts=_counts(part),
         )
 
     def _server_time(self) -> datetime | None:
@@ -98,6 +102,16 @@ class WindowReport:
             return {}, None
         lag = seconds_behind(now, times.get(window.until))
         return {table: times[lsn] for table, lsn in newest.items() if lsn in times}, lag
+
+
+def _counts(part: Part) -> Mapping[str, int]:
+    """What the tasks of a window counted; a transaction has two rows in its topic."""
+    total: Counter[str] = Counter()
+    for result in part.results:
+        total.update(result.counts)
+        total[TRANSACTIONS] += sum(file.rows for file in result.transactions)
+    total[TRANSACTIONS] //= 2
+    return +total
 
 
 def troubled_table(state: TableState) -> TroubledTable:

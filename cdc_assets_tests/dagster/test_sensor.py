@@ -12,8 +12,9 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus
 
+from cdc_assets.core.processes import is_gone, own_process
 from cdc_assets.defs import runs, sensors
-from cdc_assets.defs.process import PROCESS_TAG, is_gone, own_process
+from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.sensors import (
     FIRST_PAUSE,
@@ -66,7 +67,7 @@ def test_run_whose_process_is_gone_is_ended_and_makes_room(
     shop: Shop, instance: dg.DagsterInstance, status: DagsterRunStatus, ended: DagsterRunStatus
 ) -> None:
     process = subprocess.run(
-        [sys.executable, "-c", "from cdc_assets.defs.process import own_process; print(own_process())"],
+        [sys.executable, "-c", "from cdc_assets.core.processes import own_process; print(own_process())"],
         capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
     job = shop.definitions().resolve_job_def("shop_changes")

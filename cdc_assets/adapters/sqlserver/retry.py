@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from cdc_assets.core import interruption
+from cdc_assets.core.counts import note_retry
 from cdc_assets.errors import CdcError, DatabaseAwayError, LockTimeoutError
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: Tr
                 or time.monotonic() - started > BUDGET_S
             ):
                 raise
+        note_retry(error)
         log.warning("%s. Retrying (attempt %d of %d).", str(error).rstrip("."), attempt + 1, ATTEMPTS)
         interruption.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
     return action()

@@ -4,7 +4,13 @@ from dataclasses import dataclass, field
 
 from cdc_assets.config.settings.connection import ConnectionSettings, FilterSettings
 from cdc_assets.config.settings.events import EventSettings, HeartbeatSettings, HistorySettings, NotificationSettings
-from cdc_assets.config.settings.reading import LakeSettings, MirrorSettings, SnapshotSettings, StreamingSettings
+from cdc_assets.config.settings.reading import (
+    LakeSettings,
+    MetricsSettings,
+    MirrorSettings,
+    SnapshotSettings,
+    StreamingSettings,
+)
 from cdc_assets.config.settings.signals import SignalSettings
 from cdc_assets.config.settings.text import TextSettings
 
@@ -31,4 +37,5 @@ class CaptureConfig:
     notifications: NotificationSettings = field(default_factory=NotificationSettings)
     signals: SignalSettings = field(default_factory=SignalSettings)
     mirror: MirrorSettings = field(default_factory=MirrorSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
     ignored: tuple[tuple[str, str], ...] = ()

@@ -139,6 +139,21 @@ class LakeSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Where metrics are exported (extra `metrics`).
+
+    Args:
+        port: port of `capture`; 0 serves none.
+        address: address that the port is bound on.
+        textfile: file that runs write them to; empty for none.
+    """
+
+    port: int = 0
+    address: str = "127.0.0.1"
+    textfile: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class MirrorSettings:
     """Which tables have a mirror: their rows and the history of them in natural types.
 

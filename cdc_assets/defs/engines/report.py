@@ -10,10 +10,11 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_assets.core.processes import own_process
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.envelope_io import Committed, account_of
 from cdc_assets.defs.keys import Role
-from cdc_assets.defs.process import PROCESS_TAG, own_process
+from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.defs.reporting import OPERATIONS
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.source import point_of_offset

@@ -1,4 +1,4 @@
-"""The login of docs/operations.md: it captures, and `doctor` names the GRANT for each right that it lacks."""
+"""The login of docs/rights.md: it captures, and `doctor` names the GRANT for each right that it lacks."""
 
 import json
 import re
@@ -28,7 +28,7 @@ EXEC sys.sp_cdc_enable_table 'dbo', 'cdc_signal', @role_name = NULL
 
 def documented() -> list[str]:
     """Statements of the page, for these tables."""
-    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "rights.md").read_text(encoding="utf-8")
     [block] = re.findall(r"## Permissions of the login\n.*?```sql\n(.*?)```", page, re.S)
     text = re.sub(r"--[^\n]*", "", block).replace("shop", DATABASE)
     return [statement.strip() for statement in text.split(";") if statement.strip()]
@@ -101,6 +101,31 @@ def test_what_the_page_grants_is_enough_for_a_capture(reader: Reader) -> None:
     second = reader.run("capture", "--local")
     assert second.exit_code == 0, second.output
     assert reader.operations() == ["r", "r", "u", "d", None, "r"]
+
+
+def granted(reader: Reader) -> str:
+    """What `doctor --grants` prints, asked by the owner of the server, with the password that it made."""
+    owner = reader.texts | {"database.user": "sa", "database.password": reader.server.password}
+    path = reader.folder / "owner.json"
+    path.write_text(json.dumps(owner))
+    found = CliRunner().invoke(app, ["doctor", "--grants", "--login", "least", "-c", str(path)])
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+@pytest.mark.parametrize("mode", ["direct", "function"])
+def test_what_doctor_grants_is_enough_and_not_more(reader: Reader, mode: str) -> None:
+    reader.texts |= {"data.query.mode": mode}
+    text = granted(reader)
+    reader.admin(text)
+    [password] = re.findall(r"PASSWORD = N'([^']*)'", text)
+    reader.texts |= {"database.user": "least", "database.password": password}
+    doctor = reader.run("doctor")
+    assert (doctor.exit_code, "GRANT" in doctor.output) == (0, False), doctor.output
+    assert reader.run("capture", "--local").exit_code == 0
+    assert reader.operations() == ["r", "r"]
+    reader.texts |= {"table.include.list": "dbo.secret"}
+    assert reader.run("doctor").exit_code == 1, "it may not read what is not captured"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ SECTIONS = {
     "streaming": settings.StreamingSettings,
     "lake": settings.LakeSettings,
     "mirror": settings.MirrorSettings,
+    "metrics": settings.MetricsSettings,
     "history": settings.HistorySettings,
     "heartbeat": settings.HeartbeatSettings,
     "notifications": settings.NotificationSettings,

@@ -1,0 +1,93 @@
+"""What commands print with `--json`: the fields that docs/command-line.md lists; fields may be added, none changes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+
+from cdc_assets.config.property import Property
+from cdc_assets.core.check_result import CheckResult
+from cdc_assets.run.overview import CaptureOverview, CaptureReport, DatabaseOverview
+
+
+def print_json(document: object, *, lines: bool = False) -> None:
+    """Print one JSON document on standard output; on one line if it is one of many."""
+    typer.echo(json.dumps(document, ensure_ascii=False, indent=None if lines else 2))
+
+
+def of_status(report: CaptureReport) -> dict[str, Any]:
+    """The document of `cdc-assets status`; tables by their names."""
+    document = report.as_json()
+    for entry in [*document["tables"], *document["queue"], *filter(None, [document["last_ddl"]])]:
+        entry["table"] = ".".join(entry["table"])
+    return document
+
+
+def of_summary(overview: CaptureOverview, counts: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """The document of `cdc-assets summary`.
+
+    Args:
+        counts: number of events by operation, by topic.
+    """
+    known = bool(overview.known)
+    return {
+        "capture": overview.lake.capture,
+        "lake": overview.lake.location.root,
+        "topics": [
+            {
+                "topic": table.topic,
+                "table": str(table.table),
+                "operations": dict(counts[table.topic]),
+                "events": sum(counts[table.topic].values()),
+            }
+            for table in (overview.tables if known else [])
+        ],
+        "databases": [_database(database) for database in overview.databases] if known else [],
+    }
+
+
+def of_doctor(results: Sequence[CheckResult]) -> dict[str, Any]:
+    """The document of `cdc-assets doctor`."""
+    return {
+        "ready": all(result.ok or not result.blocking for result in results),
+        "checks": [
+            {
+                "check": result.check,
+                "object": result.subject,
+                "ok": result.ok,
+                "blocking": result.blocking,
+                "actual": result.actual,
+                "expected": result.expected,
+                "remedy": result.remedy,
+            }
+            for result in results
+        ],
+    }
+
+
+def of_properties(rows: Sequence[Property]) -> list[dict[str, Any]]:
+    """The document of `cdc-assets properties`."""
+    return [
+        {
+            "name": row.name,
+            "status": str(row.status),
+            "default": row.default,
+            "required": row.required,
+            "meaning": row.doc,
+        }
+        for row in rows
+    ]
+
+
+def _database(database: DatabaseOverview) -> dict[str, Any]:
+    return {
+        "database": database.database,
+        "complete_to": _text(database.complete_to),
+        "lag_seconds": database.lag_s,
+        "troubled": database.troubled,
+    }
+
+
+def _text(value: object | None) -> str | None:
+    return None if value is None else str(value)

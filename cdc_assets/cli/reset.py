@@ -1,0 +1,78 @@
+"""`cdc-assets reset`: forgets positions, so that the next run begins anew; shows first what that means."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from cdc_assets.assembly import open_reset
+from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_lake_config
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.config.snapshot_modes import rule_of
+from cdc_assets.errors import ConfigurationError
+from cdc_assets.run.reset import Reset
+
+
+def reset(
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="Tables whose position is forgotten, as `schema.table`.")
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    whole: Annotated[
+        bool, typer.Option("--capture", help="Move the whole capture's tables away instead, and begin anew.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this the plan is only shown.")] = False,
+    fence: Annotated[
+        bool, typer.Option("--fence", help="Do it even if a run may be active; it ends at its next commit.")
+    ] = False,
+) -> None:
+    """Forget the positions of tables, or a whole capture, so that the next run takes their snapshot anew.
+
+    Shows what would be done; `--yes` does it. Refused while a run is active.
+    """
+    if bool(tables) == whole:
+        raise ConfigurationError(
+            "arguments",
+            " ".join(tables or []) or "none",
+            "tables, or --capture",
+            "name tables, or give --capture alone",
+        )
+    settings, _ = read_lake_config(config)
+    found = open_reset(settings)
+    if whole:
+        _whole(found, yes, fence)
+    else:
+        _tables(found, settings, tables or [], yes, fence)
+    if not yes:
+        out.print("Nothing was changed. Next: repeat the command with --yes.")
+
+
+def _tables(found: Reset, settings: CaptureConfig, names: list[str], yes: bool, fence: bool) -> None:
+    states = found.named(names)
+    chosen = [state.table for state in states]
+    found.check(chosen, fence=fence)
+    reads = rule_of(settings.snapshot).data != "never"
+    for state in states:
+        position = state.position or "no position"
+        if reads:
+            text = "its events stay in the topic, and the next run reads all its rows again as READ events after them"
+        else:
+            text = (
+                f"snapshot.mode={settings.snapshot.mode} reads no rows: changes between that and the next run are lost"
+            )
+        out.print(Text(f"{state.table} ({state.status}) forgets {position}; {text}."), soft_wrap=True)
+    if yes:
+        found.forget(chosen, fence=fence)
+        out.print("Done.")
+
+
+def _whole(found: Reset, yes: bool, fence: bool) -> None:
+    found.check(fence=fence)
+    removal = found.removal()
+    if not removal.directories:
+        raise ConfigurationError("--capture", "no table", "a capture with tables in the lake", "check lake.path")
+    for name in removal.directories:
+        out.print(Text(f"{name} moves to {removal.target}"), soft_wrap=True)
+    if yes:
+        found.move_away(removal, fence=fence)
+        out.print("Done. The next run begins as the first one did.")

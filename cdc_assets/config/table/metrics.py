@@ -1,0 +1,32 @@
+"""Properties of exported metrics."""
+
+from cdc_assets.config import kinds
+from cdc_assets.config.property import Property
+
+METRICS = (
+    Property(
+        "metrics.port",
+        kinds.integer(0, 65535),
+        "0",
+        "Port on which `cdc-assets capture` serves metrics for Prometheus; 0 serves none. Needs the extra `metrics`.",
+        "metrics.port",
+        note="Ours.",
+    ),
+    Property(
+        "metrics.address",
+        kinds.HOST,
+        "127.0.0.1",
+        "Address on which the metrics are served; the default is reachable from the same machine alone.",
+        "metrics.address",
+        note="Ours.",
+    ),
+    Property(
+        "metrics.textfile",
+        kinds.TEXT,
+        "",
+        "File ending in `.prom` to which runs, also those of Dagster, write their metrics for the node exporter's textfile "
+        "collector; empty for none. Needs the extra `metrics`.",
+        "metrics.textfile",
+        note="Ours.",
+    ),
+)

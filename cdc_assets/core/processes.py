@@ -1,0 +1,59 @@
+"""Identifies an operating-system process, and finds out whether it still exists.
+
+A process is identified by host, boot, process id and start time, so that a reused process id is not mistaken for it.
+"""
+
+import os
+import socket
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+def own_process() -> str:
+    """Identifier of this process, for `is_gone`."""
+    return "/".join([socket.gethostname(), _boot(), str(os.getpid()), start_of(os.getpid()) or ""])
+
+
+def is_gone(process: str) -> bool:
+    """Whether a process identified by `own_process` has ended; False for other hosts, where that is unknown."""
+    host, boot, number, start = process.rsplit("/", 3)
+    if host != socket.gethostname():
+        return False
+    return boot != _boot() or start_of(int(number)) != start
+
+
+def _boot() -> str:
+    """Identifier of the machine's boot; empty if the kernel does not provide it."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def start_of(number: int) -> str | None:
+    """Start time of a process in the kernel's units; empty if the kernel does not provide it, None if there is no process."""
+    if (_PROC / "self/stat").exists():
+        try:
+            fields = (_PROC / str(number) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+        except OSError:
+            return None
+        state, *others = fields.split()
+        return None if state in ("Z", "X") else others[18]
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    return ""
+
+
+def host_of(process: str) -> str:
+    """The host of a process identified by `own_process`."""
+    return process.rsplit("/", 3)[0]
+
+
+def is_here(process: str) -> bool:
+    """Whether a process identified by `own_process` runs, or has run, on this host, so that `is_gone` can tell."""
+    return host_of(process) == socket.gethostname()

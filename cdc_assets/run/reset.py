@@ -1,0 +1,182 @@
+"""Forgets what a capture knows of some tables, or of all, so that the next run begins anew with them.
+
+*A table.* One row of the manifest removes its state; before that row nothing has changed, after it `snapshot.mode`
+applies as to a table that was never captured. Its topic keeps its events. READs of the new snapshot sort after them,
+because a snapshot's low watermark is not below a position that was read on the same recovery fork; so a table of a
+restored database, and one that something in flight refers to, is refused.
+
+*A whole capture.* Its Delta tables are moved to `<lake>/__reset/<prefix>-<time>/`: the schema history first, without
+which no run works, and the manifest last, whose claim fences other writers. After a crash in between runs end with an
+error until the reset is repeated, which moves what is left.
+
+*One writer.* The newest claim in the manifest names its process. While that process lives, or may live on another host, a
+reset is refused; with `fence` it is not, and that process ends at its next commit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdc_assets.capture.losses import clear_topic
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ports import Clock
+from cdc_assets.core.processes import host_of, is_gone, is_here, own_process
+from cdc_assets.envelope.naming import topic_name
+from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.history.store import history_directory
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest, manifest_directory
+from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.notifications import Notifier
+
+MOVED_TO = "__reset"
+"""Folder of the lake that holds what was moved away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What a reset of a whole capture moves.
+
+    Args:
+        directories: in the order in which they are moved.
+        target: folder that they are moved to.
+    """
+
+    directories: tuple[str, ...]
+    target: str
+
+
+class Reset:
+    """Resets one capture; asks the lake alone, not the server.
+
+    Args:
+        others: Delta tables that commit under other names and belong to the capture, such as its mirrors.
+    """
+
+    def __init__(self, config: CaptureConfig, clock: Clock, others: Sequence[TopicTables] = ()) -> None:
+        self._config, self._clock, self._others = config, clock, others
+        self._prefix = config.events.topic_prefix
+        self._tables = TopicTables.of(config)
+        notifier = Notifier(self._tables, config.notifications, self._prefix)
+        self._manifest = Manifest(self._tables, self._prefix, notifier)
+
+    def named(self, names: Sequence[str]) -> list[TableState]:
+        """Captured tables named `schema.table` or `db.schema.table`, ignoring letter case.
+
+        Raises:
+            ConfigurationError: a name matches no captured table.
+            LakeError: the manifest cannot be read.
+        """
+        states = self._manifest.read().tables
+        chosen: list[TableState] = []
+        for name in names:
+            found = [table for table in states if name.lower() in (table.within_database.lower(), str(table).lower())]
+            if not found:
+                known = ", ".join(map(str, sorted(states))) or "a captured table, and there is none"
+                raise ConfigurationError("table", name, f"one of {known}", "write it as schema.table")
+            chosen += [states[table] for table in found]
+        return chosen
+
+    def check(self, tables: Sequence[TableId] = (), *, fence: bool = False) -> None:
+        """Check that nothing stands against the reset; without tables, of the whole capture.
+
+        Raises:
+            LakeError: a run is, or may be, active, or something in flight refers to a table.
+        """
+        state = self._manifest.read()
+        if not fence:
+            _refuse_active(state)
+        for table in tables:
+            if reason := _obstacle(state, table):
+                raise LakeError(f"{table} cannot be reset: {reason}.")
+
+    def forget(self, tables: Sequence[TableId], *, fence: bool = False) -> None:
+        """Forget the positions of tables.
+
+        Raises:
+            LakeError: as `check`; or the topic of one of them cannot be made readable again.
+            FencedError: another run claimed the capture at the same moment.
+        """
+        self.check(tables, fence=fence)
+        state = self._manifest.claim(self._clock.now())
+        for table in tables:
+            if state.tables[table].status != "healthy":
+                clear_topic(self._tables, topic_name(table, self._config.events))
+        self._manifest.forget(self._clock.now(), tables)
+
+    def removal(self) -> Removal:
+        """What a reset of the whole capture would move.
+
+        Raises:
+            LakeError: the lake is an object store, where folders cannot be moved.
+        """
+        location = self._tables.location
+        history, manifest = history_directory(self._prefix), manifest_directory(self._prefix)
+        own = {history, manifest, f"{self._prefix}.__signals"}
+        found = [name for name in location.directories() if name in own or self._holds(name)]
+        rank = {history: 0, manifest: 2}
+        ordered = tuple(sorted(found, key=lambda name: (rank.get(name, 1), name)))
+        if not location.is_local:
+            raise LakeError(
+                f"The folders of capture {self._prefix} cannot be moved within {location.root}, an object store. Next: stop "
+                f"all runs and move these with the store's own tool, the last one last: {', '.join(ordered)}; or choose "
+                "another topic.prefix or lake.path."
+            )
+        return Removal(ordered, f"{location.root}/{MOVED_TO}/{self._prefix}-{self._clock.now():%Y%m%dT%H%M%S}")
+
+    def _holds(self, directory: str) -> bool:
+        return any(tables.holds(directory) for tables in (self._tables, *self._others))
+
+    def move_away(self, removal: Removal, *, fence: bool = False) -> None:
+        """Move all tables of the capture away.
+
+        Raises:
+            LakeError: as `check`; or they cannot be moved.
+            FencedError: another run claimed the capture at the same moment.
+        """
+        self.check(fence=fence)
+        if manifest_directory(self._prefix) in removal.directories:
+            self._manifest.claim(self._clock.now())
+        try:
+            Path(removal.target).mkdir(parents=True)
+            for name in removal.directories:
+                Path(self._tables.location.uri(name)).rename(Path(removal.target) / name)
+        except OSError as error:
+            raise LakeError(
+                f"The capture could not be moved to {removal.target}: {error}. Next: correct that and repeat the reset; "
+                "until then no run works."
+            ) from error
+
+
+def _refuse_active(state: CaptureState) -> None:
+    writer = state.writer
+    if not writer or writer == own_process() or is_gone(writer):
+        return
+    if is_here(writer):
+        raise LakeError(
+            f"A run of this capture is active: process {writer.rsplit('/', 2)[1]}. Next: end it (in Dagster stop the sensor "
+            "first), then repeat the reset."
+        )
+    raise LakeError(
+        f"The last run of this capture was on host {host_of(writer)}; whether it is active cannot be seen from here. Next: make "
+        "sure that it has ended and repeat the reset with --fence, which also ends it at its next commit."
+    )
+
+
+def _obstacle(state: CaptureState, table: TableId) -> str:
+    """What stands against forgetting a table; empty if nothing."""
+    finish = "Next: let a run finish it (cdc-assets capture), then repeat the reset"
+    if state.log(table.database).restored:
+        return (
+            "its database was restored, so READs could sort before what is in the lake. Next: request its snapshot "
+            "(cdc-assets capture --table), which begins a new history"
+        )
+    if state.in_flight(table.database) is not None:
+        return f"a window of {table.database} is in flight. {finish}"
+    run, signals = state.snapshots.get(table.database), state.signals.get(table.database)
+    if run is not None and table in [entry.table for entry in run.tables]:
+        return f"a snapshot of it is in flight. {finish}"
+    if signals is not None and table in [entry.table for entry in signals.queue]:
+        return f"an incremental snapshot of it is queued. {finish}, or stop it (cdc-assets signal stop-snapshot)"
+    return ""

@@ -1,0 +1,147 @@
+"""Exported metrics: a real client scrapes them, the page and the dashboard name them, and they say what happened."""
+
+import json
+import re
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from cdc_assets.adapters.sqlserver.source import quick_source
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.cli.capture import CaptureRun
+from cdc_assets.cli.exported import exported
+from cdc_assets.core.counts import note_retry, retries
+from cdc_assets.errors import ConfigurationError, ServerBusyError
+from cdc_assets.metrics import CaptureMetrics, MetricsServer
+from cdc_assets.run.overview import look_at
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.snapshot.world import World
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, DASHBOARD = DOCS / "metrics.md", DOCS / "grafana-dashboard.json"
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Samples, set[str], str]]:
+    """Samples after a snapshot and some changes, the names of all metrics, and the text in Prometheus's own format."""
+    with StandIn(databases=("SalesDb",)) as server:
+        world = World(
+            server,
+            str(tmp_path_factory.mktemp("metrics") / "lake"),
+            skip__messages__without__change="true",
+            column__exclude__list="dbo.orders.hidden",
+            provide__transaction__metadata="true",
+            event__converting__failure__handling__mode="warn",
+        )
+        world.sql(
+            "CREATE TABLE dbo.orders (id int PRIMARY KEY, note varchar(20), hidden int, big varchar(max), due datetime2(7))"
+        )
+        world.enable("orders")
+        world.sql("INSERT INTO dbo.orders VALUES (1, 'a', 1, 'long', NULL), (2, 'b', 1, 'long', NULL)")
+        metrics = CaptureMetrics("shop", lambda: look_at(world.config, lambda: quick_source(world.config)))
+        with world.capture(metrics.note) as capture:
+            capture.snapshot()
+        world.sql(
+            "INSERT INTO dbo.orders VALUES (3, 'c', 1, 'long', '9999-12-31')",
+            "UPDATE dbo.orders SET hidden = 2 WHERE id = 1",
+            "UPDATE dbo.orders SET note = 'd' WHERE id = 2",
+            "DELETE FROM dbo.orders WHERE id = 3",
+        )
+        with world.capture(metrics.note) as capture:
+            capture.stream()
+        note_retry(ServerBusyError("busy"))
+        with MetricsServer(metrics, "127.0.0.1", 0) as served:
+            url = f"http://127.0.0.1:{served.port}/metrics"
+            request = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - our own server
+                families = list(text_string_to_metric_families(answer.read().decode()))
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                plain = answer.read().decode()
+        samples = {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in families
+            for sample in family.samples
+        }
+        names = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
+        yield samples, names, plain
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    return samples[f"cdc_assets_{name}", frozenset({"capture": "shop", **labels}.items())]
+
+
+def test_counters_say_what_was_committed(scraped: tuple[Samples, set[str], str]) -> None:
+    samples, _, _ = scraped
+    table = {"database": "SalesDb", "table": "dbo.orders"}
+
+    def events(kind: str, operation: str) -> float:
+        return value(samples, "events_seen_total", **table, kind=kind, operation=operation)
+
+    assert events("snapshot", "read") == 2
+    assert [events("stream", name) for name in ("create", "update", "delete", "tombstone")] == [1, 1, 1, 1]
+    assert value(samples, "unchanged_events_skipped_total", database="SalesDb") == 1
+    assert value(samples, "values_unavailable_total", database="SalesDb") >= 1
+    assert value(samples, "committed_transactions_total", database="SalesDb") == 3, "the unchanged one is not published"
+    assert value(samples, "values_nulled_total", database="SalesDb") == 2, "of the insert and the delete"
+    assert value(samples, "written_files_total", **table) >= 2
+    assert value(samples, "written_bytes_total", **table) > 1000
+    assert value(samples, "commits_total", database="SalesDb", kind="snapshot") >= 1
+    assert value(samples, "retries_total", cause="ServerBusyError") == retries()["ServerBusyError"]
+
+
+def test_gauges_say_what_status_says(scraped: tuple[Samples, set[str], str]) -> None:
+    samples, _, _ = scraped
+    assert value(samples, "health", health="healthy") == 1
+    assert value(samples, "health", health="in trouble") == value(samples, "troubles") == 0
+    assert value(samples, "captured_tables", condition="streaming") == 1
+    assert value(samples, "connected", database="SalesDb") == 1
+    assert value(samples, "table_streaming", database="SalesDb", table="dbo.orders") == 1
+    assert value(samples, "seconds_behind_source", database="SalesDb") >= 0
+    assert value(samples, "snapshot_slices", database="SalesDb") == value(
+        samples, "snapshot_slices_done", database="SalesDb"
+    )
+
+
+def test_page_and_dashboard_name_the_metrics(scraped: tuple[Samples, set[str], str]) -> None:
+    _, names, _ = scraped
+    assert set(re.findall(r"`(cdc_assets_\w+)`", PAGE.read_text(encoding="utf-8"))) == names
+    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    asked = {target["expr"] for panel in dashboard["panels"] for target in panel["targets"]}
+    used = {name for text in asked for name in re.findall(r"cdc_assets_\w+", text)}
+    assert used <= names
+    assert len(used) > 10
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus's own tool")
+def test_prometheus_finds_nothing_to_mend(scraped: tuple[Samples, set[str], str]) -> None:
+    done = subprocess.run(["promtool", "check", "metrics"], input=scraped[2], capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_a_command_writes_the_file_and_serves_the_port(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path / "lake"), metrics__textfile=str(tmp_path / "prom" / "shop.prom"))
+    world.make("orders", 3)
+    run = CaptureRun([], snapshot_only=False, follow=False)
+    with exported(world.config) as run.note:
+        run.attempt(world.config, LocalRunner(2))
+    text = (tmp_path / "prom" / "shop.prom").read_text()
+    assert 'operation="read",table="dbo.orders"} 3.0' in text
+    taken = World(server, world.lake, metrics__port=str(server.port), metrics__address="127.0.0.1")
+    with pytest.raises(ConfigurationError, match="a free port"), exported(taken.config):
+        raise AssertionError
+
+
+def test_a_file_that_cannot_be_written_ends_no_capture(server: StandIn, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    world = World(server, str(tmp_path / "lake"), metrics__textfile=str(tmp_path / "file" / "shop.prom"))
+    world.make("orders", 3)
+    run = CaptureRun([], snapshot_only=True, follow=False)
+    with exported(world.config) as run.note:
+        run.attempt(world.config, LocalRunner(2))
+    assert world.reads(world.tables[0]) == [1, 2, 3]
