@@ -209,7 +209,7 @@ def busy(trial: Trial) -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SqlServerSource, "rows_per_commit", giving_up)
         trial.capture()
-    return 0.777 in trial.waits
+    return any(0.6 < wait <= 0.777 for wait in trial.waits)  # what is left of it
 
 
 def files_of_a_compacted_table(trial: Trial) -> int:

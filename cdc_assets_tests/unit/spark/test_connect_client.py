@@ -48,6 +48,9 @@ def test_server_that_is_not_there_is_reported_at_once() -> None:
 @pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")
 def test_server_of_another_kind_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_READY_S", 1.0)
+    monkeypatch.setattr(
+        sys.modules["__main__"], "__file__", __file__, raising=False
+    )  # else pyspark takes it for doctests
     with socket.create_server(("127.0.0.1", 0)) as server:
         session = LazySession(SparkSettings(remote=f"sc://127.0.0.1:{server.getsockname()[1]}/;token=secret"))
         with pytest.raises(ConfigurationError, match="no Spark Connect server answers within 1 s") as error:
