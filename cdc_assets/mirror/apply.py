@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 _SAMPLED_FILES = 32
 _PART_ROWS = 500_000
-"""Rows of topic files that a task of the first job reads."""
+"""Rows of topic files that a task of the first job reads, and events of a new leaf: its task holds them all."""
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ class Mirrors:
         files = files_of(work.planned, work.table.files)
         sizes = dict(_sizes(self._topics, work.table.description))
         size = sum(sizes.get((file.generation, file.path), 0) for file in files)
-        count = size // (2 * LEAF_BYTES)
+        count = max(size // (2 * LEAF_BYTES), sum(file.rows for file in files) // _PART_ROWS)
         if count < 2:
             return [Leaf((), b"")]
         chosen = files[:: max(1, len(files) // _SAMPLED_FILES)]

@@ -79,7 +79,8 @@ def groups(leaves: Sequence[Leaf], touched: Sequence[int]) -> Iterator[tuple[Lea
     Yields:
         A leaf of all files of the group, and the indexes of the leaves in it.
     """
-    wanted, small = set(touched), [leaf.size < _SMALL * LEAF_BYTES for leaf in leaves]
+    wanted = set(touched)
+    small = [bool(leaf.paths) and leaf.size < _SMALL * LEAF_BYTES for leaf in leaves]  # new ones are planned apart
     at = 0
     while at < len(leaves):
         chosen, size = [at], leaves[at].size

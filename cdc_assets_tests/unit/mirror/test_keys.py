@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from cdc_assets.core.schema import Column
 from cdc_assets.mirror.keys import BOUND_BYTES, KeyPart, bound_bytes, bound_key, encode, key_part
-from cdc_assets.mirror.leaves import cut, places_of
+from cdc_assets.mirror.leaves import Leaf, cut, groups, places_of
 
 INTEGERS = some.integers(-(2**63), 2**63 - 1)
 DECIMALS = some.decimals(-(10**9), 10**9, places=3).map(lambda value: Decimal(value).quantize(Decimal("0.001")))
@@ -84,3 +84,10 @@ def test_a_bound_is_the_key_again(one: int, other: int) -> None:
 def test_keys_with_one_bound_are_never_parted() -> None:
     same = [b"x" * BOUND_BYTES + bytes([at]) for at in range(9)]
     assert cut(pa.array([*same, b"y"]), 2**30) in ([0, 9, 10], [0, 10])
+
+
+def test_leaves_of_a_new_mirror_are_made_by_tasks_of_their_own() -> None:
+    found = groups([Leaf((), bound) for bound in (b"", b"b", b"c")], [0, 1, 2])
+    assert [members for _, members in found] == [[0], [1], [2]]
+    small = [Leaf(("one",), b"", 10, 1), Leaf(("two",), b"b", 10, 1)]
+    assert [members for _, members in groups(small, [0])] == [[0, 1]]
