@@ -30,6 +30,7 @@ from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.notifications import Listener
 from cdc_assets.reader.opening import reader_for
+from cdc_assets.reconcile.run import OnGroup, Reconciler
 from cdc_assets.run.capture import Capture
 from cdc_assets.run.reset import Reset
 
@@ -82,6 +83,31 @@ def open_mirrors(config: CaptureConfig, runner: TaskRunner, on_step: OnStep) -> 
 def open_reset(config: CaptureConfig) -> Reset:
     """What forgets positions of a capture; it asks the lake alone."""
     return Reset(config, SystemClock(), [MirrorTables.of(config).tables])
+
+
+@contextmanager
+def open_reconciler(
+    config: CaptureConfig,
+    runner: TaskRunner,
+    on_group: OnGroup,
+    *,
+    source: AbstractContextManager[SqlServerSource] | None = None,
+    bulk: MssqlBulkSource | None = None,
+) -> Iterator[tuple[CaptureMirrors, Reconciler]]:
+    """The mirrors of a capture and what compares them with the server, closed at the end of the block.
+
+    Args:
+        on_group: function called after each group of key ranges.
+        source: the control plane, entered here; opened from the settings if None.
+        bulk: the data plane; opened from the settings if None.
+
+    Raises:
+        ConfigurationError: the settings skip operations that mirrors need.
+    """
+    mirrors = CaptureMirrors(config, runner, SystemClock())
+    with source or SqlServerSource.of(config) as control:
+        rows = bulk or MssqlBulkSource.of(config)
+        yield mirrors, Reconciler(config, control, rows, runner, SystemClock(), mirrors, on_group)
 
 
 def discover(config: CaptureConfig) -> Sequence[TableSchema]:

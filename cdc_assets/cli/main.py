@@ -21,6 +21,7 @@ COMMANDS = {
     "status": "cdc_assets.cli.status",
     "summary": "cdc_assets.cli.status",
     "mirror": "cdc_assets.cli.mirror",
+    "reconcile": "cdc_assets.cli.reconcile",
     "tail": "cdc_assets.cli.tail",
     "signal": "cdc_assets.cli.signal",
     "reset": "cdc_assets.cli.reset",

@@ -17,6 +17,7 @@ from cdc_assets.defs.discovery import discover
 from cdc_assets.defs.engines.build import connector_definitions
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.mirrors import mirror_assets
+from cdc_assets.defs.reconcile import matches_check
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.sensors import lsn_sensor
 from cdc_assets.defs.signals import signal_job
@@ -95,7 +96,11 @@ def _capture_definitions(
         jobs.append(dg.define_asset_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
     mirrors = mirror_assets(catalog) if catalog.keys("current") else None
     if mirrors:
-        jobs.append(dg.define_asset_job(names.mirror, dg.AssetSelection.assets(mirrors), description=_MIRROR_JOB))
+        selection = dg.AssetSelection.assets(mirrors).without_checks()
+        jobs.append(dg.define_asset_job(names.mirror, selection, description=_MIRROR_JOB))
+    matches = matches_check(catalog) if mirrors else None
+    if matches:
+        jobs.append(dg.define_asset_job(names.reconcile, dg.AssetSelection.checks(matches), description=_RECONCILE_JOB))
     headroom_job = dg.define_asset_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
     headroom_schedule = dg.ScheduleDefinition(
         job=headroom_job,
@@ -105,7 +110,7 @@ def _capture_definitions(
     )
     return dg.Definitions(
         assets=[*catalog.specs("source", deps=None), changes, *(made for made in (snapshot, mirrors) if made)],
-        asset_checks=checks,
+        asset_checks=[*checks, *([matches] if matches else [])],
         jobs=[*jobs, headroom_job, signal_job(catalog)],
         schedules=[headroom_schedule],
         sensors=[lsn_sensor(catalog, jobs)],
@@ -127,5 +132,6 @@ def capture_resources(names: Names, capture: CaptureSource, spark: SparkResource
 
 _CHANGES_JOB = "Stream the changes of all captured tables until there are no new ones."
 _MIRROR_JOB = "Bring the tables of current rows and their history to where the topics are."
+_RECONCILE_JOB = "Compare the tables of current rows with the server, beside the stream."
 _SNAPSHOT_JOB = "Read captured tables completely, or by key ranges."
 _HEADROOM_JOB = "Check how far the server's clean-up is from unread changes, and whether tables differ from the structure of their events."

@@ -7,21 +7,28 @@ from dataclasses import replace
 import dagster as dg
 
 from cdc_assets.adapters.kafka import kafka_channels
-from cdc_assets.assembly import open_capture, open_mirrors
+from cdc_assets.assembly import open_capture, open_mirrors, open_reconciler
 from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.apply import OnStep, StepReport
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.notifications import Listener
+from cdc_assets.reconcile.progress import Pass
+from cdc_assets.reconcile.run import Reconciler
 from cdc_assets.run.capture import Capture
 from cdc_assets.run.overview import CaptureOverview
 
 
 def _ignore(report: StepReport) -> None:
     del report
+
+
+def _ignore_group(table: TableId, found: Pass) -> None:
+    del table, found
 
 
 class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the resource's value is the resource itself
@@ -82,6 +89,20 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the 
             ConfigurationError: the settings skip operations that mirrors need.
         """
         return open_mirrors(self.config(), self.spark.early_runner(), on_step)
+
+    def reconciler(self) -> AbstractContextManager[tuple[CaptureMirrors, Reconciler]]:
+        """The mirrors and what compares them with the server, closed at the end of the block.
+
+        Raises:
+            ConfigurationError: the settings skip operations that mirrors need.
+        """
+        return open_reconciler(
+            self.config(),
+            self.spark.early_runner(),
+            _ignore_group,
+            source=self.server.source(),
+            bulk=self.server.bulk(),
+        )
 
     @contextmanager
     def overview(self, *, at_signals: bool = False) -> Iterator[CaptureOverview]:

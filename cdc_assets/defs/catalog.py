@@ -109,6 +109,16 @@ class Names:
         return f"cdc_{word(self.capture)}_mirror"
 
     @property
+    def reconcile(self) -> str:
+        """Job that compares mirrors with the server."""
+        return f"{word(self.capture)}_reconcile"
+
+    @property
+    def reconcile_op(self) -> str:
+        """Step of that job."""
+        return f"{word(self.capture)}_compare"
+
+    @property
     def signal(self) -> str:
         """Job that requests snapshots by a signal."""
         return f"{word(self.capture)}_signal"

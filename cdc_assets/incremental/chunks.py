@@ -53,7 +53,7 @@ class Ordered:
 def rows_query(plan: EventPlan, lacking: frozenset[str], ordered: Ordered, span: Span, *, recompile: bool) -> Statement:
     """The rows of a span; columns that the table has lost are NULL, as in its change table."""
     conditions, parameters = _within(ordered, span)
-    columns = ", ".join(_source(column, lacking) for column in plan.columns)
+    columns = ", ".join(source_text(column, lacking) for column in plan.columns)
     text = f"/* cdc-assets: chunk */ SELECT {columns} FROM {ordered.table.quoted} AS [t]{conditions}"  # noqa: S608
     return text + (" OPTION (RECOMPILE)" if recompile else ""), parameters
 
@@ -133,7 +133,8 @@ def _compared(column: Column, operator: str, value: str | None) -> str:
     return f"({text} AND {name} IS NOT NULL)" if column.nullable else text
 
 
-def _source(column: EventColumn, lacking: frozenset[str]) -> str:
+def source_text(column: EventColumn, lacking: frozenset[str]) -> str:
+    """T-SQL of a column of the table `t`, in the form that the plan reads; NULL if the table has lost it."""
     wire = column.mapped.wire
     if column.name in lacking:
         return f"{wire.template.format(f'CAST(NULL AS {type_text(column.mapped.column)})')} AS {quote(column.name)}"

@@ -321,6 +321,24 @@ MIRROR = (
         "mirror.interval_s",
         note="Ours.",
     ),
+    Property(
+        "mirror.reconcile.ranges",
+        kinds.integer(0, 1_000_000),
+        "0",
+        "Number of key ranges of each table that a run of the job `<capture>_reconcile` compares with the server, after those "
+        "that it compared last; 0 compares all.",
+        "mirror.reconcile_ranges",
+        note="Ours.",
+    ),
+    Property(
+        "mirror.reconcile.settle.ms",
+        kinds.milliseconds(),
+        "15000",
+        "Time that the capture job has for a change before it counts as one that is not in the log, on a database in which "
+        "nothing else is committed. A job that polls less often than every 5 seconds needs more.",
+        "mirror.settle_s",
+        note="Ours.",
+    ),
 )
 
 CONFIGURED_SNAPSHOT = tuple(

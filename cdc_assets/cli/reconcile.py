@@ -1,0 +1,79 @@
+"""`cdc-assets reconcile`: compares a mirror with the table on the server, and has rows that differ read again."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from cdc_assets.assembly import open_reconciler
+from cdc_assets.cli.capture import task_runner
+from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config, show_logs
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.interruption import listening
+from cdc_assets.reconcile.progress import Difference, Pass
+from cdc_assets.reconcile.run import Wishes
+
+
+def reconcile(
+    table: Annotated[str, typer.Argument(help="`schema.table` or `database.schema.table`.")],
+    config: ConfigOption = DEFAULT_CONFIG,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Ask the capture for READ events of the rows that differ; needs the signal table. Rows that the server "
+            "lacks are only told.",
+        ),
+    ] = False,
+    ranges: Annotated[
+        int | None,
+        typer.Option("--ranges", min=1, help="Compare so many key ranges, after those that were compared last."),
+    ] = None,
+    anew: Annotated[bool, typer.Option("--anew", help="Begin with the first range instead of continuing.")] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1.0, help="Seconds for which the mirror may take to come behind the read.")
+    ] = 600.0,
+    local: Annotated[
+        bool, typer.Option("--local", help="Run tasks in threads of this process, without Spark.")
+    ] = False,
+) -> None:
+    """Compare a mirror with the table on the server, beside the stream, key range by key range.
+
+    Can be stopped at any moment; the next call continues behind the ranges that are done. The exit code is 1 if rows
+    differ that were not asked to be read again.
+    """
+    show_logs()
+    settings = read_config(config)
+    with (
+        listening(),
+        task_runner(local) as runner,
+        open_reconciler(settings, runner, _print_group) as (mirrors, reconciler),
+    ):
+        wishes = Wishes(ranges, repair, anew, timeout)
+        found = [reconciler.reconcile(one, wishes) for one in mirrors.named([table])]
+    for one in found:
+        for difference in one.first:
+            _print_difference(difference)
+        out.print(one.summary, markup=False, soft_wrap=True)
+    if any(one.differing > one.asked for one in found):
+        raise typer.Exit(FAILED)
+
+
+def _print_group(table: TableId, found: Pass) -> None:
+    out.print(
+        f"{table} at {found.lsn}: {found.done:,} of {len(found.ranges):,} key ranges, {found.rows:,} rows, "
+        f"{found.differing:,} differ",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _print_difference(difference: Difference) -> None:
+    def text(values: Mapping[str, str]) -> str:
+        return ", ".join(f"{name}={value}" for name, value in values.items()) or "-"
+
+    out.print(
+        f"{difference.kind}: {text(difference.key)}\n  server: {text(difference.server)}\n  mirror: {text(difference.mirror)}",
+        markup=False,
+        soft_wrap=True,
+    )

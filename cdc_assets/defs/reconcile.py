@@ -1,0 +1,103 @@
+"""The check `matches_source` of each `current` asset: the mirror equals the table on the server.
+
+The job `<capture>_reconcile` runs it, for all mirrors or those that are selected. It claims nothing and uses no pool, so it runs
+beside the stream. `mirror.reconcile.ranges` limits what one run compares: with it, a schedule of this job goes through
+large tables a few key ranges a day. Give it a schedule of your own: how often a table may be read is for its owner to say.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.failures import as_failures
+from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.reconcile.progress import Pass
+from cdc_assets.reconcile.run import Wishes
+
+MATCHES = "matches_source"
+
+
+class ReconcileConfig(dg.Config):
+    """How mirrors are compared with the server."""
+
+    ranges: int | None = Field(
+        default=None, description="Key ranges of each table to compare; `mirror.reconcile.ranges` if none is given."
+    )
+    repair: bool = Field(
+        default=False, description="Ask the stream for READ events of rows that differ; needs the signal table."
+    )
+    anew: bool = Field(default=False, description="Begin with the first key range instead of continuing.")
+
+
+def matches_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
+    """Whether each mirror equals the table on the server."""
+    names = catalog.names
+    tables = catalog.keys("current")
+    specs = [
+        dg.AssetCheckSpec(
+            MATCHES,
+            asset=key,
+            description="All rows that were compared are on the server as in the mirror, apart from changes in flight.",
+        )
+        for key in tables
+    ]
+
+    @dg.multi_asset_check(
+        name=names.reconcile_op, specs=specs, can_subset=True, required_resource_keys={names.resource}
+    )
+    def check(context: dg.AssetCheckExecutionContext, config: ReconcileConfig) -> Iterator[dg.AssetCheckResult]:
+        resource: CaptureResource = getattr(context.resources, names.resource)
+        ranges = config.ranges if config.ranges is not None else resource.config().mirror.reconcile_ranges
+        wishes = Wishes(ranges or None, config.repair, config.anew)
+        with as_failures(), resource.reconciler() as (mirrors, reconciler):
+            selected = sorted({chosen.asset_key for chosen in context.selected_asset_check_keys})
+            captured = set(mirrors.captured([tables[key] for key in selected]))
+            for key in selected:
+                if tables[key] not in captured:
+                    yield _result(key, False, "Nothing of the table was captured yet, so there is no mirror.")
+                    continue
+                try:
+                    found = reconciler.reconcile(tables[key], wishes)
+                except CdcError as error:
+                    yield _result(key, False, describe_error(error))
+                    continue
+                yield _result(key, not found.differing, found.summary, facts(found))
+
+    return check
+
+
+def facts(found: Pass) -> dict[str, Any]:
+    """Metadata of a comparison."""
+    about: dict[str, Any] = {
+        "lsn": found.lsn,
+        "rows": found.rows,
+        "rows_of_the_mirror": found.mirrored,
+        "differing": found.differing,
+        "key_ranges": f"{found.done} of {len(found.ranges)}",
+        "begun": found.began,
+    }
+    if found.first:
+        about["differences"] = dg.MetadataValue.table(
+            records=[
+                dg.TableRecord(
+                    {
+                        "kind": one.kind,
+                        **{side: _text(getattr(one, side)) for side in ("key", "server", "mirror")},
+                    }
+                )
+                for one in found.first
+            ]
+        )
+    return about
+
+
+def _text(values: dict[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _result(key: dg.AssetKey, passed: bool, text: str, about: dict[str, Any] | None = None) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(passed=passed, asset_key=key, check_name=MATCHES, metadata=about or {}, description=text)

@@ -1,0 +1,194 @@
+"""Rows that differ: those of all leaves, those that remain when nothing is in flight, and how they are shown."""
+
+import bisect
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_assets.core.ports import TaskRunner
+from cdc_assets.mirror.delta import MirrorTables
+from cdc_assets.mirror.keys import bound_key
+from cdc_assets.mirror.shape import TO_LSN
+from cdc_assets.reconcile.compare import COUNT, Found, Row, unpack, was_so, was_so_often
+from cdc_assets.reconcile.progress import SHOWN, Difference, Texts
+from cdc_assets.reconcile.subject import Subject
+from cdc_assets.reconcile.tasks import CODE, TEXT, VersionsTask, versions
+
+_LONGEST = 64
+"""Characters or bytes of a value that are shown; of a larger one its digest."""
+
+Side = Mapping[object, Row]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Rows that the server and the mirror do not have alike.
+
+    Args:
+        rows: rows of the server that were compared.
+        server: by what tells rows apart; likewise `mirror`.
+        places: key of each of them in the mirror's order.
+        more: number of rows that differ and are only counted.
+    """
+
+    subject: Subject
+    rows: int = 0
+    mirrored: int = 0
+    more: int = 0
+    server: Side = field(default_factory=dict)
+    mirror: Side = field(default_factory=dict)
+    places: Mapping[object, object] = field(default_factory=dict)
+
+    @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return bool(self.server or self.mirror)
+
+    @property
+    def codes(self) -> list[object]:
+        """What tells them apart, those of the server first."""
+        return list(dict.fromkeys([*self.server, *self.mirror]))
+
+    @property
+    def _readable(self) -> Side:
+        """Rows that a READ mends: those of the server, without a key those that it has more often."""
+        if self.subject.compared.shape.keyed:
+            return self.server
+        return {code: row for code, row in self.server.items() if _count(row) > _count(self.mirror.get(code))}
+
+    @property
+    def present(self) -> int:
+        """Number of rows that a READ mends."""
+        return len(self._readable) + self.more
+
+    @property
+    def absent(self) -> int:
+        """Number of those that only the mirror has, or has more often."""
+        if self.subject.compared.shape.keyed:
+            return len(self.mirror.keys() - self.server.keys())
+        return sum(_count(row) > _count(self.server.get(code)) for code, row in self.mirror.items())
+
+    @property
+    def count(self) -> int:
+        """Number of rows that differ."""
+        return len(self.codes) + (self.more if self.any else 0)
+
+    @property
+    def texts(self) -> list[Texts]:
+        """Keys of rows that a READ mends, in the server's own texts."""
+        names = [TEXT.format(number) for number in range(self.subject.compared.texts)]
+        return [
+            tuple(None if row[name] is None else str(row[name]) for name in names) for row in self._readable.values()
+        ]
+
+    def only(self, codes: set[object]) -> "Candidates":
+        """Those among them with these codes."""
+        server = {code: row for code, row in self.server.items() if code in codes}
+        mirror = {code: row for code, row in self.mirror.items() if code in codes}
+        return replace(self, server=server, mirror=mirror, more=self.more if server or mirror else 0)
+
+    def also_in(self, other: "Candidates") -> "Candidates":
+        """Those that were found before too."""
+        return self.only(set(self.codes) & set(other.codes))
+
+    def shown(self) -> Iterator[Difference]:
+        """The first of them."""
+        about = self.subject.compared
+        keys = [part.name for part in about.shape.key] if about.shape.keyed else list(about.names)
+        for code in self.codes[:SHOWN]:
+            here, there = self.server.get(code), self.mirror.get(code)
+            some = here or there or {}
+            key = {name: show(some[name]) for name in keys}
+            names = [name for name in about.names if name not in keys]
+            if here is not None and there is not None:
+                names = [name for name in about.names if here[name] != there[name]]
+            if not about.shape.keyed:
+                counts = {"rows": str(_count(here))}, {"rows": str(_count(there))}
+                kind = "not in the mirror" if _count(here) > _count(there) else "not on the server"
+                yield Difference(kind, key, *counts)
+                continue
+            kind = "not in the mirror" if there is None else "not on the server" if here is None else "differs"
+            yield Difference(kind, key, _shown(here, names), _shown(there, names))
+
+
+def _count(row: Row | None) -> int:
+    return 0 if row is None else int(str(row[COUNT]))
+
+
+def _shown(row: Row | None, names: Sequence[str]) -> dict[str, str]:
+    return {} if row is None else {name: show(row[name]) for name in names}
+
+
+def show(value: object) -> str:
+    """A value as text; a large one as its digest."""
+    if isinstance(value, bytes):
+        text, data = "0x" + value.hex().upper(), value
+    else:
+        text = "NULL" if value is None else str(value)
+        data = text.encode()
+    if len(data) <= _LONGEST:
+        return text
+    return f"{len(value) if isinstance(value, (bytes, str)) else len(text)} long, SHA-256 {hashlib.sha256(data).hexdigest()[:16]}"
+
+
+def candidates_of(subject: Subject, results: Sequence[Found]) -> Candidates:
+    """All rows that differ in some leaves."""
+    about = subject.compared
+    places: dict[object, object] = {}
+    server: dict[object, Row] = {}
+    mirror: dict[object, Row] = {}
+    for found in results:
+        for data, side in ((found.server, server), (found.mirror, mirror)):
+            rows = unpack(data)
+            if rows.num_rows:
+                codes = about.codes(rows).to_pylist()
+                side.update(zip(codes, rows.to_pylist(), strict=True))
+                places.update(zip(codes, about.shape.keys(rows).to_pylist(), strict=True))
+    totals = (sum(found.rows for found in results), sum(found.mirrored for found in results))
+    return Candidates(subject, *totals, sum(found.more for found in results), server, mirror, places)
+
+
+def settled(found: Candidates, since: str, tables: MirrorTables, runner: TaskRunner) -> Candidates:
+    """Candidates that the mirror has had at no LSN since; it must have come behind the read.
+
+    Args:
+        since: LSN that the mirror had reached before the read.
+    """
+    known = defaultdict[object, list[Row]](list)
+    for data in runner.run(versions, list(_tasks(found, since, tables))):
+        for row in unpack(data).to_pylist():
+            known[row[CODE]].append(row)
+    about = found.subject.compared
+
+    def is_in_flight(code: object) -> bool:
+        row = found.server.get(code)
+        if about.shape.keyed:
+            return was_so(row, known[code], since, about.names)
+        return was_so_often(_count(row), known[code], since)
+
+    return found.only({code for code in found.codes if not is_in_flight(code)})
+
+
+def _tasks(found: Candidates, since: str, tables: MirrorTables) -> Iterator[VersionsTask]:
+    """A task for each file that may hold versions of the candidates."""
+    about = found.subject.compared
+    leaves = found.subject.leaves(tables)
+    bounds: list[Any] = [bound_key(leaf.bound, about.shape.key_type) for leaf in leaves[1:]]
+    wanted = defaultdict[int, list[object]](list)
+    for code in found.codes:
+        wanted[bisect.bisect_right(bounds, found.places[code])].append(code)
+    for at, codes in sorted(wanted.items()):
+        for path in leaves[at].paths:
+            yield VersionsTask(about, path, False, tuple(codes), since)
+    tables.tables.forget(about.history)
+    handle = tables.tables.open(about.history)
+    if handle is None:
+        return
+    for row in pa.table(handle.get_add_actions(flatten=True)).to_pylist():
+        newest = row.get(f"max.{TO_LSN}")
+        if newest is None or newest > since:
+            yield VersionsTask(about, row["path"], True, tuple(found.codes), since)

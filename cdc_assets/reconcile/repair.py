@@ -1,0 +1,85 @@
+"""Asks the streaming run for READ events of rows that differ: an incremental snapshot of exactly these keys.
+
+The key values are the server's own texts, so the condition finds the very rows, in every type and collation. A READ is
+the row as it is when the snapshot reads it, so nothing is lost by what happens in between, and a READ too many changes
+nothing. A row that the server lacks has no READ: an event that deletes it would say what nobody has logged, so it is told
+and not asked for.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import quote
+from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.ranges import from_text
+from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.reconcile.progress import Texts
+from cdc_assets.signals.requests import ask, compose
+
+MOST_KEYS = 500
+"""Keys in one request; for more, their whole key ranges are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Rows to be read again.
+
+    Args:
+        columns: the columns of the key; without a key those that tell rows apart.
+        keys: of the rows.
+        spans: key ranges of which all rows are read.
+    """
+
+    schema: TableSchema
+    columns: tuple[Column, ...]
+    keys: Sequence[Texts]
+    spans: Sequence[KeyRange] = ()
+
+    @property
+    def condition(self) -> str:
+        """Predicate that selects the rows; empty for all rows of the table."""
+        inside = [self._inside(span) for span in self.spans]
+        if not all(inside):
+            return ""
+        return " OR ".join(f"({text})" for text in [*inside, *(self._equal(key) for key in dict.fromkeys(self.keys))])
+
+    def _inside(self, span: KeyRange) -> str:
+        column = None if span.column is None else self.schema.column(span.column)
+        if column is None:
+            return ""
+        name = quote(column.name)
+        parts = [f"{name} >= {_literal(column, span.low)}"] if span.low is not None else []
+        parts += [f"{name} < {_literal(column, span.high)}"] if span.high is not None else []
+        return " AND ".join(parts)
+
+    def _equal(self, key: Texts) -> str:
+        return " AND ".join(
+            f"{quote(column.name)} IS NULL" if text is None else f"{quote(column.name)} = {_literal(column, text)}"
+            for column, text in zip(self.columns, key, strict=True)
+        )
+
+
+def _literal(column: Column, text: str) -> str:
+    quoted = text.replace("'", "''")
+    return from_text(column).replace("?", f"N'{quoted}'", 1)
+
+
+def request(config: CaptureConfig, repair: Repair) -> None:
+    """Send the request; the streaming run carries it out now or later.
+
+    Raises:
+        ConfigurationError: there is no signal table, which incremental snapshots need.
+        LakeError: the lake cannot be written.
+    """
+    table, condition = str(repair.schema.table), repair.condition
+    surrogate = "" if repair.schema.key else repair.columns[0].name
+    name = _pattern(table)
+    conditions = {name: condition} if condition else {}
+    ask(config, compose(str(uuid.uuid4()), "execute-snapshot", [name], conditions, surrogate=surrogate))
+
+
+def _pattern(name: str) -> str:
+    """The regular expression that only this name matches."""
+    return "".join(f"\\{letter}" if letter in r".\+*?()|[]{}^$" else letter for letter in name)

@@ -1,0 +1,289 @@
+"""Compares mirrors with the server, some key ranges at a time, beside the stream.
+
+*One group of ranges.* The mirror's LSN is noted, tasks read the ranges from the server and compare them with the mirror
+(`tasks`). Where all agree, they do at that LSN or a later one, and nobody has waited. Otherwise the mirror must come behind
+the read: until it has every transaction up to one that was committed after it, by the server's own clock; or, on a
+database in which nothing is committed, until the capture job has had `mirror.reconcile.settle.ms` and found nothing new.
+Then a row that differs counts only if the mirror has had it so at no LSN since (`compare`). Differences that remain are
+looked for once more by a second read of the ranges, because a statement that reads while rows move may miss one. So what
+is told is neither in flight nor an accident of reading, and no lock is held, no isolation level is needed.
+
+*Ranges* are those by which the table was snapshotted. If its leading key is an integer or a date, mirror and server are
+cut in the same places, so any number of ranges can be compared by itself. Otherwise the server alone can order the
+values: then all ranges are one group.
+
+| a crash after | the next comparison |
+|---|---|
+| reading, comparing | compares the group again; staged rows are removed when it begins |
+| the record of the group | continues behind it; keys that are to be read again are recorded with it |
+| the request for READ events, at the end | may ask a second time: a READ too many changes nothing |
+
+The request is one for all groups, because a table that is queued for an incremental snapshot is not queued again.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import BulkSource, Clock, KeyRange, Source, TaskRunner
+from cdc_assets.envelope.naming import topic_name
+from cdc_assets.errors import CaptureNotReadyError, FencedError, LakeError, PreflightError
+from cdc_assets.lake.folder import Folder
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.state import TableState
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.reconcile.differences import Candidates, candidates_of, settled
+from cdc_assets.reconcile.progress import Comparisons, Pass, Record
+from cdc_assets.reconcile.repair import MOST_KEYS, Repair, request
+from cdc_assets.reconcile.subject import Subject, subject_of
+from cdc_assets.reconcile.tasks import compare, read
+from cdc_assets.snapshot.slices import ranges_wanted
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.5
+_BEHIND = timedelta(seconds=1)
+"""How much later a transaction must be committed to be surely behind a read: commit times are rounded."""
+
+OnGroup = Callable[[TableId, Pass], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is wanted of a comparison.
+
+    Args:
+        ranges: number of key ranges; None for all that are left of the pass.
+        repair: whether READ events of differing rows are requested.
+        anew: whether a pass that is not complete is given up.
+        timeout_s: seconds for which the mirror may take to come behind a read.
+    """
+
+    ranges: int | None = None
+    repair: bool = False
+    anew: bool = False
+    timeout_s: float = 600.0
+
+
+class Reconciler:
+    """Compares mirrors of one capture with the server.
+
+    Args:
+        source: control plane.
+        bulk: data plane.
+        mirrors: brought to where the topics are while this waits for them.
+        on_group: called after each group of ranges.
+    """
+
+    def __init__(
+        self,
+        config: CaptureConfig,
+        source: Source,
+        bulk: BulkSource,
+        runner: TaskRunner,
+        clock: Clock,
+        mirrors: CaptureMirrors,
+        on_group: OnGroup,
+    ) -> None:
+        self._config, self._source, self._bulk = config, source, bulk
+        self._runner, self._clock, self._mirrors, self._on_group = runner, clock, mirrors, on_group
+        self._topics = TopicTables.of(config)
+        self._record = Record(Location.of(config.lake), config.events.topic_prefix)
+
+    def reconcile(self, table: TableId, wishes: Wishes) -> Pass:
+        """Compare a table, or some of its key ranges: those behind the ones that were compared last.
+
+        Returns:
+            The pass over the table's ranges, of which these are a part.
+
+        Raises:
+            PreflightError: the table is not streamed, or its mirror lacks changes.
+            CaptureNotReadyError: the mirror did not come behind the read in time.
+            CdcError: the server or the lake failed.
+        """
+        self._follow(table)
+        subject = self._subject(table)
+        known = self._record.read(subject.topic)
+        current = self._begun(subject, known, wishes)
+        Folder(subject.compared.location, subject.compared.staging).drop()
+        whole = subject.column is None
+        end = len(current.ranges)
+        if wishes.ranges is not None and not whole:
+            end = min(end, current.done + wishes.ranges)
+        size = end if whole else max(1, self._runner.parallelism)
+        while current.done < end:
+            chosen = current.ranges[current.done : min(current.done + size, end)]
+            current = current.and_also(self._group(table, chosen, wishes, len(current.keys)))
+            known = Comparisons(current, current if current.ended else known.complete)
+            self._record.write(subject.topic, known)
+            self._on_group(table, current)
+        if wishes.repair and current.waiting and not self._is_queued(table):
+            request(self._config, Repair(subject.schema, subject.text_columns, current.keys, current.spans))
+            current = replace(current, asked=current.asked + current.waiting, waiting=0, keys=(), spans=())
+            known = Comparisons(current, current if current.ended else known.complete)
+            self._record.write(subject.topic, known)
+        return current
+
+    def _is_queued(self, table: TableId) -> bool:
+        """Whether an incremental snapshot of the table is still to be done: another request for it would be ignored."""
+        signals = Manifest(self._topics, self._config.events.topic_prefix).read().signals.get(table.database)
+        queued = signals is not None and any(entry.table == table for entry in signals.queue)
+        if queued:
+            log.warning(
+                "An incremental snapshot of %s is not done yet, so no other one can be asked for. Next: when it is done, "
+                "compare with --repair again.",
+                table,
+            )
+        return queued
+
+    def _begun(self, subject: Subject, known: Comparisons, wishes: Wishes) -> Pass:
+        """The pass to continue, or a new one."""
+        newest = known.newest
+        if newest is not None and not (newest.ended or wishes.anew) and newest.object_id == subject.schema.object_id:
+            return newest
+        return Pass(subject.schema.object_id, self._ranges(subject), began=self._clock.now().isoformat())
+
+    def _ranges(self, subject: Subject) -> tuple[KeyRange, ...]:
+        known = self._table(subject.schema.table)
+        if known.ranges and known.object_id == subject.schema.object_id:
+            return known.ranges
+        rows = self._source.row_counts([subject.schema])[subject.schema.table]
+        wanted = ranges_wanted(rows, self._config.snapshot.partitions)
+        return tuple(self._source.key_ranges(subject.schema, rows, wanted))
+
+    # ---- one group -----------------------------------------------------------------------------------------------
+
+    def _group(self, table: TableId, ranges: Sequence[KeyRange], wishes: Wishes, named: int) -> Pass:
+        """Compare some ranges.
+
+        Args:
+            named: number of keys that are to be read again already.
+        """
+        since, found = self._compared(table, ranges)
+        if found.any:
+            found = self._settled(table, since, found, wishes)
+        if found.any:
+            since, again = self._compared(table, ranges)
+            found = self._settled(table, since, again, wishes).also_in(found)
+        subject = found.subject
+        made = Pass(
+            subject.schema.object_id,
+            (),
+            len(ranges),
+            found.rows,
+            found.mirrored,
+            found.count,
+            found.absent,
+            first=tuple(found.shown()),
+            lsn=since,
+            at=self._clock.now().isoformat(),
+        )
+        if not wishes.repair or not found.texts:
+            return made
+        if found.more or len(found.texts) + named > MOST_KEYS:
+            return replace(made, waiting=found.present, spans=tuple(ranges))
+        return replace(made, waiting=found.present, keys=tuple(found.texts))
+
+    def _compared(self, table: TableId, ranges: Sequence[KeyRange]) -> tuple[str, Candidates]:
+        """What differs right now, in flight or not, and the LSN that the mirror had before."""
+        subject = self._subject(table)
+        leaves = subject.leaves(self._mirrors.tables)
+        server_time = self._source.server_time()
+        low = Lsn.parse(subject.lsn)
+        bounds = tuple(leaf.bound for leaf in leaves)
+        tasks = [subject.read_task(entry, low, server_time, bounds, self._bulk) for entry in ranges]
+        try:
+            pieces = tuple(piece for made in self._runner.run(read, tasks) for piece in made)
+            chosen = subject.compare_tasks(self._mirrors.tables, leaves, pieces, ranges)
+            results = self._runner.run(compare, chosen)
+        finally:
+            with suppress(LakeError):
+                Folder(subject.compared.location, subject.compared.staging).drop()
+        return subject.lsn, candidates_of(subject, results)
+
+    def _settled(self, table: TableId, since: str, found: Candidates, wishes: Wishes) -> Candidates:
+        """Candidates that the mirror has at no LSN since."""
+        if not found.any:
+            return found
+        self._wait(table, wishes)
+        return settled(found, since, self._mirrors.tables, self._runner)
+
+    def _wait(self, table: TableId, wishes: Wishes) -> None:
+        """Wait until the mirror is behind everything that was committed until now."""
+        read_at, begun = self._source.server_time(), time.monotonic()
+        target: Lsn | None = None
+        database = table.database
+        while True:
+            self._follow(table)
+            reached = Lsn.parse(self._lsn(table))
+            if target is None:
+                captured = self._source.max_captured_lsn(database)
+                moment = self._source.commit_times(database, [captured]).get(captured) if captured else None
+                if moment is not None and moment > read_at + _BEHIND:
+                    target = self._source.max_transaction_lsn(database, None, 0) or reached
+            if target is not None and reached >= target:
+                return
+            waited = time.monotonic() - begun
+            is_quiet = waited >= self._config.mirror.settle_s
+            if target is None and is_quiet and self._source.max_transaction_lsn(database, reached, 0) is None:
+                return
+            if waited > wishes.timeout_s:
+                raise CaptureNotReadyError(
+                    f"The mirror of {table} is at {reached} and does not come behind what was read {waited:.0f} s ago, so it "
+                    "is not known which differences are in flight. Next: let the capture run (its run, or cdc-assets capture), "
+                    "then compare again; it continues where it was."
+                )
+            self._clock.sleep(_POLL_S)
+
+    # ---- what is known -------------------------------------------------------------------------------------------
+
+    def _follow(self, table: TableId) -> None:
+        """Bring the mirror to where its topic is.
+
+        Raises:
+            CdcError: it cannot follow.
+        """
+        with suppress(FencedError):  # a run keeps it at this moment
+            for error in self._mirrors.catch_up([table]).values():
+                raise error
+
+    def _lsn(self, table: TableId) -> str:
+        return self._mirrors.states()[topic_name(table, self._config.events)].lsn
+
+    def _table(self, table: TableId) -> TableState:
+        return Manifest(self._topics, self._config.events.topic_prefix).read().tables[table]
+
+    def _subject(self, table: TableId) -> Subject:
+        """What is known of a table now.
+
+        Raises:
+            PreflightError: the table is not streamed, or its mirror lacks changes.
+        """
+        state, topic = self._table(table), topic_name(table, self._config.events)
+        mirror = self._mirrors.states().get(topic)
+        if not state.streams:
+            raise PreflightError(
+                f"{table} is not streamed, so its mirror cannot follow the server: {state.reason or state.status}. "
+                "Next: let the capture read it again, then compare."
+            )
+        if mirror is None or mirror.step == 0:
+            raise PreflightError(f"{table} has no mirror yet. Next: cdc-assets mirror {table.within_database}.")
+        if mirror.gaps:
+            raise PreflightError(
+                f"The mirror of {table} lacks changes that were lost, so it differs. Next: cdc-assets capture --table "
+                f"{table.within_database} reads the table again."
+            )
+        schema = self._source.table_schema(table)
+        if schema is None or schema.object_id != state.object_id:
+            raise PreflightError(
+                f"{table} is gone, or was created again. Next: let the capture find out, then compare again."
+            )
+        return subject_of(self._config, self._topics, self._mirrors, state, schema, mirror.lsn)

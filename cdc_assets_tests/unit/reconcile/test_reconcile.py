@@ -1,0 +1,197 @@
+"""Mirrors that are compared with the server: differences, in-flight changes, repairs, keys of all kinds."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.config.settings import ColumnRule
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import CaptureNotReadyError, PreflightError
+from cdc_assets.reconcile.progress import Pass
+from cdc_assets.reconcile.run import Wishes
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.crashes import PowerCutError
+from cdc_assets_tests.unit.reconcile.world import World
+
+
+@pytest.fixture
+def world(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr("cdc_assets.adapters.sqlserver.ranges.MIN_ROWS_PER_RANGE", 10)
+    rows = ", ".join(f"({at}, N'row {at}', N'{'x' * at}')" for at in range(1, 101))
+    return World(server, str(tmp_path), "id int NOT NULL PRIMARY KEY, note nvarchar(50), big nvarchar(max)", rows)
+
+
+def kinds(found: Pass) -> list[tuple[str, str]]:
+    return sorted((one.kind, one.key.get("id", "")) for one in found.first)
+
+
+def test_equal_tables_are_equal(world: World) -> None:
+    world.change("UPDATE dbo.t SET note = NULL WHERE id < 10")
+    found = world.reconcile()
+    assert (found.rows, found.mirrored, found.differing, found.ended) == (100, 100, 0, True)
+    assert found.lsn == world.mirrors().states()[world.topic].lsn
+
+
+def test_what_the_log_does_not_record_is_found_and_mended(world: World) -> None:
+    world.behind_the_log("UPDATE dbo.t SET note = N'changed silently' WHERE id = 7")
+    world.behind_the_log("INSERT INTO dbo.t VALUES (1000, N'it''s new?', N'B')")
+    found = world.reconcile(repair=True)
+    assert kinds(found) == [("differs", "7"), ("not in the mirror", "1000")]
+    [differs] = [one for one in found.first if one.kind == "differs"]
+    assert (differs.server, differs.mirror) == ({"note": "changed silently"}, {"note": "row 7"})
+    assert (found.differing, found.asked, found.absent) == (2, 2, 0)
+    world.follow()
+    world.follow()
+    assert sorted(row["id"] for row in world.reads(world.table)) == [7, 1000]
+    again = world.reconcile()
+    assert (again.differing, again.rows, again.mirrored) == (0, 101, 101)
+    assert world.rows() == world.on_server("id, note, big")
+
+
+def test_rows_that_vanished_are_told_and_not_invented(world: World) -> None:
+    world.behind_the_log("DELETE FROM dbo.t WHERE id = 3")
+    found = world.reconcile(repair=True)
+    assert kinds(found) == [("not on the server", "3")]
+    assert (found.differing, found.absent, found.asked) == (1, 1, 0)
+    world.follow()
+    assert not world.reads(world.table)
+
+
+def test_large_values_are_shown_as_digests(world: World) -> None:
+    world.behind_the_log(f"UPDATE dbo.t SET big = N'{'y' * 5000}' WHERE id = 7")
+    [differs] = world.reconcile().first
+    assert differs.mirror == {"big": "xxxxxxx"}
+    assert differs.server["big"].startswith("5000 long, SHA-256 ")
+
+
+def test_a_change_in_flight_is_no_difference(world: World) -> None:
+    """The capture follows only after the rows were read."""
+    world.sql("UPDATE dbo.t SET note = N'new' WHERE id > 50")
+    world.sql("DELETE FROM dbo.t WHERE id = 5")
+    world.sql("INSERT INTO dbo.t VALUES (2000, N'new', NULL)")
+    late = threading.Timer(1.0, world.follow)
+    late.start()
+    found = world.reconcile()
+    late.join()
+    assert found.differing == 0, found.first
+
+
+def test_equal_while_a_writer_works(world: World) -> None:
+    stop = threading.Event()
+
+    def write() -> None:
+        at = 0
+        while not stop.wait(0.05):
+            at += 1
+            world.sql(f"UPDATE dbo.t SET note = N'v{at}' WHERE id % 10 = {at % 10}")
+            world.sql(f"DELETE FROM dbo.t WHERE id = {5000 + at - 1}")
+            world.sql(f"INSERT INTO dbo.t VALUES ({5000 + at}, N'w', N'W')")
+
+    def capture() -> None:
+        while not stop.is_set():
+            world.run()
+
+    streaming = replace(world.config.streaming, max_iteration_transactions=1000, max_duration_s=2.0)
+    world.config = replace(world.config, streaming=streaming)
+    threads = [threading.Thread(target=write), threading.Thread(target=capture)]
+    for thread in threads:
+        thread.start()
+    try:
+        found = world.reconcile(timeout_s=120)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert found.differing == 0, found.first
+    assert found.ended
+
+
+def test_a_mirror_that_does_not_follow_is_told(world: World) -> None:
+    world.sql("UPDATE dbo.t SET note = N'new' WHERE id = 1")
+    world.server.agent.drain()
+    with pytest.raises(CaptureNotReadyError, match="let the capture run"):
+        world.reconcile(timeout_s=0.5)
+
+
+def test_some_ranges_at_a_time(world: World) -> None:
+    world.behind_the_log("UPDATE dbo.t SET note = N'silent' WHERE id IN (1, 99)")
+    world.behind_the_log("DELETE FROM dbo.t WHERE id = 2")
+    first = world.reconcile(ranges=1)
+    assert len(first.ranges) > 4
+    assert (first.done, first.ended, kinds(first)) == (1, False, [("differs", "1"), ("not on the server", "2")])
+    rest = world.reconcile()
+    assert (rest.rows, rest.mirrored, rest.differing, rest.ended) == (99, 100, 3, True)
+    assert kinds(rest) == [("differs", "1"), ("differs", "99"), ("not on the server", "2")]
+    assert world.reconcile(ranges=1).began > rest.began, "a new pass begins when one is complete"
+
+
+def test_a_comparison_that_dies_continues_behind_what_it_has_recorded(world: World) -> None:
+    world.behind_the_log("UPDATE dbo.t SET note = N'silent' WHERE id IN (1, 99)")
+    done: list[int] = []
+
+    def die(table: TableId, found: Pass) -> None:
+        done.append(found.done)
+        raise PowerCutError
+
+    with world.reconciler(die) as reconciler, pytest.raises(PowerCutError):
+        reconciler.reconcile(world.table, Wishes())
+    later: list[int] = []
+    with world.reconciler(lambda _, found: later.append(found.done)) as reconciler:
+        rest = reconciler.reconcile(world.table, Wishes())
+    assert later[0] > done[0]
+    assert (rest.rows, rest.ended, kinds(rest)) == (100, True, [("differs", "1"), ("differs", "99")])
+
+
+def test_composite_keys_and_collations(server: StandIn, tmp_path: Path) -> None:
+    columns = "code nvarchar(10) COLLATE Latin1_General_CI_AS NOT NULL, id int NOT NULL, v datetime2(7), PRIMARY KEY (code, id)"
+    rows = "(N'a', 1, '2026-01-02 03:04:05.1234567'), (N'B', 1, NULL), (N'Straße', 2, '2026-01-02'), (N'z', 9, NULL)"
+    world = World(server, str(tmp_path), columns, rows)
+    world.change("UPDATE dbo.t SET code = N'A' WHERE code = N'a'")
+    assert world.reconcile().differing == 0
+    world.behind_the_log("UPDATE dbo.t SET v = '2020-01-01' WHERE code = N'straße'")
+    found = world.reconcile(repair=True)
+    assert [(one.kind, one.key) for one in found.first] == [("differs", {"code": "Straße", "id": "2"})]
+    world.follow()
+    world.follow()
+    assert world.reconcile().differing == 0
+
+
+def test_tables_without_a_key(server: StandIn, tmp_path: Path) -> None:
+    world = World(
+        server,
+        str(tmp_path),
+        "a int, b nvarchar(10), big nvarchar(max)",
+        "(1, N'x', N'X'), (1, N'x', N'X'), (2, NULL, NULL)",
+    )
+    world.change("INSERT INTO dbo.t VALUES (1, N'x', N'X')")
+    assert world.reconcile().differing == 0
+    world.behind_the_log("INSERT INTO dbo.t VALUES (2, NULL, NULL)")
+    found = world.reconcile(repair=True)
+    assert [(one.kind, one.server, one.mirror) for one in found.first] == [
+        ("not in the mirror", {"rows": "2"}, {"rows": "1"})
+    ]
+    world.follow()
+    world.follow()
+    assert world.reconcile().differing == 0
+    assert world.rows() == world.on_server("a, b, big")
+
+
+def test_masked_columns_are_compared_and_shown_masked(server: StandIn, tmp_path: Path) -> None:
+    rule = ColumnRule("mask", ("dbo.t.code", "dbo.t.secret"), 3)
+    columns = "code nvarchar(10) NOT NULL PRIMARY KEY, secret nvarchar(20), n int"
+    world = World(server, str(tmp_path), columns, "(N'k1', N's1', 1), (N'k2', N's2', 2)", column_rules=(rule,))
+    world.behind_the_log("UPDATE dbo.t SET secret = N's3', n = 3 WHERE code = N'k2'")
+    [one] = world.reconcile(repair=True).first
+    assert (one.server, one.mirror) == ({"n": "3"}, {"n": "2"})
+    world.follow()
+    world.follow()
+    assert world.reconcile().differing == 0
+
+
+def test_a_table_without_a_mirror_that_is_right_is_refused(world: World) -> None:
+    world.sql("EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N't', @capture_instance = N'all'")
+    world.follow()
+    with pytest.raises(PreflightError, match="not streamed"):
+        world.reconcile()
