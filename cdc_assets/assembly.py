@@ -3,7 +3,7 @@
 The caller provides the task runner; a runner with threads needs neither pyspark nor Java.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TypeVar
@@ -11,6 +11,7 @@ from typing import TypeVar
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.debezium.engine import DebeziumEngine
 from cdc_assets.adapters.kafka import kafka_channels
+from cdc_assets.adapters.kafka_producer import KafkaBroker
 from cdc_assets.adapters.kafka_topics import KafkaSource
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.log_times import LogTimes
@@ -23,12 +24,16 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.run import EngineRun, EngineSummary
-from cdc_assets.errors import InvariantError
+from cdc_assets.errors import ConfigurationError, InvariantError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.apply import OnStep
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.notifications import Listener
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.follow import publish
+from cdc_assets.publish.publisher import Commit, Publisher
+from cdc_assets.publish.render import Renderer
 from cdc_assets.reader.opening import reader_for
 from cdc_assets.reconcile.run import OnGroup, Reconciler
 from cdc_assets.run.capture import Capture
@@ -108,6 +113,45 @@ def open_reconciler(
     with source or SqlServerSource.of(config) as control:
         rows = bulk or MssqlBulkSource.of(config)
         yield mirrors, Reconciler(config, control, rows, runner, SystemClock(), mirrors, on_group)
+
+
+def publish_topics(
+    config: CaptureConfig, on_commit: Callable[[Commit], None], *, follow: bool, after: str = ""
+) -> Mapping[str, str]:
+    """Write the topics of the lake to Kafka until nothing is new, or without end.
+
+    Args:
+        on_commit: function called after each transaction.
+        follow: whether to wait for more.
+        after: commit LSN after which events are published, if none were published yet; empty for all.
+
+    Returns:
+        Topics that are stopped, with the reason.
+
+    Raises:
+        ConfigurationError: no broker is given, or records are wanted in a form that is not supported.
+        FencedError: another publisher has taken over.
+        CdcError: the lake cannot be read, or the broker was away for too long.
+    """
+    settings = config.kafka
+    if not settings.servers:
+        raise ConfigurationError("bootstrap.servers", None, "host:port of a broker", "add it to the configuration")
+    if settings.problem:
+        name, value, supported = settings.problem
+        raise ConfigurationError(name, value, f"{supported}, to publish to Kafka", "change it, or leave it out")
+    broker = KafkaBroker(settings, config.events.topic_prefix)
+    feed = Feed(config, TopicTables.of(config))
+    renderer = Renderer(settings, config.text)
+    publisher = Publisher(feed, broker, renderer, settings.transaction_rows, on_commit, after)
+    publish(
+        publisher,
+        feed,
+        follow=follow,
+        pause_s=config.streaming.retry_wait_s,
+        most_retries=config.streaming.max_retries,
+        close=broker.close,
+    )
+    return publisher.stopped
 
 
 def discover(config: CaptureConfig) -> Sequence[TableSchema]:

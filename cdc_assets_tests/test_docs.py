@@ -71,7 +71,7 @@ NO_PROPERTIES = re.compile(
     r"|source\.(sequence|snapshot|ts_ns|version)|lake\.form|connect\.parameters|(io|org)\.\w+\..*"  # of an event
     r"|resources\.\w+|server\.(agent|bulk|clock|faults)"  # of Python
     r"|engine\.[a-z.]+|database\.(server\.id|include\.list)"  # of captures by other connectors
-    r"|(topics\.regex|isolation\.level|bootstrap\.servers|(key|value)\.converter|consumer\.override\..*|files\.[a-z.<>]+|schemas\.file|errors\.tolerance)"
+    r"|(max\.message\.bytes|sasl\.[a-z.]+|topics\.regex|isolation\.level|bootstrap\.servers|(key|value)\.converter|consumer\.override\..*|files\.[a-z.<>]+|schemas\.file|errors\.tolerance)"
     r"|(spark|concurrency|storage)\..*|[\w-]+\.(json|yaml|conf|toml|py)"  # of Spark and Dagster, and files
 )
 """Names with dots in the documents that are none of ours."""

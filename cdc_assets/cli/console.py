@@ -137,8 +137,12 @@ def read_config(path: Path) -> CaptureConfig:
     return _with_warnings(load_config(configuration_file(path)))
 
 
-def read_lake_config(path: Path) -> tuple[CaptureConfig, ConfigurationError | None]:
+def read_lake_config(path: Path, needed: str = "") -> tuple[CaptureConfig, ConfigurationError | None]:
     """Like `read_config`, for commands that only read the lake and need no credentials of the server.
+
+    Args:
+        path: of the file, or of its folder.
+        needed: see `load_lake_config`.
 
     Returns:
         The settings, and the reason if the server cannot be reached with them.
@@ -146,7 +150,7 @@ def read_lake_config(path: Path) -> tuple[CaptureConfig, ConfigurationError | No
     Raises:
         ConfigurationError: there is none, there are several, or a property that the lake needs is invalid.
     """
-    config, unresolved = load_lake_config(configuration_file(path))
+    config, unresolved = load_lake_config(configuration_file(path), needed=needed)
     return _with_warnings(config), unresolved
 
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "summary": "cdc_assets.cli.status",
     "mirror": "cdc_assets.cli.mirror",
     "reconcile": "cdc_assets.cli.reconcile",
+    "publish": "cdc_assets.cli.publish",
     "tail": "cdc_assets.cli.tail",
     "signal": "cdc_assets.cli.signal",
     "reset": "cdc_assets.cli.reset",

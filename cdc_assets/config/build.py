@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, cast
 
 from cdc_assets.config.columns import column_rules
+from cdc_assets.config.kafka import kafka_settings
 from cdc_assets.config.masks import HIDDEN, PATTERN, Masks
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.property import Property, Status
@@ -41,6 +42,7 @@ _TYPED_DRIVER_OPTIONS = {
 _REFUSED = tuple(row for row in PROPERTIES if row.status is Status.REFUSED)
 _PLUGIN_LISTS = ("converters", "post.processors", "transforms", "predicates")
 """Refused properties with names, whose options begin with these names or with the property's own."""
+_KAFKA = property_of("bootstrap.servers").group
 _CHANNELS = ("sink", "log")
 _ENTRY = re.compile(r"""(?:\[[^\]]*\]|"[^"]*"|[^,])+""")
 """One item of a comma list; commas in brackets or quotes are part of a name."""
@@ -88,11 +90,18 @@ def _build(given: Given, masks: Masks) -> CaptureConfig:
         lake=LakeSettings(**{"path": "lake"} | values["lake"], storage_options=_storage_options(found)),
         mirror=MirrorSettings(**values["mirror"]),
         metrics=MetricsSettings(**values["metrics"]),
+        kafka=kafka_settings(values["kafka"], dict(canonical), values["text"].get("format", "debezium")),
         history=HistorySettings(**values["history"]),
         heartbeat=HeartbeatSettings(**values["heartbeat"]),
         notifications=_notifications(values["notifications"]),
         signals=signals,
-        ignored=(*_ignored(found), *_without_statement(found), *_without_secret(masks), *ignored_options),
+        ignored=(
+            *_ignored(found),
+            *_without_brokers(found),
+            *_without_statement(found),
+            *_without_secret(masks),
+            *ignored_options,
+        ),
     )
 
 
@@ -183,6 +192,15 @@ def _values(found: Found) -> dict[str, dict[str, Any]]:
 
 def _ignored(found: Found) -> Iterator[tuple[str, str]]:
     return ((name, row.reason) for name, row, _ in found if row.status is Status.IGNORED)
+
+
+def _without_brokers(found: Found) -> Iterator[tuple[str, str]]:
+    """Warn of properties that say how topics are written to Kafka, if they are not."""
+    if any(row.name == "bootstrap.servers" and text.strip() for _, row, text in found):
+        return
+    for name, row, _ in found:
+        if row.group == _KAFKA and row.name != "bootstrap.servers":
+            yield name, "there is no bootstrap.servers, so nothing is written to Kafka"
 
 
 def _of_pattern(found: Found, pattern: str) -> Iterator[tuple[str, dict[str, str], str]]:

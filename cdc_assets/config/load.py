@@ -20,7 +20,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
 
 ENVIRONMENT_PREFIX = "CDC_"
-_OF_CONNECTIONS = ("database.", "driver.", "odbc.", "signal.kafka.", "signal.consumer.")
+_OF_CONNECTIONS = ("database.", "driver.", "odbc.", "signal.kafka.", "signal.consumer.", "producer.")
 """Name prefixes of properties that are not needed to read the lake."""
 _REQUIRED = frozenset(row.name for row in PROPERTIES if row.required)
 _UNRESOLVED = "unresolved"
@@ -45,9 +45,14 @@ def load_config(path: str | Path, environment: Mapping[str, str] | None = None) 
 
 
 def load_lake_config(
-    path: str | Path, environment: Mapping[str, str] | None = None
+    path: str | Path, environment: Mapping[str, str] | None = None, needed: str = ""
 ) -> tuple[CaptureConfig, ConfigurationError | None]:
     """As `load_config`, for code that only reads the lake: secrets of the server and of Kafka may be missing.
+
+    Args:
+        path: see `load_config`.
+        environment: see `load_config`.
+        needed: beginning of the names of properties whose secrets may not be missing; empty if there are none.
 
     Returns:
         The settings, and the error of the first placeholder that could not be replaced, if any; with an error the
@@ -64,7 +69,7 @@ def load_lake_config(
         try:
             texts[name] = substitute(name, text, variables)
         except ConfigurationError as error:
-            if not name.startswith(_OF_CONNECTIONS):
+            if not name.startswith(_OF_CONNECTIONS) or (needed and name.startswith(needed)):
                 raise
             if name not in overridden:
                 unresolved = unresolved or error

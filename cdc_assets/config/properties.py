@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from cdc_assets.config.property import Property, find
-from cdc_assets.config.table import connection, elsewhere, events, metrics, reading, signals, text
+from cdc_assets.config.table import connection, elsewhere, events, kafka, metrics, reading, signals, text
 
 _GROUPS: tuple[tuple[str, tuple[Property, ...]], ...] = (
     ("Connection", connection.CONNECTION + connection.SHOWN),
@@ -18,6 +18,7 @@ _GROUPS: tuple[tuple[str, tuple[Property, ...]], ...] = (
     ("Lake", reading.LAKE),
     ("Mirrors", reading.MIRROR),
     ("Metrics", metrics.METRICS),
+    ("Topics in Kafka", kafka.KAFKA),
     ("Not yet supported", elsewhere.REFUSED),
     ("Without effect here", elsewhere.IGNORED),
 )

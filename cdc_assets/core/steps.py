@@ -41,6 +41,9 @@ STEPS: Final[dict[str, str]] = {
     "mirror-history-committed": "versions that ended are in one mirror's history; its rows are not committed",
     "mirror-committed": "one mirror's rows are committed (counts once for each table)",
     "mirror-complete": "steps of mirrors are recorded as complete",
+    "publish-begun": "the first event of a transaction was handed to the producer",
+    "publish-sent": "all events of a transaction are with the producer; neither they nor the marker are committed",
+    "publish-complete": "a transaction with its marker is committed at the broker",
     "checkpoint-written": "the manifest was folded into one row of state",
 }
 """Every step by name, with the state that holds when it is reached."""

@@ -22,7 +22,7 @@ from cdc_assets.envelope.json_text import (
 )
 from cdc_assets.typemap.kernels import Numbers, numbers_of_offsets
 
-_KEY_HEADERS = ("__debezium.newkey", "__debezium.oldkey")
+KEY_HEADERS = ("__debezium.newkey", "__debezium.oldkey")
 """Headers whose text is JSON already."""
 
 _STRING_SCHEMA = '{"type":"string","optional":false}'
@@ -69,14 +69,26 @@ def event_text(field: pa.Field, array: pa.Array, *, schema: bool, defaults: bool
 
 def headers_text(key: pa.Field, headers: pa.Array, *, schemas: bool) -> pa.Array:
     """Headers of each event as a JSON object; a key header holds the key's JSON."""
+    offsets, names, values = _parts(headers)
+    if same_headers(headers):
+        width = int(offsets[1])
+        one = _objects(key, names[:width], values[:width], offsets[:2], schemas)
+        return pa.repeat(one[0], len(headers))
+    return _objects(key, names, values, offsets, schemas)
+
+
+def _parts(headers: pa.Array) -> tuple[Numbers, pa.Array, pa.Array]:
+    """Where the headers of each row begin, and the names and values of all rows."""
     offsets = numbers_of_offsets(headers)
     first, count = int(offsets[0]) if len(headers) else 0, int(offsets[-1] - offsets[0])
-    names, values = headers.keys.slice(first, count), headers.items.slice(first, count)
-    width = int(offsets[1] - offsets[0]) if len(headers) else 0
-    if len(headers) and _repeats(names, width, len(headers)) and _repeats(values, width, len(headers)):
-        one = _objects(key, names[:width], values[:width], np.array([0, width]), schemas)
-        return pa.repeat(one[0], len(headers))
-    return _objects(key, names, values, offsets - first, schemas)
+    return offsets - first, headers.keys.slice(first, count), headers.items.slice(first, count)
+
+
+def same_headers(headers: pa.Array) -> bool:
+    """Whether there are rows, and all of them have the same headers."""
+    offsets, names, values = _parts(headers)
+    width = int(offsets[1]) if len(headers) else 0
+    return bool(len(headers)) and _repeats(names, width, len(headers)) and _repeats(values, width, len(headers))
 
 
 def _repeats(array: pa.Array, width: int, rows: int) -> bool:
@@ -91,7 +103,7 @@ def _repeats(array: pa.Array, width: int, rows: int) -> bool:
 def _objects(key: pa.Field, names: pa.Array, values: pa.Array, offsets: Numbers, schemas: bool) -> pa.Array:
     """JSON objects of names and values."""
     plain = joined(text_pieces(values), len(values))
-    is_key = pc.is_in(names, pa.array(_KEY_HEADERS))
+    is_key = pc.is_in(names, pa.array(KEY_HEADERS))
     shown = pc.if_else(is_key, values, plain)
     if schemas:
         schema = pc.if_else(is_key, schema_text(key) if described_key(key) else "null", _STRING_SCHEMA)

@@ -11,6 +11,7 @@ strings, as in Jackson; SQL Server stores none.
 
 import json
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ from cdc_assets.typemap.kernels import as_type, numbers, numbers_of_offsets
 from cdc_assets.typemap.textforms import base64
 
 Pieces = list[str | pa.Array]
+
+_LEAST_NEAR, _LEAST_FAR = 1e-3, 1e7
+"""Java prints numbers from the one up to the other without an exponent."""
 
 _SPECIAL = np.zeros(256, dtype=bool)
 _SPECIAL[:0x20] = True
@@ -168,11 +172,25 @@ def _float_text(array: pa.Array) -> pa.Array:
     whole = pc.invert(pc.match_substring_regex(text, "[.en]"))
     if pc.any(whole).as_py():
         text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
+    size = pc.abs(array)
+    far = pc.or_(pc.greater_equal(size, _LEAST_FAR), pc.and_(pc.less(size, _LEAST_NEAR), pc.greater(size, 0)))
+    far = pc.fill_null(pc.and_(far, pc.is_finite(array)), False)
+    if pc.any(far).as_py():
+        shown = [_with_exponent(value) for value in text.filter(far).to_pylist()]
+        text = pc.replace_with_mask(text, far, pa.array(shown, text.type))
     odd = pc.invert(pc.is_finite(array))
     if pc.any(odd).as_py():
         names = pc.if_else(pc.is_nan(array), '"NaN"', pc.if_else(pc.greater(array, 0), '"Infinity"', '"-Infinity"'))
         text = pc.if_else(odd, names, text)
     return text
+
+
+def _with_exponent(text: str) -> str:
+    """A number as Java prints those that are far from 1: `1.0E7`; the digits are the fewest that tell it."""
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int)  # noqa: S101 - the number is finite
+    shown = "".join(map(str, digits)).rstrip("0")
+    return f"{'-' * sign}{shown[0]}.{shown[1:] or '0'}E{len(digits) - 1 + exponent}"
 
 
 def text_pieces(array: pa.Array) -> Pieces:

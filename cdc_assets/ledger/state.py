@@ -340,6 +340,17 @@ class CaptureState:
         return dataclasses.replace(self, marks=marks)
 
     @property
+    def complete_window(self) -> int:
+        """The greatest number under which nothing is committed any more, nor under any before it.
+
+        A snapshot takes its number when it is planned, and writes structures under it before its first round.
+        """
+        numbers = [window.window_id for window in self.pending]
+        numbers += [signals.reads.window_id for signals in self.signals.values() if signals.reads is not None]
+        numbers += [run.snapshot_id for run in self.snapshots.values() if run.done == 0]
+        return min(numbers, default=self.next_window) - 1
+
+    @property
     def files_wait(self) -> bool:
         """Whether there may be written files that are not committed yet."""
         return bool(self.pending) or any(signals.reads is not None for signals in self.signals.values())

@@ -165,7 +165,7 @@ class CaptureMirrors:
         """Tables with a mirror and what is known of them; and topics of which none can be made, with the reason."""
         state = self._manifest.read()
         entries = self._entries()
-        window = _complete_window(state)
+        window = state.complete_window
         found: list[MirroredTable] = []
         troubles: dict[str, CdcError] = {}
         for table in self._chosen(state, wanted):
@@ -242,10 +242,3 @@ def _newest_life(entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
         return after
     first = drops[-2] + 1 if len(drops) > 1 else 0
     return list(entries[first : drops[-1]])
-
-
-def _complete_window(state: CaptureState) -> int:
-    """The greatest number of which no window or round is in flight."""
-    numbers = [window.window_id for window in state.pending]
-    numbers += [signals.reads.window_id for signals in state.signals.values() if signals.reads is not None]
-    return min(numbers, default=state.next_window) - 1

@@ -53,3 +53,6 @@ MIRROR = ["mirror-planned", "mirror-folded", "mirror-history-committed", "mirror
 
 ADOPTION = ["adoption-planned", "adoption-complete"]
 """`cdc-assets adopt` records where a capture continues; no run of the daemon, so killed by `contract/test_adoption.py`."""
+
+PUBLISH = ["publish-begun", "publish-sent", "publish-complete", "publish-sent:2", "publish-complete:2"]
+"""Topics are published to Kafka; killed in turn by `make test-kafka`, which needs its broker."""

@@ -14,6 +14,7 @@ from cdc_assets.config.settings.events import (
     NotificationSettings,
     TimeMode,
 )
+from cdc_assets.config.settings.kafka import KafkaSettings, TopicRule
 from cdc_assets.config.settings.reading import (
     GapPolicy,
     IsolationMode,
@@ -41,6 +42,7 @@ __all__ = [
     "HeartbeatSettings",
     "HistorySettings",
     "IsolationMode",
+    "KafkaSettings",
     "LakeSettings",
     "MetricsSettings",
     "MirrorSettings",
@@ -52,4 +54,5 @@ __all__ = [
     "TextFormat",
     "TextSettings",
     "TimeMode",
+    "TopicRule",
 ]

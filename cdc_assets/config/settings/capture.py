@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from cdc_assets.config.settings.connection import ConnectionSettings, FilterSettings
 from cdc_assets.config.settings.events import EventSettings, HeartbeatSettings, HistorySettings, NotificationSettings
+from cdc_assets.config.settings.kafka import KafkaSettings
 from cdc_assets.config.settings.reading import (
     LakeSettings,
     MetricsSettings,
@@ -38,4 +39,5 @@ class CaptureConfig:
     signals: SignalSettings = field(default_factory=SignalSettings)
     mirror: MirrorSettings = field(default_factory=MirrorSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
     ignored: tuple[tuple[str, str], ...] = ()

@@ -37,9 +37,9 @@ TEXT = (
             f"{part}.converter.schemas.enable",
             kinds.BOOLEAN,
             "false",
-            f"Whether `tail` prints the {part} with its schema.",
+            f"Whether `tail` prints the {part} with its schema, and `publish` writes it so.",
             f"text.{part}_schema",
-            note="Kafka Connect's own default is true; `tail --schemas` asks for both.",
+            note="Kafka Connect's own default is true, and so is that of `publish`; `tail --schemas` asks for both.",
         )
         for part in ("key", "value")
     ),
@@ -48,7 +48,7 @@ TEXT = (
             f"{part}.converter.replace.null.with.default",
             kinds.BOOLEAN,
             "true",
-            f"Whether `tail` prints the column's default in place of a null of the {part}, as Kafka Connect does.",
+            f"Whether the column's default stands in place of a null of the {part}, as Kafka Connect has it (`tail`, `publish`).",
             f"text.{part}_defaults",
         )
         for part in ("key", "value")

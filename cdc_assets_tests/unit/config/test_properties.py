@@ -20,6 +20,7 @@ SECTIONS = {
     "lake": settings.LakeSettings,
     "mirror": settings.MirrorSettings,
     "metrics": settings.MetricsSettings,
+    "kafka": settings.KafkaSettings,
     "history": settings.HistorySettings,
     "heartbeat": settings.HeartbeatSettings,
     "notifications": settings.NotificationSettings,
@@ -35,6 +36,10 @@ BUILT_BY_CODE = {
     "snapshot.multipliers",
     "lake.storage_options",
     "signals.kafka_consumer",
+    *(
+        f"kafka.{name}"
+        for name in "key_schema value_schema headers header_schema producer rules creates problem".split()  # noqa: SIM905 - short
+    ),
     "capture.ignored",
     *(f"capture.{section}" for section in SECTIONS),
 }

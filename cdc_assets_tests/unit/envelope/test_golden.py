@@ -9,12 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdc_assets.config.settings import EventSettings
+from cdc_assets.config.settings import EventSettings, KafkaSettings, TextSettings
+from cdc_assets.config.settings.kafka import JSON
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.amend import with_transactions
 from cdc_assets.envelope.json import to_json
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.reads import ReadContext, build_reads
+from cdc_assets.publish.render import Renderer
 from cdc_assets_tests.unit.envelope.building import (
     change,
     change_batch,
@@ -107,11 +109,20 @@ def golden(name: str) -> Any:
     return json.loads((GOLDEN / f"{name}.json").read_text())
 
 
+def compact(part: Any) -> bytes:
+    """As Kafka Connect's JSON converter writes it."""
+    return json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode()
+
+
 def documents(plan: EventPlan, events: pa.RecordBatch | pa.Table, *, schemas: bool = True) -> list[dict[str, Any]]:
     """Each event as a golden file holds it."""
     batch = events if isinstance(events, pa.RecordBatch) else events.combine_chunks().to_batches()[0]
     texts = to_json(batch.schema, batch, schemas=schemas)
-    rows = zip(*(array.to_pylist() for array in texts), strict=True)
+    rows = list(zip(*(array.to_pylist() for array in texts), strict=True))
+    form = KafkaSettings(key_schema=schemas, value_schema=schemas, headers=JSON, header_schema=schemas)
+    for record, (key, value, headers) in zip(Renderer(form, TextSettings()).records(batch), rows, strict=True):
+        assert [record.key, record.value] == [text and compact(json.loads(text)) for text in (key, value)]
+        assert list(record.headers) == [(name, compact(part)) for name, part in json.loads(headers).items()]
     return [
         {
             "topic": plan.topic,

@@ -62,6 +62,16 @@ def test_every_double(values: list[float | None]) -> None:
             assert shown == {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
 
 
+def test_numbers_far_from_one_as_java_prints_them() -> None:
+    values = [0.0, -0.0, 1.0, 0.001, 9.99e-4, 1e7, 9999999.0, -12345678.5, 1e22, 1.5e-9, 1.7976931348623157e308]
+    texts = joined(value_pieces(ConnectType("double").to_field("c"), pa.array([*values, None]), defaults=True), 12)
+    expected = "0.0 -0.0 1.0 0.001 9.99E-4 1.0E7 9999999.0 -1.23456785E7 1.0E22 1.5E-9 1.7976931348623157E308"
+    assert texts.to_pylist() == [*expected.split(), "null"]
+    single = pa.array([1.1e10, 3.4e-5, 0.1], pa.float32())
+    shown = joined(value_pieces(ConnectType("float").to_field("c"), single, defaults=True), 3).to_pylist()
+    assert shown == ["1.1E10", "3.4E-5", "0.1"]
+
+
 @given(st.lists(st.none() | st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1))
 def test_every_float_reads_back_as_itself(values: list[float | None]) -> None:
     array = pa.array(values, pa.float32())

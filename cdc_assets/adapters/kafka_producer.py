@@ -1,0 +1,311 @@
+"""Writes records into Kafka in transactions, through librdkafka (extra `kafka`).
+
+Partitions are chosen as by Java's producer: murmur2 of the serialised key, a random one for a record without a key
+(`partitioner=murmur2_random`). The transactional id is of the capture's topic prefix, so of two producers the newer fences
+the older; initialising it waits until the older one's open transaction has ended, so the newest committed marker is final.
+
+*Sizes.* The broker refuses a batch that is larger than the topic allows, and the client then fails all of its records. So
+a topic's limit is asked for, a record beyond it is refused before it is sent, and a topic with a limit below the client's batches
+is flushed before a batch could exceed it.
+"""
+
+import importlib
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from cdc_assets.config.settings import KafkaSettings, TopicRule
+from cdc_assets.errors import ConfigurationError, ConnectionLostError, FencedError
+from cdc_assets.publish.render import Record
+
+log = logging.getLogger(__name__)
+
+_ANSWER_S: Final = 30.0
+"""Time limit of a request to a broker."""
+_OUTCOME_S: Final = 120.0
+"""Time limit of a commit, in which the client repeats what fails."""
+_BATCH_BYTES: Final = 1_000_000
+"""The client's own limit of a batch."""
+_LIMIT_BYTES: Final = 1_048_588
+"""Kafka's default limit of a batch."""
+_OVERHEAD: Final = 120
+"""Bytes of a batch and of a record besides keys, values and headers; those of a header in `_HEADER`."""
+_HEADER: Final = 10
+_LOOK_BACK: Final = 1000
+"""Offsets from the end among which the newest marker is looked for first."""
+_OF_CONNECTIONS: Final = (
+    "security.",
+    "sasl.",
+    "ssl.",
+    "client.",
+    "socket.",
+    "broker.",
+    "reconnect.",
+    "enable.ssl",
+    "enable.sasl",
+)
+_MARKERS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
+
+
+def marker_topic(prefix: str) -> str:
+    """Name of the topic of markers."""
+    return f"{prefix}.__published"
+
+
+class KafkaBroker:
+    """See `Broker` of the room `publish`.
+
+    Args:
+        settings: brokers, options of the client, and how topics are made.
+        prefix: topic prefix.
+
+    Raises:
+        ConfigurationError: the extra `kafka` is not installed.
+    """
+
+    def __init__(self, settings: KafkaSettings, prefix: str) -> None:
+        self._settings, self._prefix = settings, prefix
+        self._kafka = _client_library()
+        self._markers = marker_topic(prefix)
+        self._producer: Any = None
+        self._limits: dict[str, int] = {}
+        self._unflushed: dict[str, int] = {}
+        self._refused: dict[str, str] = {}
+        self._connection = {"bootstrap.servers": settings.servers, "log_level": 3} | {
+            name: text for name, text in settings.producer if name.startswith(_OF_CONNECTIONS)
+        }
+
+    def open(self) -> str | None:
+        """See `Broker`."""
+        self.close()
+        self._producer = self._new_producer()
+        with self._translated("written"):
+            if trouble := self.prepare([self._markers]):
+                raise ConnectionLostError(
+                    f"Topic {self._markers} cannot be made: {trouble[self._markers]}. Next: check the rights of the user."
+                )
+            self._producer.init_transactions(_ANSWER_S)
+        return self.newest()
+
+    def newest(self) -> str | None:
+        """See `Broker`."""
+        options = {"group.id": f"cdc-assets-{self._prefix}", "enable.auto.commit": False, "enable.partition.eof": True}
+        consumer = self._made(
+            self._kafka.Consumer, {**self._connection, **options, "isolation.level": "read_committed"}
+        )
+        try:
+            with self._translated("read"):
+                own = self._kafka.TopicPartition(self._markers, 0)
+                low, high = consumer.get_watermark_offsets(own, timeout=_ANSWER_S)
+                for start in dict.fromkeys((max(low, high - _LOOK_BACK), low)):
+                    found = self._last(consumer, start) if start < high else None
+                    if found is not None:
+                        return found
+            return None
+        finally:
+            consumer.close()
+
+    def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """See `Broker`."""
+        admin = self._made(self._kafka.admin.AdminClient, dict(self._connection))
+        with self._translated("asked"):
+            known = admin.list_topics(timeout=_ANSWER_S).topics
+            missing = [name for name in topics if name not in known]
+            troubles = self._create(admin, missing)
+            self._ask_limits(admin, [name for name in topics if name not in troubles])
+        return troubles
+
+    def begin(self) -> None:
+        """See `Broker`."""
+        self._refused.clear()
+        with self._translated("written"):
+            self._producer.begin_transaction()
+
+    def send(self, topic: str, record: Record) -> str:
+        """See `Broker`."""
+        limit = self._limits.get(topic, _LIMIT_BYTES)
+        size = _OVERHEAD + len(record.key or b"") + len(record.value or b"")
+        size += sum(_HEADER + len(name) + len(value or b"") for name, value in record.headers)
+        if size > limit:
+            return f"it has {size:,} bytes, and the topic takes {limit:,} (max.message.bytes)"
+        if limit < _BATCH_BYTES:
+            self._keep_small(topic, size, limit)
+        with self._translated("written"):
+            try:
+                self._produce(topic, record)
+            except self._kafka.KafkaException as error:
+                if error.args[0].code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
+                    return f"it has {size:,} bytes, more than producer.max.request.size"
+                raise
+        return ""
+
+    def commit(self, marker: str) -> Mapping[str, str]:
+        """See `Broker`."""
+        with self._translated("written"):
+            try:
+                self._producer.produce(self._markers, marker.encode(), self._prefix.encode(), 0)
+                self._producer.commit_transaction(_OUTCOME_S)
+            except self._kafka.KafkaException:
+                if not self._refused:
+                    raise
+                return dict(self._refused)
+        self._unflushed.clear()
+        return {}
+
+    def abort(self) -> None:
+        """See `Broker`."""
+        with self._translated("written"):
+            self._producer.abort_transaction(_ANSWER_S)
+        self._unflushed.clear()
+
+    def close(self) -> None:
+        """See `Broker`."""
+        if self._producer is not None:
+            with suppress(self._kafka.KafkaException, ConnectionLostError, FencedError):
+                self._producer.purge()
+                self._producer.abort_transaction(2.0)
+        self._producer = None
+
+    def _new_producer(self) -> Any:
+        base = {"linger.ms": "5", "message.max.bytes": str(_LIMIT_BYTES), "log_level": 3}
+        fixed = {
+            "bootstrap.servers": self._settings.servers,
+            "transactional.id": f"cdc-assets-{self._prefix}",
+            "on_delivery": self._delivered,
+        }
+        given = dict(self._settings.producer)
+        return self._made(self._kafka.Producer, {"partitioner": "murmur2_random", **base, **given, **fixed})
+
+    def _made(self, kind: Any, options: Mapping[str, Any]) -> Any:
+        try:
+            return kind(dict(options), logger=log)
+        except self._kafka.KafkaException as error:
+            raise ConfigurationError(
+                "producer options",
+                ", ".join(name for name, _ in self._settings.producer) or "(none)",
+                f"options of librdkafka ({error.args[0].str()})",
+                "use librdkafka's names, such as sasl.username and sasl.password in place of sasl.jaas.config",
+            ) from None
+
+    def _produce(self, topic: str, record: Record) -> None:
+        until = time.monotonic() + _OUTCOME_S
+        while True:
+            try:
+                self._producer.produce(topic, record.value, record.key, headers=record.headers)
+            except BufferError:
+                if time.monotonic() > until:
+                    raise ConnectionLostError(f"Kafka at {self._settings.servers} takes no more events.") from None
+                self._producer.poll(0.1)
+            else:
+                self._producer.poll(0)
+                return
+
+    def _keep_small(self, topic: str, size: int, limit: int) -> None:
+        if self._unflushed.get(topic, 0) + size > limit:
+            with self._translated("written"):
+                self._producer.flush(_OUTCOME_S)
+            self._unflushed.clear()
+        self._unflushed[topic] = self._unflushed.get(topic, 0) + size
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        codes = self._kafka.KafkaError
+        final = (
+            codes.MSG_SIZE_TOO_LARGE,
+            codes.RECORD_LIST_TOO_LARGE,
+            codes.INVALID_RECORD,
+            codes.TOPIC_AUTHORIZATION_FAILED,
+        )
+        if error is not None and error.code() in final:
+            self._refused.setdefault(message.topic(), error.str())
+
+    def _last(self, consumer: Any, start: int) -> str | None:
+        """The value of the newest marker from an offset on."""
+        consumer.assign([self._kafka.TopicPartition(self._markers, 0, start)])
+        found, until = None, time.monotonic() + _ANSWER_S
+        while time.monotonic() < until:
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            if message.error() is None:
+                found = message.value().decode()
+            elif message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
+                return found
+            else:
+                raise self._kafka.KafkaException(message.error())
+        raise ConnectionLostError(f"Topic {self._markers} at {self._settings.servers} cannot be read to its end.")
+
+    def _create(self, admin: Any, names: Sequence[str]) -> dict[str, str]:
+        troubles: dict[str, str] = {}
+        if not names:
+            return troubles
+        if not self._settings.creates and self._markers not in names:
+            return dict.fromkeys(names, "there is no such topic, and topic.creation.enable is false")
+        made = admin.create_topics([self._new_topic(name) for name in names], request_timeout=_ANSWER_S)
+        for name, outcome in made.items():
+            try:
+                outcome.result()
+            except self._kafka.KafkaException as error:
+                code = error.args[0].code()
+                if code == self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                    continue
+                if error.args[0].retriable() or code in (-185, -195, -192):  # time-outs and lost connections
+                    raise
+                troubles[name] = f"it cannot be made: {error.args[0].str()}"
+        return troubles
+
+    def _new_topic(self, name: str) -> Any:
+        rule = rule_for(name, self._settings.rules)
+        if name == self._markers:
+            return self._kafka.admin.NewTopic(name, 1, rule.replication, config=_MARKERS)
+        return self._kafka.admin.NewTopic(name, rule.partitions, rule.replication, config=dict(rule.options))
+
+    def _ask_limits(self, admin: Any, names: Sequence[str]) -> None:
+        """Sizes that topics take; those that may not be asked for have Kafka's default."""
+        kinds = self._kafka.admin
+        asked = [kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, name) for name in names]
+        for resource, outcome in (admin.describe_configs(asked, request_timeout=_ANSWER_S) if asked else {}).items():
+            with suppress(self._kafka.KafkaException, KeyError, ValueError):
+                self._limits[resource.name] = int(outcome.result()["max.message.bytes"].value)
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except self._kafka.KafkaException as error:
+            found = error.args[0]
+            codes = self._kafka.KafkaError
+            fenced = (codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH)
+            if found.code() in fenced or found.code() == codes._FATAL or found.fatal():  # which, it does not say
+                raise FencedError(
+                    f"Another producer has taken over the topics of {self._prefix} at {self._settings.servers}. "
+                    "Next: nothing, if a newer one is active; it continues from the same marker."
+                ) from None
+            raise ConnectionLostError(
+                f"Kafka at {self._settings.servers} cannot be {what}: {found.str()}. "
+                "Next: check bootstrap.servers and the producer options."
+            ) from None
+
+
+def rule_for(topic: str, rules: Sequence[TopicRule]) -> TopicRule:
+    """How a topic is made: the first rule whose expressions it matches; the last one fits all."""
+    for rule in rules[:-1]:
+        included = any(re.fullmatch(text, topic) for text in rule.include)
+        if included and not any(re.fullmatch(text, topic) for text in rule.exclude):
+            return rule
+    return rules[-1]
+
+
+def _client_library() -> Any:
+    try:
+        importlib.import_module("confluent_kafka.admin")
+        return importlib.import_module("confluent_kafka")
+    except ImportError as error:
+        raise ConfigurationError(
+            "bootstrap.servers",
+            "(given)",
+            f"nothing, unless the client library is installed ({error})",
+            "pip install 'cdc-assets[kafka]'",
+        ) from None

@@ -1,0 +1,110 @@
+"""Builds the settings of what is written to Kafka from Kafka Connect's properties."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cdc_assets.config.settings.kafka import JSON, SIMPLE, KafkaSettings, TopicRule
+from cdc_assets.errors import ConfigurationError
+
+_CREATION = "topic.creation."
+_OF_THE_JVM = frozenset({"key.serializer", "value.serializer", "enable.idempotence", "transactional.id"})
+_JAVA_NAMES = {"max.request.size": "message.max.bytes"}
+_RULE_OPTIONS = ("include", "exclude", "partitions", "replication.factor")
+
+
+def kafka_settings(values: Mapping[str, Any], texts: Mapping[str, str], form: str) -> KafkaSettings:
+    """Settings from property texts.
+
+    Args:
+        values: parsed values by field.
+        texts: all property texts by name.
+        form: `value.format`.
+
+    Raises:
+        ConfigurationError: a property is wrong.
+    """
+    return KafkaSettings(
+        **values,
+        key_schema=_flag(texts, "key.converter.schemas.enable"),
+        value_schema=_flag(texts, "value.converter.schemas.enable"),
+        headers=texts.get("header.converter", "").strip() or SIMPLE,
+        header_schema=_flag(texts, "header.converter.schemas.enable"),
+        producer=tuple(_producer(texts)),
+        rules=tuple(_rules(texts)),
+        creates=_flag(texts, f"{_CREATION}enable"),
+        problem=_problem(texts, form),
+    )
+
+
+def _flag(texts: Mapping[str, str], name: str) -> bool:
+    text = texts.get(name, "true").strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigurationError(name, text, "true or false", "correct it")
+    return text == "true"
+
+
+def _problem(texts: Mapping[str, str], form: str) -> tuple[str, str, str] | None:
+    """A property that Kafka's records do not support yet: its name, its value and what is supported."""
+    for name, allowed in (
+        ("key.converter", (JSON,)),
+        ("value.converter", (JSON,)),
+        ("header.converter", (SIMPLE, JSON)),
+    ):
+        given = texts.get(name, "").strip()
+        if given and given not in allowed:
+            return name, given, " or ".join(allowed)
+    return None if form == "debezium" else ("value.format", form, "debezium")
+
+
+def _producer(texts: Mapping[str, str]) -> list[tuple[str, str]]:
+    found = []
+    for name, text in texts.items():
+        if name.startswith("producer."):
+            option = name.removeprefix("producer.").removeprefix("override.")
+            if option not in _OF_THE_JVM:
+                found.append((_JAVA_NAMES.get(option, option), text))
+    return found
+
+
+def _rules(texts: Mapping[str, str]) -> list[TopicRule]:
+    """The groups in their order, then the default."""
+    given = {name.removeprefix(_CREATION): text for name, text in texts.items() if name.startswith(_CREATION)}
+    groups = [name.strip() for name in given.pop("groups", "").split(",") if name.strip()]
+    given.pop("enable", None)
+    for name in given:
+        if name.partition(".")[0] not in (*groups, "default"):
+            expected = "an option of default or of one of topic.creation.groups"
+            raise ConfigurationError(_CREATION + name, given[name], expected, "name its group there, or remove it")
+    default = _rule(given, "default", TopicRule())
+    return [*(_rule(given, name, default) for name in groups), default]
+
+
+def _rule(given: Mapping[str, str], group: str, default: TopicRule) -> TopicRule:
+    own = {name.removeprefix(f"{group}."): text for name, text in given.items() if name.startswith(f"{group}.")}
+    return TopicRule(
+        _patterns(group, "include", own),
+        _patterns(group, "exclude", own),
+        _count(group, "partitions", own, default.partitions),
+        _count(group, "replication.factor", own, default.replication),
+        tuple((name, text) for name, text in own.items() if name not in _RULE_OPTIONS),
+    )
+
+
+def _patterns(group: str, option: str, own: Mapping[str, str]) -> tuple[str, ...]:
+    found = tuple(text.strip() for text in own.get(option, "").split(",") if text.strip())
+    for text in found:
+        try:
+            re.compile(text)
+        except re.error as error:
+            name = f"{_CREATION}{group}.{option}"
+            raise ConfigurationError(name, text, f"a regular expression ({error})", "correct it") from None
+    return found
+
+
+def _count(group: str, option: str, own: Mapping[str, str], default: int) -> int:
+    text = own.get(option, str(default)).strip()
+    if not re.fullmatch(r"-1|[1-9][0-9]{0,4}", text):
+        name = f"{_CREATION}{group}.{option}"
+        raise ConfigurationError(name, text, "a number from 1, or -1 for the broker's default", "correct it")
+    return int(text)

@@ -1,0 +1,67 @@
+"""Properties of topics in Kafka, which `cdc-assets publish` writes. The names are Kafka Connect's."""
+
+from cdc_assets.config import kinds
+from cdc_assets.config.property import Property
+
+KAFKA = (
+    Property(
+        "bootstrap.servers",
+        kinds.TEXT,
+        "",
+        "Brokers to which `cdc-assets publish` writes the topics, as `host:port`, comma separated.",
+        "kafka.servers",
+        note="In Kafka Connect a property of the worker.",
+    ),
+    Property(
+        "producer.<option>",
+        kinds.TEXT,
+        None,
+        "Options of the client, such as `producer.security.protocol`; `producer.override.<option>` is the same.",
+        secret=True,
+        note="They are options of librdkafka: `sasl.username` and `sasl.password` in place of `sasl.jaas.config`.",
+    ),
+    *(
+        row
+        for part in ("key", "value")
+        for row in (
+            Property(
+                f"{part}.converter",
+                kinds.TEXT,
+                None,
+                f"Form of {part}s in Kafka: `org.apache.kafka.connect.json.JsonConverter`.",
+                note="Others are refused by `publish` alone; the lake does not depend on them.",
+            ),
+            Property(f"{part}.converter.<option>", kinds.TEXT, None, f"Further options of the converter of {part}s."),
+        )
+    ),
+    Property(
+        "header.converter",
+        kinds.TEXT,
+        None,
+        "Form of headers in Kafka: `org.apache.kafka.connect.storage.SimpleHeaderConverter`, which is Connect's default, or the "
+        "JSON converter.",
+    ),
+    Property(
+        "header.converter.<option>",
+        kinds.TEXT,
+        None,
+        "Options of that converter: `header.converter.schemas.enable`.",
+    ),
+    Property(
+        "topic.creation.<option>",
+        kinds.TEXT,
+        None,
+        "How topics that are missing are made: `topic.creation.default.partitions`, `.replication.factor`, `.cleanup.policy` "
+        "and other options of a topic; `topic.creation.groups` with `.include` and `.exclude` for each; "
+        "`topic.creation.enable`.",
+        note="Without them the broker's defaults hold.",
+    ),
+    Property(
+        "kafka.transaction.rows",
+        kinds.integer(1, 10_000_000),
+        "20000",
+        "Events of one Kafka transaction, after which it is committed.",
+        "kafka.transaction_rows",
+        note="Ours.",
+    ),
+)

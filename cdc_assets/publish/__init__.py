@@ -1,0 +1,1 @@
+"""Publishes the lake's topics as a connector would have sent them; knows no broker (docs/kafka.md)."""

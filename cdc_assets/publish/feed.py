@@ -1,0 +1,108 @@
+"""What there is to publish: topics of a capture, and the windows that are complete.
+
+*One order.* Windows of the log, rounds of snapshots, incremental rounds and schema changes all take their number from one
+counter, and every row holds the number of the commit that brought it. So topics are published by that number: a number is
+published once nothing can be committed under it any more, or under one before it. Heartbeats and notifications have numbers
+of their own, which grow with time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cdc_assets.capture.system_topics import HISTORY, WINDOWS, system_topics
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.envelope.naming import topic_name
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest, manifest_directory
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.publish.rows import TopicRows
+
+_OF_ALL = (WINDOWS, HISTORY)
+"""Tables that are no topics."""
+_FIRST, _DATA, _LAST = 0, 1, 2
+_RANKS = {"schema_changes": _FIRST, "transactions": _LAST}
+_OWN_NUMBERS = ("heartbeat", "notifications")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that is published.
+
+    Args:
+        rank: its place among the topics of a window: schema changes come before data.
+        numbered: whether its commits have the numbers of windows.
+        newest: greatest number that the manifest knows of; None if it does not know.
+    """
+
+    name: str
+    rank: int
+    numbered: bool
+    newest: int | None
+    rows: TopicRows
+
+
+class Feed:
+    """Topics of a capture and their rows.
+
+    Args:
+        tables: the lake's Delta tables.
+    """
+
+    def __init__(self, config: CaptureConfig, tables: TopicTables) -> None:
+        self._config, self._tables = config, tables
+        self._manifest = Manifest(tables, config.events.topic_prefix)
+        self._rows: dict[str, TopicRows] = {}
+
+    def lake(self) -> str:
+        """Identity of the manifest, which another lake does not have.
+
+        Raises:
+            LakeError: nothing was captured yet.
+        """
+        directory = manifest_directory(self._config.events.topic_prefix)
+        handle = self._tables.open(directory)
+        if handle is None:
+            raise LakeError(
+                f"Nothing captured yet in {self._tables.location.root}. Next: run `cdc-assets capture`, or turn on the sensor."
+            )
+        return str(handle.metadata().id)
+
+    def look(self) -> tuple[int, Sequence[Topic]]:
+        """The greatest number of a window that is complete, with all before it; and the topics.
+
+        Raises:
+            LakeError: the manifest cannot be read.
+        """
+        state = self._manifest.read()
+        newest = _newest(state)
+        ranks = {topic_name(table, self._config.events): _DATA for table in state.tables}
+        own = set[str]()
+        for kind, topic in system_topics(self._config).items():
+            if kind not in _OF_ALL:
+                ranks[topic] = _RANKS.get(kind, _LAST)
+            if kind in _OWN_NUMBERS:
+                own.add(topic)
+        found = [
+            Topic(name, rank, name not in own, newest.get(name), self._rows_of(name)) for name, rank in ranks.items()
+        ]
+        return state.complete_window, sorted(found, key=lambda topic: (topic.rank, topic.name))
+
+    def forget(self) -> None:
+        """Open tables anew the next time."""
+        for name in self._rows:
+            for directory in self._tables.generations(name):
+                self._tables.forget(directory)
+
+    def _rows_of(self, name: str) -> TopicRows:
+        return self._rows.setdefault(name, TopicRows(self._tables, name))
+
+
+def _newest(state: CaptureState) -> dict[str, int]:
+    """Greatest number of a commit by topic, over its generations."""
+    found: dict[str, int] = {}
+    for directory, mark in state.marks.items():
+        topic, at, number = directory.rpartition("@")
+        name = topic if at and number.isdigit() else directory
+        found[name] = max(found.get(name, -1), mark.window)
+    return found

@@ -1,0 +1,76 @@
+"""Publishes until nothing is new, or without end; a broker that is away only delays."""
+
+import logging
+from collections.abc import Callable
+
+from cdc_assets.core.interruption import check, sleep
+from cdc_assets.errors import CdcError, FencedError, LakeError, RetryableError
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.publisher import Publisher
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 0.25
+_AFTER_FENCE_S = 2.0
+"""Time that another publisher has to write its first marker, before the marker is asked who has fenced this one."""
+
+
+def publish(
+    publisher: Publisher, feed: Feed, *, follow: bool, pause_s: float, most_retries: int, close: Callable[[], None]
+) -> None:
+    """Publish what is complete in the lake.
+
+    Args:
+        follow: whether to wait for more.
+        pause_s: pause before another attempt.
+        most_retries: attempts in a row without any progress; -1 for no limit.
+        close: ends the connections.
+
+    Raises:
+        FencedError: another publisher has taken over.
+        CdcError: the lake cannot be read, or the broker was away for too long.
+    """
+    failures = 0
+    try:
+        while True:
+            try:
+                publisher.open()
+                while rows := _turn(publisher, follow=follow):
+                    failures = 0 if rows > 0 else failures
+            except (RetryableError, LakeError, FencedError) as error:
+                failures += 1
+                _check_again(publisher, feed, error, failures, most_retries)
+                log.warning("%s Trying again in %s s.", error, pause_s)
+                sleep(pause_s)
+            else:
+                return
+    finally:
+        close()
+
+
+def _turn(publisher: Publisher, *, follow: bool) -> int:
+    """Events that were published; -1 if there were none and more are waited for, 0 if it is the end."""
+    check()
+    if rows := publisher.turn():
+        return rows
+    if not follow:
+        return 0
+    sleep(_LOOK_EVERY_S)
+    return -1
+
+
+def _check_again(publisher: Publisher, feed: Feed, error: CdcError, failures: int, most_retries: int) -> None:
+    """Raise the error unless another attempt may succeed.
+
+    A file that is gone was perhaps joined with others while it was read: the tables are opened anew, once.
+    """
+    if isinstance(error, FencedError):
+        sleep(_AFTER_FENCE_S)
+        if publisher.is_fenced():
+            raise error
+    elif isinstance(error, LakeError):
+        if failures > 1:
+            raise error
+        feed.forget()
+    elif 0 <= most_retries < failures:
+        raise error

@@ -1,0 +1,68 @@
+"""How far topics are published: what a marker says."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+from cdc_assets.errors import LakeError
+
+Place = tuple[int, str]
+"""A window's number, and the position in it up to which a topic is published, inclusive."""
+
+WHOLE = "~"
+"""Sorts after every position: the window is published as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """How far topics are published.
+
+    Args:
+        lake: identity of the manifest whose windows are meant; another lake numbers them anew.
+        window: number of the window up to which topics are published that `places` does not name.
+        places: how far other topics are: those in the middle of a window, those that are stopped, and those whose
+            commits have numbers of their own.
+        stopped: why topics are not published further, by name.
+        after: commit LSN after which events are published; empty for all of them.
+        writer: identity of the process that wrote this.
+    """
+
+    lake: str
+    window: int = -1
+    places: Mapping[str, Place] = field(default_factory=dict)
+    stopped: Mapping[str, str] = field(default_factory=dict)
+    after: str = ""
+    writer: str = ""
+
+    def of(self, topic: str, *, numbered: bool = True) -> Place:
+        """How far a topic is.
+
+        Args:
+            numbered: whether its commits have the numbers of windows.
+        """
+        return self.places.get(topic, (self.window if numbered else -1, WHOLE))
+
+    def at(self, window: int, places: Mapping[str, Place]) -> "Published":
+        """The same with other places; those that say no more than the window are left out."""
+        return replace(self, window=window, places={t: p for t, p in places.items() if p != (window, WHOLE)})
+
+    def text(self) -> str:
+        """As JSON, for the marker's value."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+
+def parse_published(text: str) -> Published:
+    """Inverse of `Published.text`.
+
+    Raises:
+        LakeError: it is no marker.
+    """
+    try:
+        data = json.loads(text)
+        data["places"] = {topic: (int(window), str(at)) for topic, (window, at) in data["places"].items()}
+        return Published(**data)
+    except (ValueError, TypeError, KeyError) as error:
+        raise LakeError(
+            f"The newest message of the topic of markers is no marker ({error}): {text[:200]}. "
+            "Next: see who else writes there, or delete the topic, and the published topics with it."
+        ) from None

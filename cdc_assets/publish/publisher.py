@@ -1,0 +1,246 @@
+"""Publishes complete windows, each event once.
+
+*Why each event is there once.* Events and the marker that says how far they go are written in one transaction, so a
+consumer that reads committed records alone sees both or neither. Where to go on is read from the newest committed marker and
+from nothing else, after every other producer of the same name was fenced and its open transaction ended. A crash at any
+moment therefore repeats what no consumer has seen. If nobody knows whether a commit has succeeded, because the
+connection broke, the broker is opened again, which waits for the outcome; then the marker tells.
+
+*What a transaction holds.* The events of one window, of several small ones, or of a part of a large one: it is committed when
+it has enough rows. Parts are cut between two positions of a topic, and the marker names the topics that are
+ahead of their window.
+
+*A record that is refused for good* stops its topic at the record before it; other topics go on, and the marker holds where
+the topic is. It is tried again at the next start.
+
+*Two publishers.* The newer one fences the older. A producer is also fenced by the broker itself when its transaction took too
+long; the older one tells the two apart by the marker, which names its writer: each one writes it when it takes over.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from uuid import uuid4
+
+from cdc_assets.core.steps import step
+from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.publish.feed import Feed, Topic
+from cdc_assets.publish.place import WHOLE, Place, Published, parse_published
+from cdc_assets.publish.ports import Broker
+from cdc_assets.publish.render import Record, Renderer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A transaction that was committed.
+
+    Args:
+        window: window up to which topics are published.
+        complete: greatest window that is complete in the lake.
+        rows: number of its events.
+    """
+
+    window: int
+    complete: int
+    rows: int
+
+
+class _Stream:
+    """Records of one topic, the next one known."""
+
+    def __init__(self, topic: Topic, records: Iterator[Record]) -> None:
+        self.topic, self._records = topic, records
+        self.head = next(records, None)
+
+    @property
+    def name(self) -> str:
+        return self.topic.name
+
+    def next(self) -> None:
+        self.head = next(self._records, None)
+
+
+class _Refused(Exception):  # noqa: N818 - ends an attempt; never leaves this module
+    """The transaction is aborted, and repeated without the topics that are stopped now."""
+
+
+class Publisher:
+    """Publishes the topics of one capture.
+
+    Args:
+        most: rows of a transaction, after which it is committed.
+        on_commit: called after each transaction.
+        after: commit LSN after which events are published; empty for all. Only for topics that are not published yet.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        broker: Broker,
+        renderer: Renderer,
+        most: int,
+        on_commit: Callable[[Commit], None],
+        after: str = "",
+    ) -> None:
+        self._feed, self._broker, self._renderer, self._most = feed, broker, renderer, most
+        self._on_commit, self._after = on_commit, after
+        self._writer = uuid4().hex
+        self._published = Published("")
+        self.stopped: dict[str, str] = {}
+        """Why topics are not published further, by name."""
+        self._prepared: set[str] = set()
+        self._rows, self._begun, self._complete = 0, False, -1
+        self._places: dict[str, Place] = {}
+        self._base = -1
+
+    def open(self) -> None:
+        """Take over, and go on where the newest marker says.
+
+        Raises:
+            RetryableError: the broker is away.
+            LakeError: the marker is of another lake.
+            ConfigurationError: a start was given, but the topics are published already.
+        """
+        text, lake = self._broker.open(), self._feed.lake()
+        known = Published(lake, after=self._after) if text is None else parse_published(text)
+        self._check(known, lake, new=text is None)
+        self._after = known.after
+        self._published = replace(known, writer=self._writer, stopped={})
+        self._prepared.clear()
+        self.stopped.clear()
+        self._broker.begin()
+        self._broker.commit(self._published.text())
+
+    def _check(self, known: Published, lake: str, *, new: bool) -> None:
+        complete, _ = self._feed.look()
+        if known.lake != lake or known.window > complete:
+            raise LakeError(
+                f"The topics were published from another lake, or from a newer copy of it (manifest {known.lake}, window "
+                f"{known.window}; here {lake}, {complete}). Next: restore that lake; or delete the topics and the topic of "
+                "markers, and publish anew."
+            )
+        if not new and self._after and self._after != known.after and known.writer != self._writer:
+            raise ConfigurationError(
+                "--from-lsn",
+                self._after,
+                f"nothing, because the topics are published up to window {known.window}",
+                "leave it out; or delete the topics and the topic of markers, and publish anew",
+            )
+
+    def is_fenced(self) -> bool:
+        """Whether another publisher has taken over; else the broker ended a transaction that took too long."""
+        text = self._broker.newest()
+        return text is None or parse_published(text).writer != self._writer
+
+    def turn(self) -> int:
+        """Publish what is complete; return the number of events.
+
+        Raises:
+            FencedError: another producer has taken over.
+            RetryableError: the broker is away: open it again.
+            LakeError: the lake cannot be read.
+        """
+        while True:
+            try:
+                return sum(self._attempt())
+            except _Refused:
+                self._broker.abort()
+                self._begun = False
+
+    def _attempt(self) -> Iterator[int]:
+        """One pass over all that is new; yields the rows of each transaction."""
+        self._complete, topics = self._feed.look()
+        self._base, self._places = self._published.window, dict(self._published.places)
+        self._rows, self._begun = 0, False
+        streams = [_Stream(topic, self._records(topic)) for topic in topics if topic.name not in self.stopped]
+        self._prepare([stream.name for stream in streams if stream.head is not None])
+        for stream in streams:
+            self._places.setdefault(stream.name, self._published.of(stream.name, numbered=stream.topic.numbered))
+        numbered = [stream for stream in streams if stream.topic.numbered]
+        while live := [s for s in numbered if s.head is not None and s.name not in self.stopped]:
+            window = min(stream.head.window for stream in live if stream.head is not None)
+            for stream in live:
+                yield from self._send(stream, window)
+            self._reached(numbered, window)
+            if self._rows >= self._most:
+                yield self._commit()
+        self._reached(numbered, self._complete)
+        for stream in streams:
+            if not stream.topic.numbered and stream.name not in self.stopped:
+                yield from self._send(stream, None)
+        if self._begun:
+            yield self._commit()
+        else:
+            self._published = self._marker()
+
+    def _records(self, topic: Topic) -> Iterator[Record]:
+        """Records behind the place of a topic."""
+        place = self._published.of(topic.name, numbered=topic.numbered)
+        if topic.numbered and topic.newest is not None and topic.newest < place[0]:
+            return iter(())
+        if topic.numbered and topic.newest == place[0] and place[1] == WHOLE:
+            return iter(())
+        batches = topic.rows.read(place, self._complete if topic.numbered else None)
+        records = chain.from_iterable(map(self._renderer.records, batches))
+        if topic.numbered and self._after:
+            return (record for record in records if record.position > self._after + WHOLE)
+        return records
+
+    def _prepare(self, names: list[str]) -> None:
+        new = [name for name in names if name not in self._prepared]
+        for name, reason in (self._broker.prepare(new) if new else {}).items():
+            self._stop(name, reason)
+        self._prepared.update(new)
+
+    def _stop(self, name: str, reason: str) -> None:
+        self.stopped[name] = reason
+        log.error("Topic %s is not published further: %s", name, reason)
+
+    def _reached(self, streams: list[_Stream], window: int) -> None:
+        """Note that all topics that are not stopped are published up to a window."""
+        self._base = max(self._base, window)
+        for stream in streams:
+            if stream.name not in self.stopped:
+                self._places[stream.name] = max(self._places[stream.name], (window, WHOLE))
+
+    def _send(self, stream: _Stream, window: int | None) -> Iterator[int]:
+        """Send a topic's records of one window, or all of them; yields the rows of transactions that are full."""
+        last = ""
+        while (record := stream.head) is not None and (window is None or record.window == window):
+            if self._rows >= self._most and record.position != last:
+                yield self._commit()
+            if not self._begun:
+                self._broker.begin()
+                self._begun = True
+            if reason := self._broker.send(stream.name, record):
+                self._stop(stream.name, f"the event at {record.position} is refused: {reason}")
+                if record.position == last:  # others share its position and must not be there without it
+                    raise _Refused
+                return
+            last = record.position
+            self._places[stream.name] = record.window, last
+            self._rows += 1
+            if self._rows == 1:
+                step("publish-begun")
+            stream.next()
+
+    def _marker(self) -> Published:
+        found = self._published.at(self._base, self._places)
+        return replace(found, stopped=dict(self.stopped), after=self._after)
+
+    def _commit(self) -> int:
+        marker, rows = self._marker(), self._rows
+        step("publish-sent")
+        if refused := self._broker.commit(marker.text()):
+            for name, reason in refused.items():
+                place = self._published.of(name)
+                self._stop(name, f"an event after {place[1]} of window {place[0]} is refused: {reason}")
+            raise _Refused
+        self._published = marker
+        self._rows, self._begun = 0, False
+        step("publish-complete")
+        self._on_commit(Commit(marker.window, self._complete, rows))
+        return rows

@@ -1,0 +1,95 @@
+"""Rows of a topic as Kafka's records, byte for byte as Kafka Connect's converters write them.
+
+Keys and values are rendered column by column (`envelope.json`); only the lists of bytes are made row by row, which the
+producer's client takes one at a time anyway. The simple header converter prints texts as they are, and structs as JSON
+without escapes of control characters; a changed key in a header is JSON in the lake already.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from cdc_assets.config.settings import KafkaSettings, TextSettings
+from cdc_assets.config.settings.kafka import JSON
+from cdc_assets.envelope.json import KEY_HEADERS, described_key, event_text, same_headers
+from cdc_assets.envelope.json_schema import schema_text
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+_ROWS, _ROWS_WITH_SCHEMA = 8192, 512
+"""Rows that are rendered at once."""
+
+
+class Record(NamedTuple):
+    """A record of a topic."""
+
+    window: int
+    position: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Renderer:
+    """Makes records of rows.
+
+    Args:
+        settings: schemas and headers.
+        text: whether defaults stand for nulls.
+    """
+
+    def __init__(self, settings: KafkaSettings, text: TextSettings) -> None:
+        self._settings, self._text = settings, text
+        with_schema = settings.key_schema or settings.value_schema
+        self._most = _ROWS_WITH_SCHEMA if with_schema else _ROWS
+
+    def records(self, batch: pa.RecordBatch) -> Iterator[Record]:
+        """Records of the rows of a topic, in their order."""
+        for first in range(0, batch.num_rows, self._most):
+            yield from self._records(batch.slice(first, self._most))
+
+    def _records(self, batch: pa.RecordBatch) -> Iterator[Record]:
+        key, value = batch.schema.field("key"), batch.schema.field("value")
+        keys = event_text(key, batch.column("key"), schema=self._settings.key_schema, defaults=self._text.key_defaults)
+        values = event_text(
+            value, batch.column("value"), schema=self._settings.value_schema, defaults=self._text.value_defaults
+        )
+        return map(
+            Record,
+            batch.column("window_id").to_pylist(),
+            batch.column("position").to_pylist(),
+            _bytes(keys),
+            _bytes(values),
+            self._headers(key, batch.column("headers")),
+        )
+
+    def _headers(self, key: pa.Field, headers: pa.Array) -> Sequence[Headers]:
+        if same_headers(headers):
+            return [self._one(key, headers[0].as_py())] * len(headers)
+        return [self._one(key, row) for row in headers.to_pylist()]
+
+    def _one(self, key: pa.Field, row: Sequence[tuple[str, str | None]] | None) -> Headers:
+        return [(name, self._header(key, name, text)) for name, text in row or ()]
+
+    def _header(self, key: pa.Field, name: str, text: str | None) -> bytes | None:
+        if text is None:
+            return None
+        is_key = name in KEY_HEADERS
+        if self._settings.headers != JSON:
+            return text.encode()
+        shown = text if is_key else json.dumps(text, ensure_ascii=False)
+        if self._settings.header_schema:
+            schema = (schema_text(key) if described_key(key) else "null") if is_key else _STRING
+            shown = f'{{"schema":{schema},"payload":{shown}}}'
+        return shown.encode()
+
+
+_STRING = '{"type":"string","optional":false}'
+
+
+def _bytes(texts: pa.Array) -> list[bytes | None]:
+    kind = pa.large_binary() if pa.types.is_large_string(texts.type) else pa.binary()
+    found: list[bytes | None] = texts.cast(kind).to_pylist()
+    return found

@@ -1,0 +1,211 @@
+"""Reads the rows of a topic in the order in which they are published: by window, and in a window by position.
+
+*Which files.* Files of windows tell their window by their name. Compaction joins files, so of all others the footer is
+read, once, for the statistics of `window_id` in each row group. So a turn of the publisher opens the files of new
+windows and those that compaction has mixed them into, never the whole table.
+
+*In order with bounded memory.* A row group is a *piece* with a lower bound (its least window, and its least position). Pieces are
+read in the order of their bounds; rows below the bound of the next piece cannot be preceded by any row that is not read
+yet, so they are given away, and the rest waits. Files of windows do not overlap, so one piece waits at most; what
+compaction has mixed lies in few row groups.
+
+*The structure of an event* is that of its file: what a connector sent before a column was added has no such column. What
+the fields mean is in the metadata of the table's schema.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.files import ROW_GROUP_ROWS
+from cdc_assets.lake.location import STORE_ERRORS, trouble
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.publish.place import Place
+
+_OF_WINDOW = re.compile(r"w(\d{10,})-")
+_ANY = (-1, 2**62)
+"""Windows of a row group without statistics."""
+_COLUMNS = ("position", "key", "value", "headers", "window_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of a file that are read at once.
+
+    Args:
+        directory: of the generation.
+        group: number of the row group; None for a whole file.
+        least: least window.
+        greatest: greatest window.
+        position: least position; empty if it is not known.
+    """
+
+    directory: str
+    path: str
+    group: int | None
+    least: int
+    greatest: int
+    position: str
+
+    @property
+    def bound(self) -> Place:
+        """No row of it comes before."""
+        return self.least, self.position
+
+
+class TopicRows:
+    """Rows of one topic in all its generations.
+
+    Args:
+        tables: the lake's Delta tables.
+        topic: its name.
+    """
+
+    def __init__(self, tables: TopicTables, topic: str) -> None:
+        self._tables, self.topic = tables, topic
+        self._known: dict[tuple[str, str], list[Piece]] = {}
+        """Pieces of files whose footer was read."""
+
+    def read(self, after: Place, until: int | None) -> Iterator[pa.RecordBatch]:
+        """Rows behind a place and up to a window, in order, each batch from one file.
+
+        Raises:
+            LakeError: a file cannot be read.
+        """
+        schemas: dict[str, pa.Schema] = {}
+        pieces: list[Piece] = []
+        known = dict[tuple[str, str], list[Piece]]()
+        for directory in self._tables.generations(self.topic):
+            handle = self._tables.open(directory)
+            if handle is None:
+                continue
+            schemas[directory] = pa.schema(handle.schema().to_arrow())
+            for found in self._pieces(directory, handle, known):
+                if found.greatest >= after[0] and (until is None or found.least <= until):
+                    pieces.append(found)
+        self._known = known
+        pieces.sort(key=lambda piece: piece.bound)
+        return self._in_order(pieces, schemas, after, until)
+
+    def _pieces(self, directory: str, handle: DeltaTable, known: dict[tuple[str, str], list[Piece]]) -> Iterator[Piece]:
+        for row in pa.table(handle.get_add_actions(flatten=True)).to_pylist():
+            path, rows = row["path"], row["num_records"] or 0
+            match = _OF_WINDOW.match(path)
+            if match is not None and rows <= ROW_GROUP_ROWS:
+                yield Piece(directory, path, None, int(match[1]), int(match[1]), row.get("min.position") or "")
+                continue
+            place = directory, path
+            known[place] = self._known.get(place) or list(self._groups(directory, path))
+            yield from known[place]
+
+    def _groups(self, directory: str, path: str) -> Iterator[Piece]:
+        with self._opened(directory, path) as parquet:
+            for group in range(parquet.num_row_groups):
+                found = {}
+                for at in range(parquet.metadata.num_columns):
+                    column = parquet.metadata.row_group(group).column(at)
+                    if column.path_in_schema in ("position", "window_id"):
+                        found[column.path_in_schema] = column.statistics
+                windows, positions = found.get("window_id"), found.get("position")
+                least, greatest = _ANY if windows is None or not windows.has_min_max else (windows.min, windows.max)
+                yield Piece(
+                    directory,
+                    path,
+                    group,
+                    least,
+                    greatest,
+                    positions.min if positions is not None and positions.has_min_max else "",
+                )
+
+    def _opened(self, directory: str, path: str) -> pq.ParquetFile:
+        try:
+            stream = self._tables.location.existing(directory).open_input_file(path)
+            return pq.ParquetFile(stream)
+        except STORE_ERRORS as error:
+            raise self._trouble(directory, path, error) from error
+
+    def _trouble(self, directory: str, path: str, error: Exception) -> Exception:
+        place = f"{self._tables.location.uri(directory)}/{path}"
+        return trouble(f"The events in {place} cannot be read", error, "restore the file")
+
+    def _in_order(
+        self, pieces: Sequence[Piece], schemas: dict[str, pa.Schema], after: Place, until: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        held: dict[int, pa.RecordBatch] = {}
+        order: list[tuple[int, str, int, int]] = []
+        """Window, position, piece and row of what is held."""
+        for number, piece in enumerate(pieces):
+            batch = self._piece(piece, schemas[piece.directory], after, until)
+            windows, positions = batch.column("window_id").to_pylist(), batch.column("position").to_pylist()
+            held[number] = batch
+            order += zip(windows, positions, [number] * len(windows), range(len(windows)), strict=True)
+            order.sort()
+            bound = pieces[number + 1].bound if number + 1 < len(pieces) else None
+            ready = len(order) if bound is None else _count_below(order, bound)
+            yield from _taken(held, order[:ready])
+            order = order[ready:]
+            held = {at: held[at] for at in {entry[2] for entry in order}}
+
+    def _piece(self, piece: Piece, schema: pa.Schema, after: Place, until: int | None) -> pa.RecordBatch:
+        with self._opened(piece.directory, piece.path) as parquet:
+            try:
+                groups = range(parquet.num_row_groups) if piece.group is None else [piece.group]
+                table = parquet.read_row_groups(list(groups), columns=list(_COLUMNS))
+            except STORE_ERRORS as error:
+                raise self._trouble(piece.directory, piece.path, error) from error
+        missing = set(_COLUMNS) - set(table.column_names)
+        if missing:
+            raise LakeError(
+                f"{self._tables.location.uri(piece.directory)}/{piece.path} holds no events: it has no column "
+                f"{', '.join(sorted(missing))}. Next: see who else writes into this table."
+            )
+        window = table["window_id"]
+        wanted = pc.or_(
+            pc.greater(window, after[0]),
+            pc.and_(pc.equal(window, after[0]), pc.greater(table["position"], after[1])),
+        )
+        if until is not None:
+            wanted = pc.and_(wanted, pc.less_equal(window, until))
+        table = table.select(list(_COLUMNS)).filter(wanted)
+        target = pa.schema([_narrowed(field, schema.field(field.name)) for field in table.schema])
+        table = table.cast(target).combine_chunks()
+        batches = table.to_batches()
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=target)
+
+
+def _narrowed(found: pa.Field, described: pa.Field) -> pa.Field:
+    """A file's field as the table describes it, with no more fields inside than the file has."""
+    if not pa.types.is_struct(found.type) or not pa.types.is_struct(described.type):
+        return described
+    children = [_narrowed(child, described.type.field(child.name)) for child in found.type]
+    return pa.field(described.name, pa.struct(children), described.nullable, described.metadata)
+
+
+def _count_below(order: Sequence[tuple[int, str, int, int]], bound: Place) -> int:
+    low, high = 0, len(order)
+    while low < high:
+        middle = (low + high) // 2
+        if order[middle][:2] < bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _taken(held: dict[int, pa.RecordBatch], order: Sequence[tuple[int, str, int, int]]) -> Iterator[pa.RecordBatch]:
+    """Rows in their order, in runs from one piece."""
+    for number, run in groupby(order, key=itemgetter(2)):
+        rows = np.fromiter((entry[3] for entry in run), dtype=np.int64)
+        if len(rows) == int(rows[-1]) - int(rows[0]) + 1 and bool((np.diff(rows) == 1).all()):
+            yield held[number].slice(int(rows[0]), len(rows))
+        else:
+            yield held[number].take(pa.array(rows))

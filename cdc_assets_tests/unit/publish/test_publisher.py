@@ -1,0 +1,257 @@
+"""Each event is in a broker's committed transactions once and in order, wherever a publisher dies; without a broker."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.config.kafka import kafka_settings
+from cdc_assets.config.settings import CaptureConfig, HeartbeatSettings, KafkaSettings, TextSettings
+from cdc_assets.config.settings.kafka import JSON
+from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.state import CaptureState, SnapshotRun
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.place import Published, parse_published
+from cdc_assets.publish.publisher import Publisher
+from cdc_assets.publish.render import Record, Renderer
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.crashes import PowerCutError, cut_after
+from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
+
+TOPIC = f"shop.{DATABASE}.dbo.t"
+
+
+@dataclass
+class MemoryBroker:
+    """Topics in memory, and one open transaction."""
+
+    called: Callable[[object], None] = lambda _: None
+    topics: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
+    marker: str | None = None
+    most_bytes: int = 10**9
+    _open: list[tuple[str, Record]] = field(default_factory=list)
+
+    def open(self) -> str | None:
+        self._open = []
+        self.called("open")
+        return self.marker
+
+    def newest(self) -> str | None:
+        return self.marker
+
+    def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
+        return {}
+
+    def begin(self) -> None:
+        self.called("begin")
+
+    def send(self, topic: str, record: Record) -> str:
+        self.called("send")
+        if topic == TOPIC and len(record.value or b"") > self.most_bytes:
+            return "it is too large"
+        self._open.append((topic, record))
+        return ""
+
+    def commit(self, marker: str) -> Mapping[str, str]:
+        self.called("commit")
+        for topic, record in self._open:
+            self.topics[topic].append(record)
+        self._open, self.marker = [], marker
+        self.called("committed")
+        return {}
+
+    def abort(self) -> None:
+        self._open = []
+
+    def close(self) -> None:
+        self._open = []
+
+    def held(self) -> dict[str, list[tuple[str, bytes | None, bytes | None]]]:
+        """Position, key and value of what is committed."""
+        return {
+            topic: [(record.position, record.key, record.value) for record in records]
+            for topic, records in self.topics.items()
+        }
+
+
+class World:
+    """A server with one table, and its lake."""
+
+    def __init__(self, server: StandIn, lake: Path) -> None:
+        self._server = server
+        own = config_of(server.port, server.password, str(lake))
+        self.config = replace(
+            own, events=replace(own.events, transaction_metadata=True), heartbeat=HeartbeatSettings(0.001)
+        )
+        self.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, note nvarchar(max))")
+        self.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL")
+
+    def execute(self, statement: str) -> None:
+        self._server.execute(statement, database=DATABASE)
+
+    def capture(self, what: str = "stream") -> None:
+        self._server.agent.drain()
+        run(self.config, what)
+
+    def compact(self) -> None:
+        Upkeep(TopicTables.of(self.config), self.config.lake).compact(TOPIC)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with StandIn(databases=(DATABASE,)) as server:
+        made = World(server, tmp_path_factory.mktemp("publish") / "lake")
+        made.execute("INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b'), (3, N'c')")
+        made.capture("snapshot")
+        for turn in range(3):
+            for number in range(4):
+                made.execute(f"INSERT INTO dbo.t VALUES ({10 + 4 * turn + number}, N'x')")
+            made.execute(f"UPDATE dbo.t SET note = N'turn {turn}'")
+            made.execute(f"DELETE FROM dbo.t WHERE id = {10 + turn}")
+            made.capture()
+            if turn == 1:
+                made.compact()
+        yield made
+
+
+def publisher(config: CaptureConfig, broker: MemoryBroker, most: int = 5, after: str = "") -> Publisher:
+    feed = Feed(config, TopicTables.of(config))
+    return Publisher(feed, broker, Renderer(config.kafka, TextSettings()), most, lambda _: None, after)
+
+
+def published(config: CaptureConfig, broker: MemoryBroker, most: int = 5) -> dict[str, str]:
+    """Publish what there is, and return what is stopped."""
+    found = publisher(config, broker, most)
+    found.open()
+    while found.turn():
+        pass
+    return found.stopped
+
+
+def test_all_events_come_in_the_order_of_their_topics(world: World) -> None:
+    broker = MemoryBroker()
+    assert not published(world.config, broker)
+    tables = TopicTables.of(world.config)
+    assert {"shop", TOPIC, "shop.transaction", "__debezium-heartbeat.shop"} == set(broker.topics)
+    for topic, records in broker.topics.items():
+        handle = tables.open(topic)
+        assert handle is not None
+        positions = sorted(handle.to_pyarrow_table(columns=["position"])["position"].to_pylist())
+        assert [record.position for record in records] == positions
+    assert len(broker.topics[TOPIC]) > 40
+
+
+@pytest.mark.parametrize("most", [1, 5, 10_000])
+def test_a_publisher_that_dies_at_any_call_loses_and_repeats_nothing(world: World, most: int) -> None:
+    undisturbed, died = MemoryBroker(), MemoryBroker()
+    published(world.config, undisturbed, most)
+    for calls in (*range(1, 12), 20, 30, 50, 80):
+        died.called = cut_after(calls)
+        try:
+            published(world.config, died, most)
+        except PowerCutError:
+            continue
+    died.called = lambda _: None
+    published(world.config, died, most)
+    assert died.held() == undisturbed.held()
+
+
+def test_what_is_refused_stops_its_topic_alone_until_it_is_taken(world: World) -> None:
+    undisturbed, small = MemoryBroker(), MemoryBroker()
+    published(world.config, undisturbed)
+    sizes = [len(record.value or b"") for record in undisturbed.topics[TOPIC]]
+    small.most_bytes = max(sizes) - 1
+    first = sizes.index(max(sizes))
+    for _ in range(2):
+        stopped = published(world.config, small)
+        assert list(stopped) == [TOPIC]
+        assert undisturbed.topics[TOPIC][first].position in stopped[TOPIC]
+        assert len(small.topics[TOPIC]) == first
+        assert len(small.topics["shop.transaction"]) == len(undisturbed.topics["shop.transaction"])
+    assert small.marker is not None
+    assert list(parse_published(small.marker).stopped) == [TOPIC]
+    small.most_bytes = max(sizes)
+    assert not published(world.config, small)
+    assert small.held() == undisturbed.held()
+
+
+def test_the_marker_tells_who_wrote_it_and_from_which_lake(world: World) -> None:
+    broker = MemoryBroker()
+    one, other = publisher(world.config, broker), publisher(world.config, broker)
+    one.open()
+    assert not one.is_fenced()
+    other.open()
+    assert one.is_fenced()
+    assert broker.marker is not None
+    broker.marker = json.dumps(json.loads(broker.marker) | {"lake": "another"})
+    with pytest.raises(LakeError, match="another lake"):
+        one.open()
+    broker.marker = "{}"
+    with pytest.raises(LakeError, match="no marker"):
+        one.open()
+
+
+def test_a_late_start(world: World) -> None:
+    whole, late = MemoryBroker(), MemoryBroker()
+    published(world.config, whole)
+    after = whole.topics[TOPIC][20].position[:22]
+    found = publisher(world.config, late, 5, after)
+    found.open()
+    found.turn()
+    published(world.config, late)  # the next start needs no option
+    assert [r.position for r in late.topics[TOPIC]] == [
+        r.position for r in whole.topics[TOPIC] if r.position[:22] > after
+    ]
+    with pytest.raises(ConfigurationError, match="published up to window"):
+        publisher(world.config, late, 5, "00000001:00000001:0001").open()
+
+
+def test_the_number_of_a_snapshot_is_open_until_its_structures_are_written(world: World) -> None:
+    state = Manifest(TopicTables.of(world.config), "shop").read()
+    assert state.complete_window == state.next_window - 1
+    planned = SnapshotRun(state.next_window, DATABASE, (), ())
+    began = CaptureState(next_window=state.next_window + 1, snapshots={DATABASE: planned})
+    assert began.complete_window == state.next_window - 1
+    further = CaptureState(next_window=state.next_window + 1, snapshots={DATABASE: replace(planned, done=1)})
+    assert further.complete_window == state.next_window
+
+
+def test_places_are_written_and_read() -> None:
+    known = Published("lake", 7, {"t": (6, "00/1"), "h": (99, "~")}, {"t": "too large"}, "00000001:00000001:0001", "me")
+    assert parse_published(known.text()) == known
+    assert known.at(8, {"t": (8, "~"), "u": (9, "x")}).places == {"u": (9, "x")}
+    assert known.of("other") == (7, "~")
+    assert known.of("new", numbered=False) == (-1, "~")
+
+
+def test_settings_are_those_of_connect() -> None:
+    texts = {
+        "producer.override.max.request.size": "5000000",
+        "producer.key.serializer": "java",
+        "producer.compression.type": "zstd",
+        "topic.creation.groups": "wide",
+        "topic.creation.wide.include": "shop\\..*",
+        "topic.creation.wide.partitions": "12",
+        "topic.creation.default.replication.factor": "3",
+        "value.converter": "io.confluent.connect.avro.AvroConverter",
+    }
+    found = kafka_settings({}, texts, "debezium")
+    assert dict(found.producer) == {"message.max.bytes": "5000000", "compression.type": "zstd"}
+    assert [(rule.partitions, rule.replication) for rule in found.rules] == [(12, 3), (-1, 3)]
+    assert found.problem is not None
+    assert found.problem[0] == "value.converter"
+    assert kafka_settings({}, {}, "flinkx").problem == ("value.format", "flinkx", "debezium")
+    assert kafka_settings({}, {}, "debezium") == KafkaSettings()
+    headers = {"header.converter": JSON, "header.converter.schemas.enable": "false"}
+    shown = kafka_settings({}, headers, "debezium")
+    assert (shown.headers, shown.header_schema, shown.problem) == (JSON, False, None)
+    with pytest.raises(ConfigurationError, match=r"topic\.creation\.groups"):
+        kafka_settings({}, {"topic.creation.other.partitions": "1"}, "debezium")
+    with pytest.raises(ConfigurationError, match="number"):
+        kafka_settings({}, {"topic.creation.default.partitions": "many"}, "debezium")
