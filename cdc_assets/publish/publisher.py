@@ -6,6 +6,9 @@ from nothing else, after every other producer of the same name was fenced and it
 moment therefore repeats what no consumer has seen. If nobody knows whether a commit has succeeded, because the
 connection broke, the broker is opened again, which waits for the outcome; then the marker tells.
 
+*Numbers without events* are passed over when events of a later one are there, not before: so structures that are written late under
+a number that nothing else has (`adoption`) are not missed.
+
 *What a transaction holds.* The events of one window, of several small ones, or of a part of a large one: it is committed when
 it has enough rows. Parts are cut between two positions of a topic, and the marker names the topics that are
 ahead of their window.
@@ -167,14 +170,12 @@ class Publisher:
             self._reached(numbered, window)
             if self._rows >= self._most:
                 yield self._commit()
-        self._reached(numbered, self._complete)
         for stream in streams:
             if not stream.topic.numbered and stream.name not in self.stopped:
                 yield from self._send(stream, None)
         if self._begun:
+            self._complete = self._base
             yield self._commit()
-        else:
-            self._published = self._marker()
 
     def _records(self, topic: Topic) -> Iterator[Record]:
         """Records behind the place of a topic."""
