@@ -1,0 +1,83 @@
+"""Rows of a topic come by window and position, with the structure that they were written with."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cdc_assets.config.settings import KafkaSettings, LakeSettings, TextSettings
+from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.files import TopicWriter
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.publish.place import WHOLE
+from cdc_assets.publish.render import Renderer
+from cdc_assets.publish.rows import TopicRows
+from cdc_assets.typemap.connect import ConnectType, struct
+
+TEXT = ConnectType("string")
+BEGINNING = (-1, WHOLE)
+
+
+def layout(*names: str) -> pa.Schema:
+    value = struct("t.Value", [TEXT.to_field(name) for name in names], optional=False).to_field("value")
+    return pa.schema([POSITION, TEXT.to_field("key"), value, HEADERS, WINDOW])
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TopicTables:
+    return TopicTables(Location(str(tmp_path)), "shop")
+
+
+def commit(tables: TopicTables, window: int, positions: str, *names: str) -> None:
+    """One row for each letter."""
+    schema = layout(*names)
+    rows = [
+        {"position": at, "key": at, "value": dict.fromkeys(names, at), "headers": [("h", "1")], "window_id": window}
+        for at in positions
+    ]
+    tables.ensure("t", schema)
+    with TopicWriter(tables.location, "t", schema, window) as writer:
+        writer.write(pa.Table.from_pylist(rows, schema).to_batches())
+    assert tables.commit("t", schema, writer.files, window, {})
+
+
+def found(tables: TopicTables, after: tuple[int, str] = BEGINNING, until: int | None = None) -> list[tuple[int, str]]:
+    batches = TopicRows(tables, "t").read(after, until)
+    return [
+        place
+        for batch in batches
+        for place in zip(batch.column("window_id").to_pylist(), batch.column("position").to_pylist(), strict=True)
+    ]
+
+
+def test_compaction_changes_neither_order_nor_bounds(tables: TopicTables) -> None:
+    whole: list[tuple[int, str]] = []
+    for window, positions in enumerate(["ace", "bd", "a", "xyz", "bc", "a"]):
+        commit(tables, window, positions, "a")
+        whole += [(window, at) for at in positions]
+        if window in (2, 4):
+            Upkeep(tables, LakeSettings("")).compact("t")
+        for after in (BEGINNING, (0, "c"), (1, WHOLE), (2, "")):
+            for until in (None, 3):
+                wanted = [place for place in whole if place > after and (until is None or place[0] <= until)]
+                assert found(tables, after, until) == wanted
+
+
+def test_an_event_has_the_columns_that_there_were(tables: TopicTables) -> None:
+    commit(tables, 1, "p", "a")
+    commit(tables, 2, "q", "b", "a")
+    renderer = Renderer(KafkaSettings(key_schema=False, value_schema=False), TextSettings())
+    records = [record for batch in TopicRows(tables, "t").read(BEGINNING, None) for record in renderer.records(batch)]
+    assert [record.value for record in records] == [b'{"a":"p"}', b'{"b":"q","a":"q"}']
+    assert [record.key for record in records] == [b'"p"', b'"q"']
+    assert records[0].headers == [("h", b"1")]
+
+
+def test_a_file_that_is_gone_is_told(tables: TopicTables, tmp_path: Path) -> None:
+    commit(tables, 1, "p", "a")
+    next((tmp_path / "t").glob("w*.parquet")).unlink()
+    with pytest.raises(LakeError, match="cannot be read"):
+        found(tables)
