@@ -106,6 +106,7 @@ def _capture_definitions(
         job=headroom_job,
         cron_schedule="*/30 * * * *",
         default_status=dg.DefaultScheduleStatus.RUNNING,
+        should_execute=lambda context: not catalog.runs().active(context.instance),  # a run checks them itself
         description="Checks every half hour how far clean-up is from unread changes, and whether tables differ from their events.",
     )
     return dg.Definitions(

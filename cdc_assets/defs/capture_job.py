@@ -1,11 +1,10 @@
 """The check `capture_job`: whether the server's capture job still reads the log.
 
-The sensor checks it at short intervals and reports a change at once, without a run;
-the half-hourly job of checks reports it too. Why it matters: `core.capture_job`.
+A run that works, and between runs the sensor, checks it every few seconds (`live`); the half-hourly job of checks reports it
+too. Why it matters: `core.capture_job`.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
@@ -13,10 +12,8 @@ from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
-from cdc_assets.errors import CdcError
 
 CAPTURE_JOB = "capture_job"
-CHECK_EVERY = timedelta(seconds=30)
 
 
 def evaluation(key: dg.AssetKey, jobs: Sequence[CaptureJob]) -> dg.AssetCheckEvaluation:
@@ -52,32 +49,3 @@ def capture_job_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
         return dg.AssetCheckResult(passed=found.passed, metadata=found.metadata, description=found.description)
 
     return check
-
-
-class CaptureJobWatch:
-    """Reports to the sensor when the state of the capture jobs has changed.
-
-    The last reported state is kept only in this process: a new process reports a problem once more.
-    """
-
-    def __init__(self, catalog: CaptureCatalog) -> None:
-        self._catalog = catalog
-        self._next = datetime.min.replace(tzinfo=UTC)
-        self._healthy = True
-
-    def check(self, resource: CaptureResource) -> list[dg.AssetCheckEvaluation]:
-        """At most one event; none if nothing changed or the next check is not due."""
-        now = datetime.now(UTC)
-        if now < self._next:
-            return []
-        self._next = now + CHECK_EVERY
-        try:
-            with resource.overview() as overview:
-                jobs = overview.capture_jobs()
-        except CdcError:
-            return []  # the sensor itself reports problems of the server
-        healthy = not any(job.trouble for job in jobs)
-        if healthy == self._healthy:
-            return []
-        self._healthy = healthy
-        return [evaluation(self._catalog.windows_key, jobs)]

@@ -21,6 +21,7 @@ from cdc_assets.reconcile.progress import Pass
 from cdc_assets.reconcile.run import Reconciler
 from cdc_assets.run.capture import Capture
 from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.run.overview.capture import AUDIT_S
 
 
 def _ignore(report: StepReport) -> None:
@@ -105,14 +106,15 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the 
         )
 
     @contextmanager
-    def overview(self, *, at_signals: bool = False) -> Iterator[CaptureOverview]:
+    def overview(self, *, at_signals: bool = False, audit_s: float | None = AUDIT_S) -> Iterator[CaptureOverview]:
         """An overview of the capture for sensors and checks, with short timeouts.
 
         Args:
             at_signals: whether signal channels are read too.
+            audit_s: time limit in seconds for examining tables of the lake that look right.
         """
         config = self.config()
         with ExitStack() as stack:
             source = stack.enter_context(self.server.quick_source())
             channels = stack.enter_context(kafka_channels(config)) if at_signals else []
-            yield CaptureOverview(config, source, channels)
+            yield CaptureOverview(config, source, channels, audit_s=audit_s)

@@ -14,6 +14,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.continuity import ContinuityReport, continuity_spec
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.metrics import written_metrics
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
@@ -61,11 +62,13 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         system = SystemReport(catalog, context, sink)
         session = Session(catalog, "changes", context, sink, config.report_every_s)
         continuity = ContinuityReport(catalog, context)
+        page = LivePage(catalog, context, resource, sink)
         mirrors = MirrorFollower(catalog, context, resource)
         listed = {schema.table for schema in catalog.tables}
         enable_info_logs()
 
         def on_progress(progress: Progress) -> None:
+            page.note(list(progress.tables))
             session.on_progress(progress)
             continuity.on_progress(progress, capture.state)
             mirrors.note_commit()
@@ -81,7 +84,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             max_duration_s=config.max_duration_s,
         )
         with as_step(context), written_metrics(catalog.config) as count, opened as capture:
-            with session.reporting_in_any_case():
+            with session.reporting_in_any_case(), page.fresh():
                 summary = capture.stream(
                     should_yield=_snapshot_waits(catalog, context),
                     is_added=lambda table: table not in listed,
@@ -98,7 +101,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 context.log.error(f"{trouble.table} is not captured: {trouble.reason}")
                 continue
             states[trouble.table] = replace(states[trouble.table], status=trouble.status, reason=trouble.reason)
-        yield from system.results(session.windows)
+        yield from system.results(session.windows, page.facts())
         yield from continuity.results(states)
 
     return changes

@@ -46,9 +46,9 @@ from dagster import DagsterRunStatus
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.defs.capture_job import CaptureJobWatch
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.live import IdlePage
 from cdc_assets.defs.partitions import all_ranges
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG
 from cdc_assets.defs.snapshot import SnapshotConfig
@@ -74,10 +74,11 @@ _OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
 
 def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
-    names, runs, capture_jobs = catalog.names, catalog.runs(), CaptureJobWatch(catalog)
+    names, runs, page = catalog.names, catalog.runs(), IdlePage(catalog)
 
     def answer_of(context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
         if active := runs.active(context.instance):
+            page.forget()
             return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running.")
         records = runs.finished(context.instance, _MOST_FAILURES)
         if (again := terminated_until(records)) and again > datetime.now(UTC):
@@ -114,14 +115,12 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
             if not error.retryable:
                 raise
             answer = dg.SkipReason(describe_error(error))
-            _note_reason(context, answer)
-            return answer
         _note_reason(context, answer)
-        if not (events := capture_jobs.check(resource)):
-            return answer
-        if isinstance(answer, dg.SkipReason):
-            return dg.SensorResult(skip_reason=answer, asset_events=events)
-        return dg.SensorResult(run_requests=[answer], asset_events=events)
+        if isinstance(answer, dg.RunRequest) or runs.active(context.instance):
+            return answer  # the run reports the page by itself
+        last = runs.finished(context.instance, 1)
+        events = page.events(resource, last[0] if failures_in_a_row(last) else None)
+        return dg.SensorResult(skip_reason=answer, asset_events=events) if events else answer
 
     return sensor
 

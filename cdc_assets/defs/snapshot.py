@@ -10,6 +10,7 @@ from cdc_assets.capture.progress import Progress, SnapshotSummary
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.metrics import written_metrics
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
@@ -46,13 +47,14 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         sink = sink_of(catalog, context)
         system = SystemReport(catalog, context, sink)
         session = Session(catalog, "snapshot", context, sink, every_s=float("inf"))
+        page = LivePage(catalog, context, resource, sink)
 
         def on_progress(progress: Progress) -> None:
             session.on_progress(progress)
             count(progress)
 
         opened = resource.open(context.run.run_id, on_progress, Notices(catalog, context).send, sink)
-        with as_step(context), written_metrics(catalog.config) as count, opened as capture:
+        with as_step(context), written_metrics(catalog.config) as count, opened as capture, page.fresh():
             if config.due_only:
                 summary = capture.snapshot()
                 _warn_of_missing_tables(context, session, capture.state(), summary)
@@ -60,7 +62,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 summary = capture.snapshot(session.chosen(), _ranges(catalog, context))
         yield from session.results(capture.structures())
         MirrorFollower(catalog, context, resource).finish()
-        yield from system.results(session.windows)
+        yield from system.results(session.windows, page.facts())
         context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(len(summary.tables))})
         if summary.failed:
             raise dg.Failure(

@@ -1,6 +1,6 @@
 """Materializations of the assets of a capture as a whole: those whose tables grew during a run, at its end."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
@@ -26,18 +26,19 @@ class SystemReport:
         """Number of this capture's last commit to each table."""
         return {name: self._topics.reached(directory) for name, directory in self._catalog.system.items()}
 
-    def results(self, windows: int) -> Iterator[dg.MaterializeResult[Committed]]:
+    def results(self, windows: int, page: Mapping[str, Any]) -> Iterator[dg.MaterializeResult[Committed]]:
         """Materializations of the tables that grew.
 
         Args:
             windows: number of windows and rounds of the run; if 0, the window manifest is not reported.
+            page: what the window manifest's page says.
         """
         for name, number in self._reached().items():
             if number == self._before[name] or (name == WINDOWS and not windows):
                 continue
             key = self._catalog.system_key(name)
             directory = self._catalog.system[name]
-            facts: dict[str, Any] = {"windows": windows} if name == WINDOWS else {}
+            facts: dict[str, Any] = {"windows": windows, **page} if name == WINDOWS else {}
             if key in self._context.selected_asset_keys:
                 yield dg.MaterializeResult(asset_key=key, value=Committed(directory, facts))
             else:

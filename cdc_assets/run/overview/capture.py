@@ -239,6 +239,10 @@ class CaptureOverview:
         Raises:
             RetryableError: the server is away or busy.
         """
+        return self._jobs
+
+    @cached_property
+    def _jobs(self) -> Sequence[CaptureJob]:
         jobs: list[CaptureJob] = []
         for database in self._streaming():
             try:
@@ -263,6 +267,10 @@ class CaptureOverview:
         Raises:
             CdcError: the server or the lake cannot be read.
         """
+        return self._drifts
+
+    @cached_property
+    def _drifts(self) -> Sequence[Drift]:
         return drifts(self._source, self._history, self.state)
 
     @cached_property

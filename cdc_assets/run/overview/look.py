@@ -59,7 +59,18 @@ def look_at(
         with open_source() as source:
             return report_of(CaptureOverview(config, source, audit_s=audit_s), at)
     except CdcError as error:
-        away = Trouble(NOT_ASKED, f"{NOT_ASKED} so {_UNKNOWN}: {describe_error(error)}")
+        return without_server(config, error, at, audit_s)
+
+
+def without_server(
+    config: CaptureConfig, problem: CdcError, at: datetime, audit_s: float | None = AUDIT_S
+) -> CaptureReport:
+    """The report of manifest and lake alone, or of nothing if they are the problem.
+
+    Args:
+        problem: why the server cannot be asked.
+    """
+    away = Trouble(NOT_ASKED, f"{NOT_ASKED} so {_UNKNOWN}: {describe_error(problem)}")
     try:
         return report_of(CaptureOverview(config, audit_s=audit_s), at, [away])
     except CdcError as error:  # the lake itself

@@ -1,0 +1,88 @@
+"""Shows results of checks so that Dagster's pages keep showing them while assets are materialized every few seconds.
+
+*The rule of the pages.* A page shows the newest result of a check only if it belongs to the asset's newest materialization: it
+is of the same run, or newer than it. All else is *Not Evaluated*. So a failure that the sensor or another job reports
+disappears with the next window. Here results are reported under the id of the run that materializes the asset, so that
+they belong to all of its materializations: one record for each result that is new, however long the run is.
+
+*Another run's result in between.* Dagster has one record for each check and run, in order of their first reports. So a result
+that another run reports meanwhile (checks started by hand) hides the run's own for good. If that matters, because one of the two
+has failed, the run's own result is reported once more without a run, which adds a record, and again after the next
+materialization.
+
+*Crash:* nothing is kept; the next run reports the results of its own.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+import dagster as dg
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
+
+Verdict = tuple[bool, str | None]
+"""Whether a check passed, and its description."""
+
+
+class CheckBoard:
+    """The results that one run shows.
+
+    Args:
+        instance: Dagster's instance.
+        run_id: id of the run.
+        job_name: its job.
+    """
+
+    def __init__(self, instance: dg.DagsterInstance, run_id: str, job_name: str) -> None:
+        self._instance, self._run_id, self._job_name = instance, run_id, job_name
+        self._own: dict[dg.AssetCheckKey, Verdict] = {}
+
+    def show(self, results: Iterable[dg.AssetCheckEvaluation], materialized: Collection[dg.AssetKey]) -> None:
+        """Report results that the pages do not show yet, or will not show any more.
+
+        Args:
+            materialized: assets that this run has materialized, or will.
+        """
+        found = {result.asset_check_key: result for result in results}
+        changed = [key for key, result in found.items() if self._own.get(key) != _verdict(result)]
+        watched = [key for key, result in found.items() if not result.passed]
+        shown = self._shown({*changed, *watched})
+        for key in changed:
+            record, result = shown.get(key), found[key]
+            settled = key not in self._own and key.asset_key not in materialized
+            if settled and record is not None and _told(record) == _verdict(result):
+                continue  # an earlier run's, and nothing hides it
+            self._report(result, self._run_id)
+            if record is not None and key in self._own and record.run_id != self._run_id:
+                self._report(result, "")
+            self._own[key] = _verdict(result)
+        for key in set(watched) - set(changed):
+            record = shown.get(key)
+            if record is not None and record.run_id != self._run_id and self._hides(key, record, found[key]):
+                self._report(found[key], "")
+
+    def _hides(self, key: dg.AssetCheckKey, record: AssetCheckExecutionRecord, result: dg.AssetCheckEvaluation) -> bool:
+        """Whether another run's record says something else, or is older than the newest materialization."""
+        if _told(record) != _verdict(result):
+            return True
+        newest = self._instance.get_latest_materialization_event(key.asset_key)
+        return newest is not None and newest.timestamp >= record.create_timestamp
+
+    def _shown(self, keys: Collection[dg.AssetCheckKey]) -> Mapping[dg.AssetCheckKey, AssetCheckExecutionRecord]:
+        return self._instance.event_log_storage.get_latest_asset_check_execution_by_key(list(keys)) if keys else {}
+
+    def _report(self, result: dg.AssetCheckEvaluation, run_id: str) -> None:
+        if not run_id:
+            self._instance.report_runless_asset_event(result)
+            return
+        event = dg.DagsterEvent(
+            dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, self._job_name, event_specific_data=result
+        )
+        self._instance.report_dagster_event(event, run_id)
+
+
+def _verdict(result: dg.AssetCheckEvaluation) -> Verdict:
+    return result.passed, result.description
+
+
+def _told(record: AssetCheckExecutionRecord) -> Verdict | None:
+    evaluation = record.evaluation
+    return _verdict(evaluation) if evaluation is not None and record.status.value in ("SUCCEEDED", "FAILED") else None

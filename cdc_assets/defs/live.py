@@ -1,0 +1,233 @@
+"""Keeps a capture's page and checks true while a run works, and between runs.
+
+A thread of the run asks manifest, lake and server every few seconds over a connection of its own, also while the loop waits
+for a server that is away. It reports the page (`page`) as a materialization of the window manifest: at once if health or
+troubles change, else every `_REPORT_S` seconds while something else has; and results of checks by `board`. Between two
+looks it waits for a multiple of what the last one took, so that it never takes more than a fixed share of the time.
+
+Between runs the sensor does the same, and reports only what has changed (`IdlePage`).
+
+*Nothing is invented.* A check whose facts could not be asked fails with the reason. *Crash:* no state is kept.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+import dagster as dg
+
+from cdc_assets.capture.system_topics import WINDOWS
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.interruption import Interrupted
+from cdc_assets.defs.board import CheckBoard
+from cdc_assets.defs.capture_job import CAPTURE_JOB, evaluation
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.checks import DRIFT, HEADROOM, drift_result, headroom_result
+from cdc_assets.defs.continuity import CONTINUITY, continuity_result
+from cdc_assets.defs.envelope_io import account_of
+from cdc_assets.defs.page import page_of
+from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.run.overview import CaptureOverview, CaptureReport, report_of, without_server
+from cdc_assets.run.overview.report import Trouble
+
+log = logging.getLogger(__name__)
+
+_EVERY_S = 3.0
+"""Least seconds between two looks."""
+_SHARE = 5.0
+"""A look is followed by a pause of at least this many times its duration."""
+_REPORT_S = 10.0
+"""Least seconds between two materializations of the page if health and troubles stay the same."""
+_IDLE_EVERY_S = 8.0
+"""Least seconds between two looks while no run works."""
+_END_S = 5.0
+"""Longest wait for a look that is under way when the run ends; it reports nothing any more."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one look has found: the page, and a result for each check."""
+
+    report: CaptureReport
+    checks: Sequence[dg.AssetCheckEvaluation] = field(default=())
+
+
+def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
+    """Ask everything once; whatever cannot be asked is in the report, and fails the checks that depend on it."""
+    at = datetime.now(UTC)
+    try:
+        with resource.overview(audit_s=0.0) as overview:
+            return Seen(report_of(overview, at), tuple(_results(catalog, overview)))
+    except CdcError as error:
+        report = without_server(catalog.config, error, at, audit_s=0.0)
+        return Seen(report, tuple(_unknown(catalog, describe_error(error))))
+
+
+def _results(catalog: CaptureCatalog, overview: CaptureOverview) -> Iterator[dg.AssetCheckEvaluation]:
+    yield evaluation(catalog.windows_key, overview.capture_jobs())
+    headroom = headroom_result(overview.headroom(), overview.problems())
+    yield _evaluated(headroom, catalog.windows_key, HEADROOM, blocking=True)
+    keys = {table: key for key, table in catalog.keys("changes").items()}
+    for drift in overview.drifts():
+        if key := keys.get(drift.table):
+            yield _evaluated(drift_result(key, drift), key, DRIFT)
+    for table, state in overview.known.items():
+        if key := keys.get(table):
+            yield _evaluated(continuity_result(key, state), key, CONTINUITY, blocking=True)
+
+
+def _unknown(catalog: CaptureCatalog, reason: str) -> Iterator[dg.AssetCheckEvaluation]:
+    """Checks of the whole capture that nobody can answer now."""
+    result = dg.AssetCheckResult(passed=False, description=f"Not known: {reason}")
+    yield _evaluated(result, catalog.windows_key, CAPTURE_JOB)
+    yield _evaluated(result, catalog.windows_key, HEADROOM, blocking=True)
+
+
+def _evaluated(
+    result: dg.AssetCheckResult, key: dg.AssetKey, name: str, *, blocking: bool = False
+) -> dg.AssetCheckEvaluation:
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=name,
+        passed=result.passed,
+        metadata=result.metadata,
+        severity=result.severity,
+        description=result.description,
+        blocking=blocking,
+    )
+
+
+class LivePage:
+    """The page of a capture while a run works; see the module's head.
+
+    Args:
+        sink: tables that the run commits to.
+    """
+
+    def __init__(
+        self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, resource: CaptureResource, sink: TopicTables
+    ) -> None:
+        self._catalog, self._context, self._resource, self._sink = catalog, context, resource, sink
+        self._board = CheckBoard(context.instance, context.run.run_id, context.job_name)
+        self._materialized = {catalog.windows_key}
+        self._end = threading.Event()
+        self._told: tuple[float, CaptureReport] | None = None
+        self._seen: Seen | None = None
+
+    def note(self, tables: Sequence[TableId]) -> None:
+        """Take note of tables that this run materializes: their checks have to be of this run, too."""
+        self._materialized |= {self._catalog.key(table, "changes") for table in tables}
+
+    @contextmanager
+    def fresh(self) -> Iterator[None]:
+        """Keep the page fresh during the block, and look once more at its end."""
+        thread = threading.Thread(target=self._work, name=f"page of {self._catalog.config.name}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._end.set()
+            thread.join(_END_S)
+        if not thread.is_alive():
+            self._look_once(last=True)
+
+    def facts(self) -> dict[str, Any]:
+        """Metadata of the newest look, for the last materialization of the run; empty if there was none."""
+        return page_of(self._seen.report) if self._seen else {}
+
+    def _work(self) -> None:
+        with suppress(Interrupted):  # the run was asked to end, and ends by itself
+            while not self._end.is_set():
+                begun = monotonic()
+                self._look_once()
+                self._end.wait(max(_EVERY_S, _SHARE * (monotonic() - begun)))
+
+    def _look_once(self, *, last: bool = False) -> None:
+        """Look and report. A failure of the report itself must not end the run whose state it reports."""
+        try:
+            seen = look(self._catalog, self._resource)
+            if self._end.is_set() and not last:
+                return
+            self._seen = seen
+            self._board.show(self._seen.checks, frozenset(self._materialized))
+            self._tell(self._seen.report)
+        except Exception:
+            log.exception("The page of capture %s could not be reported; the run continues.", self._catalog.config.name)
+
+    def _tell(self, report: CaptureReport) -> None:
+        if self._told is not None:
+            at, before = self._told
+            if not differs(before, report) and (monotonic() - at < _REPORT_S or _facts(before) == _facts(report)):
+                return
+        directory = self._catalog.system[WINDOWS]
+        metadata = page_of(report) | account_of(self._sink, directory)
+        event = dg.AssetMaterialization(self._catalog.windows_key, metadata=metadata)
+        dg.DagsterEvent.asset_materialization(self._context.get_step_execution_context(), event)  # records it
+        self._told = monotonic(), report
+
+
+class IdlePage:
+    """The page of a capture between runs, for its sensor; it only reports changes of health or troubles."""
+
+    def __init__(self, catalog: CaptureCatalog) -> None:
+        self._catalog = catalog
+        self._next = 0.0
+        self._told: CaptureReport | None = None
+
+    def events(
+        self, resource: CaptureResource, failed: dg.RunRecord | None
+    ) -> list[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
+        """The page and the checks of the whole capture, if they differ from those of the last look.
+
+        Args:
+            failed: the last run, if it has failed for a reason of its own.
+        """
+        if monotonic() < self._next:
+            return []
+        seen = look(self._catalog, resource)
+        if failed is not None:
+            run = Trouble("the last run", f"{failed.dagster_run.run_id[:8]} failed. Next: follow the error of that run")
+            seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, run)))
+        self._next = monotonic() + _IDLE_EVERY_S
+        before, self._told = self._told, seen.report
+        if not seen.report.tables and not seen.report.troubles:
+            return []
+        if (before is None and seen.report.health == "healthy") or (before and not differs(before, seen.report)):
+            return []
+        whole = [result for result in seen.checks if result.asset_key == self._catalog.windows_key]
+        broken = [result for result in seen.checks if not result.passed and result not in whole]
+        page = dg.AssetMaterialization(self._catalog.windows_key, metadata=page_of(seen.report))
+        return [page, *whole, *broken]
+
+    def forget(self) -> None:
+        """A run works and reports by itself; look again once it has ended."""
+        self._next, self._told = 0.0, None
+
+
+def differs(before: CaptureReport, now: CaptureReport) -> bool:
+    """Whether health or troubles are others, or a table does something else."""
+    return (before.health, _troubles(before), _conditions(before)) != (now.health, _troubles(now), _conditions(now))
+
+
+def _troubles(report: CaptureReport) -> set[tuple[str, str]]:
+    """Troubles without the numbers in them, which change all the time."""
+    return {(trouble.where, "".join(c for c in trouble.what if not c.isdigit())) for trouble in report.troubles}
+
+
+def _conditions(report: CaptureReport) -> dict[TableId, str]:
+    return {table.table: table.condition for table in report.tables}
+
+
+def _facts(report: CaptureReport) -> CaptureReport:
+    """The report without what changes while nothing happens."""
+    databases = tuple(
+        replace(found, server_time=None, lag=replace(found.lag, capture_job_s=None)) for found in report.databases
+    )
+    return replace(report, at=datetime.min.replace(tzinfo=UTC), databases=databases)

@@ -1,0 +1,116 @@
+"""A capture's report as metadata of its window manifest: the page that says whether the capture is healthy.
+
+Dagster's pages show Markdown in place if it has fewer than a thousand characters, and plot numbers.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from cdc_assets.defs.reporting import OPERATIONS
+from cdc_assets.run.overview import CaptureReport
+from cdc_assets.run.overview.report import STOPPED, DatabaseReport, TableReport, Trouble
+from cdc_assets.run.overview.words import describe_condition, duration
+
+_SHOWN_IN_PLACE = 990
+_MOST_TABLES = 200
+_MOST_TROUBLES, _SHORT = 5, 100
+_ORDER = ("failed", "gap", "not streamed", "drifted", "snapshotting", "waiting", "streaming", "snapshotted", "excluded")
+
+
+def page_of(report: CaptureReport) -> dict[str, Any]:
+    """Metadata: first what a person reads, then numbers."""
+    facts: dict[str, Any] = {
+        "health": report.headline,
+        "page": dg.MetadataValue.md(_clipped(_summary(report))),
+        "tables": dg.MetadataValue.md(_tables(report)),
+        "seen_at": dg.MetadataValue.timestamp(report.at),
+    }
+    if report.troubles:
+        facts["what_to_do"] = dg.MetadataValue.md("\n".join(f"1. {trouble}" for trouble in report.troubles))
+    if report.queue:
+        rows = [
+            (str(entry.table), entry.reached or "–", f"{entry.rows:,}", "paused" if entry.paused else "")
+            for entry in report.queue
+        ]
+        facts["queue"] = dg.MetadataValue.md(_table(("incremental snapshot of", "key reached", "rows", ""), rows))
+    return facts | _numbers(report)
+
+
+def _summary(report: CaptureReport) -> str:
+    lines = [f"**{report.capture} is {report.health}** at {report.at:%Y-%m-%d %H:%M:%S} UTC", ""]
+    lines += [f"* {_short(trouble)}" for trouble in report.troubles[:_MOST_TROUBLES]]
+    lines += [] if report.troubles else [f"* {text}" for text in report.unfinished[:_MOST_TROUBLES]]
+    if len(report.troubles) > _MOST_TROUBLES:
+        lines.append(f"* and {len(report.troubles) - _MOST_TROUBLES} more")
+    lines += ["", *_table(("database", "complete to", "committed (server)", "lag: capture job", "poll", "windows"),
+                          [_database(found) for found in report.databases]).splitlines(), ""]  # fmt: skip
+    counts = ", ".join(f"{count} {name}" for name, count in report.counts().items())
+    lines.append(f"Tables: {counts or 'none'}. {report.rates.rows:,.1f} events a second.")
+    if report.headroom_h is not None:
+        lines.append(f"Unread changes are kept for {report.headroom_h:,.1f} h.")
+    if report.last_ddl:
+        ddl = report.last_ddl
+        lines.append(f"Last DDL: {ddl.kind} of {ddl.table}, {ddl.at:%Y-%m-%d %H:%M:%S} UTC.")
+    return "\n".join(lines)
+
+
+def _short(trouble: Trouble) -> str:
+    text = str(trouble).partition("Next: ")[0].strip()
+    return text if len(text) <= _SHORT else text[:_SHORT].rstrip() + " …"
+
+
+def _database(found: DatabaseReport) -> Sequence[str]:
+    committed = f"{found.committed:%Y-%m-%d %H:%M:%S %z}" if found.committed else "unknown"
+    lag = (found.lag.capture_job_s, found.lag.poll_s, found.lag.windows_s)
+    return (found.database, str(found.complete_to or "–"), committed, *map(duration, lag))
+
+
+def _tables(report: CaptureReport) -> str:
+    ordered = sorted(report.tables, key=lambda table: _ORDER.index(table.condition))
+    rows = [(str(found.table), describe_condition(found), str(found.complete_to or "–"), _note(found))
+            for found in ordered[:_MOST_TABLES]]  # fmt: skip
+    more = f"\n\nand {len(ordered) - _MOST_TABLES} more" if len(ordered) > _MOST_TABLES else ""
+    return _table(("table", "state", "complete to", "why"), rows) + more
+
+
+def _note(table: TableReport) -> str:
+    return table.reason if table.condition in (*STOPPED, "waiting") else ""
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _SHOWN_IN_PLACE else text[:_SHOWN_IN_PLACE].rstrip() + " …"
+
+
+def _numbers(report: CaptureReport) -> dict[str, Any]:
+    """Numbers that the page plots; those that are not known are left out, so that no plot shows a zero for them."""
+    lags = [database.lag for database in report.databases]
+    numbers: dict[str, float | None] = {
+        "lag_capture_job_seconds": _most(lag.capture_job_s for lag in lags),
+        "lag_poll_seconds": _most(lag.poll_s for lag in lags),
+        "lag_windows_seconds": _most(lag.windows_s for lag in lags),
+        "rows_per_second": report.rates.rows,
+        "headroom_hours": report.headroom_h,
+    }
+    numbers |= {f"{OPERATIONS.get(op, op)}_per_second": rate for op, rate in report.rates.by_operation.items()}
+    counts: dict[str, int] = {
+        "healthy": int(report.healthy),
+        "troubles": len(report.troubles),
+        "queued": len(report.queue),
+    }
+    counts |= {f"tables_{name.replace(' ', '_')}": count for name, count in report.counts().items()}
+    return {**{name: round(value, 3) for name, value in numbers.items() if value is not None}, **counts}
+
+
+def _most(values: Any) -> float | None:
+    return max((value for value in values if value is not None), default=None)
