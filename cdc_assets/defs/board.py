@@ -16,6 +16,7 @@ materialization.
 from collections.abc import Collection, Iterable, Mapping
 
 import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
 Verdict = tuple[bool, str | None]
@@ -50,33 +51,51 @@ class CheckBoard:
             settled = key not in self._own and key.asset_key not in materialized
             if settled and record is not None and _told(record) == _verdict(result):
                 continue  # an earlier run's, and nothing hides it
-            self._report(result, self._run_id)
+            self._report(result)
             if record is not None and key in self._own and record.run_id != self._run_id:
-                self._report(result, "")
+                self._report_beside(result)
             self._own[key] = _verdict(result)
         for key in set(watched) - set(changed):
             record = shown.get(key)
-            if record is not None and record.run_id != self._run_id and self._hides(key, record, found[key]):
-                self._report(found[key], "")
+            if record is not None and record.run_id != self._run_id and self._hides(record, found[key]):
+                self._report_beside(found[key])
 
-    def _hides(self, key: dg.AssetCheckKey, record: AssetCheckExecutionRecord, result: dg.AssetCheckEvaluation) -> bool:
-        """Whether another run's record says something else, or is older than the newest materialization."""
-        if _told(record) != _verdict(result):
-            return True
-        newest = self._instance.get_latest_materialization_event(key.asset_key)
-        return newest is not None and newest.timestamp >= record.create_timestamp
+    def _hides(self, record: AssetCheckExecutionRecord, result: dg.AssetCheckEvaluation) -> bool:
+        """Whether another run's record says something else, or is not of the newest materialization."""
+        target = record.evaluation.target_materialization_data if record.evaluation else None
+        newest = self._newest(result.asset_key)
+        return _told(record) != _verdict(result) or (newest is not None and (target is None or target != newest))
+
+    def _newest(self, key: dg.AssetKey) -> AssetCheckEvaluationTargetMaterializationData | None:
+        """The asset's newest materialization."""
+        for found in self._instance.fetch_materializations(key, limit=1).records:
+            return AssetCheckEvaluationTargetMaterializationData(
+                storage_id=found.storage_id, run_id=found.event_log_entry.run_id, timestamp=found.timestamp
+            )
+        return None
+
+    def _report_beside(self, result: dg.AssetCheckEvaluation) -> None:
+        """Report a result without a run, for the newest materialization: times alone are too coarse to tell that it is newer."""
+        event = dg.AssetCheckEvaluation(
+            asset_key=result.asset_key,
+            check_name=result.check_name,
+            passed=result.passed,
+            metadata=result.metadata,
+            severity=result.severity,
+            description=result.description,
+            blocking=result.blocking,
+            target_materialization_data=self._newest(result.asset_key),
+        )
+        self._instance.report_runless_asset_event(event)
 
     def _shown(self, keys: Collection[dg.AssetCheckKey]) -> Mapping[dg.AssetCheckKey, AssetCheckExecutionRecord]:
         return self._instance.event_log_storage.get_latest_asset_check_execution_by_key(list(keys)) if keys else {}
 
-    def _report(self, result: dg.AssetCheckEvaluation, run_id: str) -> None:
-        if not run_id:
-            self._instance.report_runless_asset_event(result)
-            return
+    def _report(self, result: dg.AssetCheckEvaluation) -> None:
         event = dg.DagsterEvent(
             dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, self._job_name, event_specific_data=result
         )
-        self._instance.report_dagster_event(event, run_id)
+        self._instance.report_dagster_event(event, self._run_id)
 
 
 def _verdict(result: dg.AssetCheckEvaluation) -> Verdict:
