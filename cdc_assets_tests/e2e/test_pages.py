@@ -1,17 +1,15 @@
 """Dagster's pages in a headless browser, as pictures and as text: graph, asset, partitions, checks, sensor, runs."""
 
-import shutil
 import struct
-import subprocess
 import zlib
 from pathlib import Path
 
 import pytest
 
 from cdc_assets.standin import sample
+from cdc_assets_tests.e2e.browser import CHROMIUM, HEIGHT, WIDTH, browse
 from cdc_assets_tests.e2e.conftest import Daemon
 
-WIDTH, HEIGHT = 1600, 1000
 _TABLE = f"assets/shop/{sample.DATABASE}/dbo/customers"
 _ASSET = f"{_TABLE}.changes"
 _PAGES = {
@@ -32,17 +30,7 @@ _PAGES = {
     "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "Plots"]),
 }
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no headless browser on this machine")
-
-
-def browse(url: str, folder: Path, *options: str) -> str:
-    """Let the browser run a page for a while; returns what it prints."""
-    command = [
-        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder}",
-        f"--window-size={WIDTH},{HEIGHT}", "--virtual-time-budget=25000", "--timeout=40000", *options, url,
-    ]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def png_size_and_colours(picture: Path) -> tuple[int, int, int]:

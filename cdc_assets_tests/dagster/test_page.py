@@ -1,0 +1,62 @@
+"""The metadata of a capture's page: short enough to be shown in place, with numbers to plot and nothing invented."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.defs.live import differs
+from cdc_assets.defs.page import page_of
+from cdc_assets.run.overview import CaptureReport
+from cdc_assets.run.overview.report import DatabaseReport, Lag, QueuedSnapshot, Rates, TableReport, Trouble
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LSN = Lsn.from_int(77)
+ORDERS = TableId("SalesDb", "dbo", "orders")
+WELL = CaptureReport(
+    "shop",
+    NOW,
+    databases=(DatabaseReport("SalesDb", LSN, NOW, NOW, LSN, Lag(1.0, 0.0, 0.0)),),
+    tables=(TableReport(ORDERS, "shop.orders", "streaming", complete_to=LSN, headroom_h=30.0),),
+    rates=Rates(60.0, {"c": 1.5, "u": 0.25}),
+)
+
+
+def test_page_that_is_well_says_so_and_plots_numbers() -> None:
+    facts = page_of(WELL)
+    assert facts["health"] == "healthy"
+    assert "shop is healthy" in facts["page"].value
+    assert str(LSN) in facts["page"].value
+    numbers = {name: value for name, value in facts.items() if isinstance(value, int | float)}
+    assert numbers == {
+        "healthy": 1, "troubles": 0, "queued": 0, "tables_streaming": 1, "rows_per_second": 1.75, "headroom_hours": 30.0,
+        "creates_per_second": 1.5, "updates_per_second": 0.25, "lag_capture_job_seconds": 1.0, "lag_poll_seconds": 0.0,
+        "lag_windows_seconds": 0.0,
+    }  # fmt: skip
+
+
+def test_page_in_trouble_is_short_and_loses_no_next_step() -> None:
+    tables = tuple(TableReport(TableId("SalesDb", "dbo", f"t{n}"), "t", "failed", "x | " * 99) for n in range(300))
+    troubles = tuple(Trouble(str(table.table), f"{table.reason} Next: step {n}") for n, table in enumerate(tables))
+    facts = page_of(replace(WELL, tables=tables, troubles=troubles))
+    assert len(facts["page"].value) < 1000
+    assert "healthy" not in facts["page"].value.replace("shop is in trouble", "")
+    assert all(f"step {n}" in facts["what_to_do"].value for n in (0, 299))
+    assert facts["tables"].value.endswith("and 100 more")
+
+
+def test_what_is_not_known_is_not_a_number() -> None:
+    facts = page_of(replace(WELL, databases=(DatabaseReport("SalesDb", LSN),), tables=()))
+    assert not [name for name in facts if name.startswith("lag_") or name == "headroom_hours"]
+
+
+def test_queue_is_shown() -> None:
+    queue = (QueuedSnapshot(ORDERS, "17", 5, paused=True),)
+    assert "| SalesDb.dbo.orders | 17 | 5 | paused |" in page_of(replace(WELL, queue=queue))["queue"].value
+
+
+def test_report_differs_by_what_is_wrong_and_not_by_how_long() -> None:
+    quiet = replace(WELL, troubles=(Trouble("SalesDb", "quiet for 15 minutes"),))
+    assert differs(WELL, quiet)
+    assert not differs(quiet, replace(WELL, troubles=(Trouble("SalesDb", "quiet for 16 minutes"),)))
+    assert not differs(WELL, replace(WELL, rates=Rates()))

@@ -1,0 +1,17 @@
+"""A headless browser that shows Dagster's pages, as text and as pictures."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+WIDTH, HEIGHT = 1600, 1000
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def browse(url: str, folder: Path, *options: str) -> str:
+    """Let the browser run a page for a while; returns what it prints."""
+    command = [
+        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder}",
+        f"--window-size={WIDTH},{HEIGHT}", "--virtual-time-budget=25000", "--timeout=40000", *options, url,
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
