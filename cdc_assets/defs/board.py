@@ -27,9 +27,9 @@ class CheckBoard:
     """The results that one run shows.
 
     Args:
-        instance: Dagster's instance.
-        run_id: id of the run.
-        job_name: its job.
+        instance: where results are recorded.
+        run_id: the run that materializes the assets.
+        job_name: job of that run.
     """
 
     def __init__(self, instance: dg.DagsterInstance, run_id: str, job_name: str) -> None:

@@ -58,6 +58,10 @@ def as_the_sensor_asks(shop: Shop, instance: dg.DagsterInstance) -> dg.ExecuteIn
         )
 
 
+LOOK = 20
+"""Most questions of one look for the page of a capture, whatever the number of tables."""
+
+
 def change(shop: Shop, *names: str) -> None:
     """One change of each."""
     for name in names:
@@ -104,8 +108,10 @@ def test_tick_of_idle_tables_asks_few_questions(shop: Shop, instance: dg.Dagster
     assert len(listed) == ALL
     with patch.object(SqlServerCdcResource, "tables", lambda _: listed), asked(shop) as found:
         assert tick(shop, instance).skip_message == "Nothing new."
-    assert found["max_transaction"] == 1
-    assert found.total() <= 6, "one more of the recovery fork, and how the capture job gets on, once in half a minute"
+    looks = found["instance_options"]
+    assert looks == 1, "the page of the capture, once in eight seconds"
+    assert found["max_transaction"] == 1 + looks
+    assert found.total() <= 6 + LOOK * looks, "one more of the recovery fork"
 
 
 def test_poll_of_idle_tables_asks_one_question(shop: Shop, instance: dg.DagsterInstance) -> None:
@@ -114,7 +120,8 @@ def test_poll_of_idle_tables_asks_one_question(shop: Shop, instance: dg.DagsterI
         assert shop.changes(instance, run_config=run_config).success
     polls = found.pop("nth_transaction")
     assert polls > 3
-    assert found.total() < 25, "to begin with, whatever the number of polls and tables"
+    looks = found["instance_options"]
+    assert found.total() < 25 + LOOK * looks, "to begin with, whatever the number of polls and tables"
 
 
 def test_records_of_a_run_grow_with_the_tables_that_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
@@ -125,7 +132,7 @@ def test_records_of_a_run_grow_with_the_tables_that_changed(shop: Shop, instance
     found = records(instance, result.run_id)
     assert materialized(instance, result.run_id) == {*(key(name, "changes") for name in changed), WINDOWS}
     assert found["ASSET_MATERIALIZATION_PLANNED"] == 1
-    assert found["ASSET_CHECK_EVALUATION"] == len(changed)
+    assert found["ASSET_CHECK_EVALUATION"] <= 3 * len(changed) + 2, "two checks of each, and those of the whole capture"
     assert found["ASSET_CHECK_EVALUATION_PLANNED"] == 0
     assert sum(found.values()) < 40
     for name in changed:
@@ -168,7 +175,7 @@ def test_table_in_trouble_is_reported_once_fails_each_run_and_is_reported_when_i
     change(shop, NAMES[31])
     again = as_the_sensor_asks(shop, instance)
     assert not again.success, "whoever is told of failed runs must hear of it"
-    assert records(instance, again.run_id)["ASSET_CHECK_EVALUATION"] == 1, "of the table that changed"
+    assert records(instance, again.run_id)["ASSET_CHECK_EVALUATION"] <= 5, "of the table that changed, and of the whole"
     assert tick(shop, instance).skip_message == "Nothing new."
     ranges = dict(all_ranges(range_partitions(1)))
     assert shop.snapshot(instance, due_only=False, assets=[key(name, "snapshot")], tags=ranges).success
