@@ -118,7 +118,7 @@ class LivePage:
         self._board = CheckBoard(context.instance, context.run.run_id, context.job_name)
         self._materialized = {catalog.windows_key}
         self._end = threading.Event()
-        self._told: tuple[float, CaptureReport] | None = None
+        self._reported: tuple[float, CaptureReport] | None = None
         self._seen: Seen | None = None
 
     def note(self, tables: Sequence[TableId]) -> None:
@@ -162,15 +162,15 @@ class LivePage:
             log.exception("The page of capture %s could not be reported; the run continues.", self._catalog.config.name)
 
     def _tell(self, report: CaptureReport) -> None:
-        if self._told is not None:
-            at, before = self._told
+        if self._reported is not None:
+            at, before = self._reported
             if not differs(before, report) and (monotonic() - at < _REPORT_S or _facts(before) == _facts(report)):
                 return
         directory = self._catalog.system[WINDOWS]
         metadata = page_of(report) | account_of(self._sink, directory)
         event = dg.AssetMaterialization(self._catalog.windows_key, metadata=metadata)
         dg.DagsterEvent.asset_materialization(self._context.get_step_execution_context(), event)  # records it
-        self._told = monotonic(), report
+        self._reported = monotonic(), report
 
 
 class IdlePage:
@@ -179,7 +179,7 @@ class IdlePage:
     def __init__(self, catalog: CaptureCatalog) -> None:
         self._catalog = catalog
         self._next = 0.0
-        self._told: CaptureReport | None = None
+        self._reported: CaptureReport | None = None
 
     def events(
         self, resource: CaptureResource, failed: dg.RunRecord | None
@@ -196,7 +196,7 @@ class IdlePage:
             run = Trouble("the last run", f"{failed.dagster_run.run_id[:8]} failed. Next: follow the error of that run")
             seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, run)))
         self._next = monotonic() + _IDLE_EVERY_S
-        before, self._told = self._told, seen.report
+        before, self._reported = self._reported, seen.report
         if not seen.report.tables and not seen.report.troubles:
             return []
         if (before is None and seen.report.health == "healthy") or (before and not differs(before, seen.report)):
@@ -208,7 +208,7 @@ class IdlePage:
 
     def forget(self) -> None:
         """A run works and reports by itself; look again once it has ended."""
-        self._next, self._told = 0.0, None
+        self._next, self._reported = 0.0, None
 
 
 def differs(before: CaptureReport, now: CaptureReport) -> bool:
