@@ -184,7 +184,7 @@ class IdlePage:
     def events(
         self, resource: CaptureResource, failed: dg.RunRecord | None
     ) -> list[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-        """The page and the checks of the whole capture, if they differ from those of the last look.
+        """The page and the checks of the whole capture, if they differ from those of the previous call.
 
         Args:
             failed: the last run, if it has failed for a reason of its own.
