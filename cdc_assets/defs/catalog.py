@@ -21,12 +21,11 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import signal_table
-from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role
+from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role, require_distinct_keys
 from cdc_assets.defs.partitions import range_partitions
 from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import has_mirror
@@ -178,25 +177,7 @@ class CaptureCatalog:
         self.system = system_topics(config)
         self.windows_key = self.system_key(WINDOWS)
         self._keys: dict[Role, dict[dg.AssetKey, TableId]] = {}
-        self._check_keys()
-
-    def _check_keys(self) -> None:
-        """Check that Dagster can distinguish all tables, since its identifiers replace `.` and `-` by `_`.
-
-        Raises:
-            ConfigurationError: two tables have the same identifier.
-        """
-        owners: dict[str, TableId] = {}
-        for schema in self.tables:
-            key = self.key(schema.table, "changes")
-            other = owners.setdefault(key.to_python_identifier(), schema.table)
-            if other != schema.table:
-                raise ConfigurationError(
-                    "asset key",
-                    key.to_user_string(),
-                    "a key that only one table has",
-                    f"exclude {other} or {schema.table}, or override CdcTranslator.asset_key",
-                )
+        require_distinct_keys((schema.table for schema in self.tables), self.key)
 
     def key(self, table: TableId, role: Role) -> dg.AssetKey:
         """Key of an asset."""

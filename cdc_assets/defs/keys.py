@@ -4,13 +4,14 @@ Dagster labels an asset with the last part of its key wherever there is little r
 lists. So that part is `table.role`: the table reads first, and its assets stand apart.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, get_args
 
 import dagster as dg
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import key_parts
+from cdc_assets.errors import ConfigurationError
 
 TABLE, TOPIC, ROLE = "cdc/table", "cdc/topic", "cdc/role"
 """Metadata of each asset of a captured table: its name on the server, its topic, and `source`, `snapshot` or `changes`."""
@@ -25,6 +26,25 @@ def table_key(prefix: str, table: TableId, role: Role) -> dg.AssetKey:
     """`[prefix, database, schema, "table.role"]`, without a schema where the database has none; unique for each table and role, since each key ends with a role."""
     *folder, name = key_parts(table)
     return dg.AssetKey([prefix, *folder, f"{name}.{role}"])
+
+
+def require_distinct_keys(tables: Iterable[TableId], key: Callable[[TableId, Role], dg.AssetKey]) -> None:
+    """Check that Dagster can distinguish all tables, since its identifiers replace `.` and `-` by `_`.
+
+    Raises:
+        ConfigurationError: two tables have the same identifier.
+    """
+    owners: dict[str, TableId] = {}
+    for table in tables:
+        found = key(table, "changes")
+        other = owners.setdefault(found.to_python_identifier(), table)
+        if other != table:
+            raise ConfigurationError(
+                "asset key",
+                found.to_user_string(),
+                "a key that only one table has",
+                f"exclude {other} or {table}, or override CdcTranslator.asset_key",
+            )
 
 
 def table_and_role(key: dg.AssetKey) -> tuple[tuple[str, ...], str | None]:

@@ -8,6 +8,7 @@ from pydantic import Field
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
+from cdc_assets.signals.model import ParsedSignal
 from cdc_assets.signals.requests import ask, compose
 from cdc_assets.signals.tables import EXPECTED
 
@@ -49,6 +50,22 @@ class SignalConfig(dg.Config):
     surrogate_key: str = Field(default="", description="Column that orders the chunks, instead of the key.")
     message: str = Field(default="", description="Text that `log` writes; `{}` is replaced by the position.")
 
+    def composed(self, id_: str) -> ParsedSignal:
+        """The signal, under an id.
+
+        Raises:
+            InvalidValueError: it could not be carried out.
+        """
+        return compose(
+            id_,
+            self.type.value,
+            self.tables,
+            self.conditions,
+            snapshot=self.snapshot.value,
+            surrogate=self.surrogate_key,
+            message=self.message,
+        )
+
 
 def signal_job(catalog: CaptureCatalog) -> dg.JobDefinition:
     """The signal job. It claims nothing and uses no pool: it leaves a request for the streaming run."""
@@ -58,15 +75,7 @@ def signal_job(catalog: CaptureCatalog) -> dg.JobDefinition:
     def ask_capture(context: dg.OpExecutionContext, config: SignalConfig) -> None:
         resource: CaptureResource = getattr(context.resources, names.resource)
         with as_failures():
-            composed = compose(
-                context.run.run_id,
-                config.type.value,
-                config.tables,
-                config.conditions,
-                snapshot=config.snapshot.value,
-                surrogate=config.surrogate_key,
-                message=config.message,
-            )
+            composed = config.composed(context.run.run_id)
             unknown = ask(resource.config(), composed)
         signal = composed.signal
         for pattern in unknown:

@@ -17,11 +17,10 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import Names
 from cdc_assets.defs.columns import COLUMNS
-from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role
+from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role, require_distinct_keys
 from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.translator import CdcTranslator, column_schema, word
 from cdc_assets.engine.topics import BATCHES, system_topics, table_of
-from cdc_assets.errors import ConfigurationError
 
 _SYSTEM = {
     BATCHES: "The batches that were planned and completed, with the connector's offsets behind each.",
@@ -53,25 +52,7 @@ class ConnectorCatalog:
         self.tables = dict(sorted(tables.items()))
         self.system = system_topics(config)
         self.batches_key = self.system_key(BATCHES)
-        self._check_keys()
-
-    def _check_keys(self) -> None:
-        """Check that Dagster can distinguish all tables.
-
-        Raises:
-            ConfigurationError: two tables have the same identifier.
-        """
-        owners: dict[str, TableId] = {}
-        for schema in self.tables.values():
-            key = self.key(schema.table, "changes")
-            other = owners.setdefault(key.to_python_identifier(), schema.table)
-            if other != schema.table:
-                raise ConfigurationError(
-                    "asset key",
-                    key.to_user_string(),
-                    "a key that only one table has",
-                    f"exclude {other} or {schema.table}, or override CdcTranslator.asset_key",
-                )
+        require_distinct_keys((schema.table for schema in self.tables.values()), self.key)
 
     def key(self, table: TableId, role: Role) -> dg.AssetKey:
         """Key of an asset."""

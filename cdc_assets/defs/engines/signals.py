@@ -11,7 +11,6 @@ from cdc_assets.defs.failures import as_failures
 from cdc_assets.defs.signals import SignalConfig
 from cdc_assets.engine.requested import append_signal, channels_of
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.signals.requests import compose
 
 
 def signal_job(catalog: ConnectorCatalog) -> dg.JobDefinition:
@@ -22,15 +21,7 @@ def signal_job(catalog: ConnectorCatalog) -> dg.JobDefinition:
     def ask_connector(context: dg.OpExecutionContext, config: SignalConfig) -> None:
         resource: ConnectorResource = getattr(context.resources, names.resource)
         with as_failures():
-            composed = compose(
-                context.run.run_id,
-                config.type.value,
-                config.tables,
-                config.conditions,
-                snapshot=config.snapshot.value,
-                surrogate=config.surrogate_key,
-                message=config.message,
-            )
+            composed = config.composed(context.run.run_id)
             channel = send(resource, composed.signal.id, composed.signal.type, composed.signal.data or "{}")
         context.log.info(
             f"Sent as signal {composed.signal.id} by {channel}: {composed.signal.type} {composed.signal.data}. The sensor "
