@@ -4,7 +4,9 @@ The limit applies to silence, not to the whole read: each batch and each receive
 reads continue. When a connection is silent for too long its socket is shut down, which returns the waiting thread with
 an error (`cdc_assets.adapters.sqlserver.tcp_connection`); no waiting thread is left behind. One thread per process supervises all
 waits, and runs only when a limit is reached. It can run because the drivers let other threads run
-while they wait, inside a large fetch too (measured: in one of 8 s no thread waited longer than 0.07 s).
+while they wait, inside a large fetch too (measured: in one of 8 s no thread waited longer than 0.07 s). The exception
+is a large value (`varchar(max)` and the like): mssql-python holds the interpreter's lock until its bytes are there, so
+silence in the middle of one is ended by TCP keep-alive alone.
 """
 
 import logging
