@@ -31,6 +31,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 _LONGEST_VALUE = 300
+_LONGEST_LIST = 3_500
+"""Bytes of a list of errors."""
 
 
 def shortened(text: str) -> str:
@@ -117,11 +119,17 @@ class ConfigurationError(InvalidValueError):
 
     @classmethod
     def of_all(cls, errors: "Sequence[ConfigurationError]") -> "ConfigurationError":
-        """One error with the messages of several, so that all can be corrected at once."""
+        """One error with the messages of several, so that all can be corrected at once; of very many, the first."""
         if len(errors) == 1:
             return errors[0]
         found = cls("configuration", "", "other properties", "correct them together")
-        lines = [f"{len(errors)} properties of the configuration are not valid:", *map(str, errors)]
+        lines, room = [f"{len(errors)} properties of the configuration are not valid:"], _LONGEST_LIST
+        for told, message in enumerate(map(str, errors)):
+            room -= len(message.encode(errors="replace"))
+            if told and room < 0:
+                lines.append(f"… and {len(errors) - told} more, which are listed when these are corrected.")
+                break
+            lines.append(message)
         found.args = ("\n".join(lines),)
         return found
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 
 from cdc_assets.config.patterns import PatternError, finds
-from cdc_assets.config.properties import PROPERTIES, property_of
-from cdc_assets.config.property import Property
+from cdc_assets.config.properties import PROPERTIES
+from cdc_assets.config.property import Property, lookup
 from cdc_assets.errors import ConfigurationError
 
 PATTERN = "custom.sanitize.pattern"
@@ -68,7 +68,4 @@ def shown_name(name: str) -> str:
 
 
 def _row(name: str) -> Property | None:
-    try:
-        return property_of(name)
-    except ConfigurationError:
-        return None
+    return lookup(PROPERTIES, name)

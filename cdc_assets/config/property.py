@@ -86,19 +86,26 @@ class Property:
             raise ConfigurationError(self.name, shown, expected, remedy) from None
 
 
+def lookup(table: Iterable[Property], name: str) -> Property | None:
+    """The row for a name: by exact name, else the first pattern that fits; None if there is none."""
+    patterned = None
+    for row in table:
+        if row.name == name:
+            return row
+        if patterned is None and row.patterned and row.holes(name) is not None:
+            patterned = row
+    return patterned
+
+
 def find(table: Iterable[Property], name: str) -> Property:
-    """The row for a name: by exact name, else the first pattern that fits.
+    """The row for a name, as `lookup` finds it.
 
     Raises:
         ConfigurationError: the name is unknown; the message suggests the nearest ones.
     """
     rows = list(table)
-    for row in rows:
-        if row.name == name:
-            return row
-    for row in rows:
-        if row.patterned and row.holes(name) is not None:
-            return row
+    if row := lookup(rows, name):
+        return row
     near = difflib.get_close_matches(name, [row.name for row in rows], n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}" if near else "list all names with `cdc-assets properties`"
     shown = _HASH + "…" if name.startswith(_HASH) else name  # the rest may contain a salt

@@ -43,6 +43,14 @@ def test_a_configuration_of_another_house_is_refused_in_one_message() -> None:
     assert "hidden-1" not in text
 
 
+def test_of_very_many_errors_the_first_are_listed() -> None:
+    with pytest.raises(ConfigurationError, match=r"^50 properties") as found:
+        build_config(MINIMUM | {f"unheard.of.{number}": "x" for number in range(50)})
+    *listed, last = str(found.value).splitlines()[1:]
+    assert 1 < len(listed) < 50
+    assert last == f"… and {50 - len(listed)} more, which are listed when these are corrected."
+
+
 def test_stores_of_the_jvm_and_of_structures_are_warned_of() -> None:
     names = [
         "database.ssl.truststore",

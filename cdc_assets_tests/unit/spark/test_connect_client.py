@@ -8,33 +8,42 @@ from unittest.mock import Mock
 
 import pytest
 
-from cdc_assets.adapters.spark import connect
 from cdc_assets.adapters.spark.connect import Progress
 from cdc_assets.adapters.spark.failures import SparkTaskError
 from cdc_assets.adapters.spark.session import LazySession
 from cdc_assets.adapters.spark.settings import SparkSettings
 from cdc_assets.errors import ConfigurationError
 
-_WITHOUT = """
-import sys
-sys.modules["grpc_status"] = None
+_PREPARATIONS = {
+    "a package is missing": "import sys; sys.modules['grpc_status'] = None",
+    "it answers nothing": "from cdc_assets.adapters.spark import connect; connect._READY_S = 1.0",
+}
+_OPEN_SESSION = """
+{preparation}
 from cdc_assets.adapters.spark.session import LazySession
 from cdc_assets.adapters.spark.settings import SparkSettings
 from cdc_assets.errors import ConfigurationError
 try:
-    LazySession(SparkSettings(remote={!r})).session()
+    LazySession(SparkSettings(remote={remote!r})).session()
 except ConfigurationError as error:
     print(error)
 """
 
 
-def test_missing_packages_are_reported_by_the_name_of_the_extra(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("preparation", "told"),
+    [
+        ("a package is missing", 'pip install "cdc-assets[connect]"'),
+        ("it answers nothing", "no Spark Connect server answers within 1 s"),
+    ],
+)
+def test_server_that_cannot_be_used_is_reported(tmp_path: Path, preparation: str, told: str) -> None:
     script = tmp_path / "script.py"  # pyspark takes a program without a file for its own tests
     with socket.create_server(("127.0.0.1", 0)) as server:
         remote = f"sc://127.0.0.1:{server.getsockname()[1]}/;token=secret"
-        script.write_text(_WITHOUT.format(remote))
+        script.write_text(_OPEN_SESSION.format(preparation=_PREPARATIONS[preparation], remote=remote))
         done = subprocess.run([sys.executable, "-W", "ignore", str(script)], capture_output=True, text=True)
-    assert 'pip install "cdc-assets[connect]"' in done.stdout, done.stderr
+    assert told in done.stdout, done.stderr
     assert "secret" not in done.stdout + done.stderr
 
 
@@ -43,19 +52,6 @@ def test_server_that_is_not_there_is_reported_at_once() -> None:
         remote = f"sc://127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(ConfigurationError, match="answers"):
         LazySession(SparkSettings(remote=remote)).session()
-
-
-@pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")
-def test_server_of_another_kind_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "_READY_S", 1.0)
-    monkeypatch.setattr(
-        sys.modules["__main__"], "__file__", __file__, raising=False
-    )  # else pyspark takes it for doctests
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        session = LazySession(SparkSettings(remote=f"sc://127.0.0.1:{server.getsockname()[1]}/;token=secret"))
-        with pytest.raises(ConfigurationError, match="no Spark Connect server answers within 1 s") as error:
-            session.session()
-    assert "secret" not in str(error.value)
 
 
 def test_server_that_was_there_and_is_gone_may_come_back() -> None:
