@@ -65,7 +65,7 @@ def change_queries(
 def _direct(plan: EventPlan, read: TableRead, condition: str, parameters: tuple[object, ...]) -> Statement:
     database = quote(read.table.database)
     text = (
-        f"/* cdc-assets: changes */ SELECT {change_select_list(plan, 'ct', _COMMIT_TIME)} "  # noqa: S608 - quoted names
+        f"/* cdc-assets: changes */ SELECT {change_select_list(plan, 'ct', _COMMIT_TIME)} "
         f"FROM {database}.cdc.{quote(f'{read.instance}_CT')} AS [ct] "
         f"LEFT JOIN {database}.cdc.[lsn_time_mapping] AS [ltm] ON [ltm].[start_lsn] = [ct].[__$start_lsn] "
         f"WHERE {condition}{skipped_condition(plan.settings.skipped_operations)} ORDER BY {_ORDER}"
@@ -121,7 +121,7 @@ def _inside(commit: Lsn, first: Position | None, last: Position | None) -> Itera
 def preceding_queries(plan: EventPlan, read: TableRead, position: Position, rows: int) -> list[Statement]:
     """Change LSNs of the last change rows of a commit up to a position, in descending order: first its own command, then earlier ones."""
     text = (
-        f"/* cdc-assets: preceding */ SELECT TOP ({rows:d}) {_CHANGE} AS [change] "  # noqa: S608 - quoted names
+        f"/* cdc-assets: preceding */ SELECT TOP ({rows:d}) {_CHANGE} AS [change] "
         f"FROM {quote(read.table.database)}.cdc.{quote(f'{read.instance}_CT')} AS [ct] "
         f"WHERE {{condition}}{skipped_condition(plan.settings.skipped_operations)} "
         f"ORDER BY {_ORDER.replace(',', ' DESC,')} DESC"
@@ -141,7 +141,7 @@ def _function(plan: EventPlan, read: TableRead, begins: Position | None) -> Stat
         )
         parameters += (begins.commit_lsn.raw, begins.change_lsn.raw, begins.change_lsn.raw)
     text = (
-        f"/* cdc-assets: changes */ SELECT {change_select_list(plan, 'ct', _COMMIT_TIME, command_id=False)} "  # noqa: S608
+        f"/* cdc-assets: changes */ SELECT {change_select_list(plan, 'ct', _COMMIT_TIME, command_id=False)} "
         f"FROM {database}.cdc.{function}(?, ?, N'all update old') AS [ct] "
         f"LEFT JOIN {database}.cdc.[lsn_time_mapping] AS [ltm] ON [ltm].[start_lsn] = [ct].[__$start_lsn]"
         f"{condition.replace(' AND ', ' WHERE ', 1)} "
@@ -166,7 +166,7 @@ def rows_of_commit(
         columns, rows, order = f"{_COMMAND} AS [command], {_CHANGE}", quote(f"{read.instance}_CT"), f"{_COMMAND}, "
         parameters = (commit.raw,)
     text = (
-        f"/* cdc-assets: commit */ SELECT {columns} AS [change], [ct].[__$operation] AS [operation] "  # noqa: S608
+        f"/* cdc-assets: commit */ SELECT {columns} AS [change], [ct].[__$operation] AS [operation] "
         f"FROM {cdc}.{rows} AS [ct] WHERE {_COMMIT} = ?{skipped_condition(skipped)} "
         f"ORDER BY {order}{_CHANGE}, [ct].[__$operation]"
     )
@@ -182,9 +182,9 @@ def skipped_condition(letters: Iterable[str]) -> str:
 def low_water_query(database: str) -> Statement:
     """Low-water mark of each instance, and the newest DDL of its table: name, start LSN, LSN or NULL."""
     cdc = f"{quote(database)}.cdc"
-    altered = f"(SELECT MAX([h].[ddl_lsn]) FROM {cdc}.[ddl_history] AS [h] WHERE [h].[object_id] = [ct].[object_id])"  # noqa: S608
+    altered = f"(SELECT MAX([h].[ddl_lsn]) FROM {cdc}.[ddl_history] AS [h] WHERE [h].[object_id] = [ct].[object_id])"
     text = (
-        f"SELECT [ct].[capture_instance], [ct].[start_lsn], {altered} AS [altered] FROM {cdc}.[change_tables] AS [ct]"  # noqa: S608
+        f"SELECT [ct].[capture_instance], [ct].[start_lsn], {altered} AS [altered] FROM {cdc}.[change_tables] AS [ct]"
     )
     return f"/* cdc-assets: marks */ {text}", ()
 
@@ -195,5 +195,5 @@ def rows_query(plan: EventPlan, schema: TableSchema, key_range: KeyRange, overri
     if override is not None:
         return f"/* cdc-assets: rows */ {embedded(override, columns)}", ()
     condition, parameters = where(schema, key_range)
-    text = f"/* cdc-assets: rows */ SELECT {columns} FROM {schema.table.quoted} AS [t]"  # noqa: S608 - quoted names
+    text = f"/* cdc-assets: rows */ SELECT {columns} FROM {schema.table.quoted} AS [t]"
     return f"{text} WHERE {condition}" if condition else text, parameters

@@ -54,7 +54,7 @@ def rows_query(plan: EventPlan, lacking: frozenset[str], ordered: Ordered, span:
     """The rows of a span; columns that the table has lost are NULL, as in its change table."""
     conditions, parameters = _within(ordered, span)
     columns = ", ".join(source_text(column, lacking) for column in plan.columns)
-    text = f"/* cdc-assets: chunk */ SELECT {columns} FROM {ordered.table.quoted} AS [t]{conditions}"  # noqa: S608
+    text = f"/* cdc-assets: chunk */ SELECT {columns} FROM {ordered.table.quoted} AS [t]{conditions}"
     return text + (" OPTION (RECOMPILE)" if recompile else ""), parameters
 
 
@@ -62,9 +62,9 @@ def nth_key_query(ordered: Ordered, span: Span, rows: int, *, recompile: bool) -
     """The key of the n-th row of a span, from 1; no row if the span has fewer."""
     conditions, parameters = _within(ordered, span)
     names = ", ".join(_name(column) for column in ordered.columns)
-    inner = f"SELECT {names} FROM {ordered.table.quoted} AS [t]{conditions} ORDER BY {names} "  # noqa: S608 - quoted
+    inner = f"SELECT {names} FROM {ordered.table.quoted} AS [t]{conditions} ORDER BY {names} "
     inner += f"OFFSET {rows - 1} ROWS FETCH NEXT 1 ROWS ONLY"
-    text = f"/* cdc-assets: chunk end */ SELECT {_texts(ordered.columns, 's')} FROM ({inner}) AS [s]"  # noqa: S608
+    text = f"/* cdc-assets: chunk end */ SELECT {_texts(ordered.columns, 's')} FROM ({inner}) AS [s]"
     return text + (" OPTION (RECOMPILE)" if recompile else ""), parameters
 
 
@@ -72,7 +72,7 @@ def maximum_query(ordered: Ordered) -> Statement:
     """The greatest key of the table."""
     conditions, _ = _within(ordered, Span(None, None))
     order = ", ".join(f"{_name(column)} DESC" for column in ordered.columns)
-    text = f"SELECT TOP (1) {_texts(ordered.columns, 't')} FROM {ordered.table.quoted} AS [t]{conditions}"  # noqa: S608
+    text = f"SELECT TOP (1) {_texts(ordered.columns, 't')} FROM {ordered.table.quoted} AS [t]{conditions}"
     return f"/* cdc-assets: chunk maximum */ {text} ORDER BY {order}", ()
 
 
@@ -88,7 +88,7 @@ def changed_query(
         f", {column.mapped.wire.expression(column.name, 'ct')} AS {quote(column.name)}" for column in columns
     )
     text = (
-        f"/* cdc-assets: changed rows */ SELECT [ct].[__$operation]{chosen} FROM {change_table} AS [ct] "  # noqa: S608
+        f"/* cdc-assets: changed rows */ SELECT [ct].[__$operation]{chosen} FROM {change_table} AS [ct] "
         "WHERE [ct].[__$start_lsn] > ? AND [ct].[__$start_lsn] <= ?"
         f"{skipped_condition(plan.settings.skipped_operations)}"
     )

@@ -17,11 +17,11 @@ def change_table(database: str, instance: str) -> str:
 def probes(database: str, instances: Sequence[str]) -> str:
     """Indexes, from 0, of the instances that have change rows in (?, ?]; two parameters each, in order."""
     parts = [
-        f"SELECT {index} AS place WHERE EXISTS (SELECT 1 FROM {change_table(database, instance)} "  # noqa: S608
+        f"SELECT {index} AS place WHERE EXISTS (SELECT 1 FROM {change_table(database, instance)} "
         "WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ?)"
         for index, instance in enumerate(instances)
     ]
-    return f"{TAG.format(name='probes')}SELECT place FROM ({union_all(parts)}) AS u"  # noqa: S608
+    return f"{TAG.format(name='probes')}SELECT place FROM ({union_all(parts)}) AS u"
 
 
 def null_probes(database: str, instance: str, columns: Sequence[str]) -> str:
@@ -29,31 +29,31 @@ def null_probes(database: str, instance: str, columns: Sequence[str]) -> str:
     order."""
     table = change_table(database, instance)
     parts = [
-        f"SELECT {index} AS place WHERE EXISTS (SELECT 1 FROM {table} WHERE [__$start_lsn] > ? AND {quote(column)} IS NULL)"  # noqa: S608
+        f"SELECT {index} AS place WHERE EXISTS (SELECT 1 FROM {table} WHERE [__$start_lsn] > ? AND {quote(column)} IS NULL)"
         for index, column in enumerate(columns)
     ]
-    return f"{TAG.format(name='null_probes')}SELECT place FROM ({union_all(parts)}) AS u"  # noqa: S608
+    return f"{TAG.format(name='null_probes')}SELECT place FROM ({union_all(parts)}) AS u"
 
 
 def rows_per_commit(database: str, instances: Sequence[str]) -> str:
     """Change rows of all instances per commit LSN in (?, ?]; two parameters each, in order."""
     parts = [
-        f"SELECT [__$start_lsn] AS lsn, COUNT_BIG(*) AS n FROM {change_table(database, instance)} "  # noqa: S608
+        f"SELECT [__$start_lsn] AS lsn, COUNT_BIG(*) AS n FROM {change_table(database, instance)} "
         "WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ? GROUP BY [__$start_lsn]"
         for instance in instances
     ]
     union = union_all(parts)
-    return f"{TAG.format(name='rows_per_commit')}SELECT lsn, SUM(n) FROM ({union}) AS u GROUP BY lsn ORDER BY lsn"  # noqa: S608
+    return f"{TAG.format(name='rows_per_commit')}SELECT lsn, SUM(n) FROM ({union}) AS u GROUP BY lsn ORDER BY lsn"
 
 
 def rows_in_commit(database: str, instances: Sequence[str]) -> str:
     """Indexes, from 0, of the instances, with the number of their change rows of commit LSN ?; one parameter each, in
     order."""
     parts = [
-        f"SELECT {index} AS place, COUNT_BIG(*) AS n FROM {change_table(database, instance)} WHERE [__$start_lsn] = ?"  # noqa: S608
+        f"SELECT {index} AS place, COUNT_BIG(*) AS n FROM {change_table(database, instance)} WHERE [__$start_lsn] = ?"
         for index, instance in enumerate(instances)
     ]
-    return f"{TAG.format(name='rows_in_commit')}SELECT place, n FROM ({union_all(parts)}) AS u"  # noqa: S608
+    return f"{TAG.format(name='rows_in_commit')}SELECT place, n FROM ({union_all(parts)}) AS u"
 
 
 def position_in_commit(database: str, instance: str, condition: str) -> str:
@@ -64,7 +64,7 @@ def position_in_commit(database: str, instance: str, condition: str) -> str:
     https://learn.microsoft.com/en-us/sql/t-sql/queries/select-order-by-clause-transact-sql
     """
     return (
-        f"{TAG.format(name='position_in_commit')}SELECT [__$command_id], [__$seqval] "  # noqa: S608
+        f"{TAG.format(name='position_in_commit')}SELECT [__$command_id], [__$seqval] "
         f"FROM {change_table(database, instance)} WHERE [__$start_lsn] = ?{condition} "
         "ORDER BY [__$start_lsn], [__$command_id], [__$seqval], [__$operation] OFFSET ? ROWS FETCH NEXT 1 ROWS ONLY"
     )
@@ -73,6 +73,6 @@ def position_in_commit(database: str, instance: str, condition: str) -> str:
 def rows_behind(database: str, instance: str) -> str:
     """Number of change rows of a commit LSN and command id after a change LSN; three parameters."""
     return (
-        f"{TAG.format(name='rows_behind')}SELECT COUNT_BIG(*) FROM {change_table(database, instance)} "  # noqa: S608
+        f"{TAG.format(name='rows_behind')}SELECT COUNT_BIG(*) FROM {change_table(database, instance)} "
         "WHERE [__$start_lsn] = ? AND [__$command_id] = ? AND [__$seqval] > ?"
     )

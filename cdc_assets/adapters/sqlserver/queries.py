@@ -1,7 +1,8 @@
 """T-SQL texts about the server, its catalogue and its capture instances, each with its name and its vendor page.
 
-Those over change tables are in `change_queries`, those over captured tables in `table_queries`. Each begins with a comment that names cdc-assets, so that a DBA can identify it in a trace. `of_database` replaces
-`{db}` by the quoted database; other names are quoted by `core.identifiers.quote`; values are parameters.
+Those over change tables are in `change_queries`, those over captured tables in `table_queries`. Each begins with a
+comment that names cdc-assets, so that a DBA can identify it in a trace. `of_database` replaces `{db}` by the quoted
+database; other names are quoted by `core.identifiers.quote`; values are parameters.
 """
 
 from collections.abc import Sequence
@@ -107,7 +108,7 @@ def columns(database: str, count: int) -> str:
             JOIN {{db}}.sys.types AS y ON y.user_type_id = c.user_type_id
             LEFT JOIN {{db}}.sys.types AS b ON b.user_type_id = c.system_type_id
             LEFT JOIN {{db}}.sys.default_constraints AS d ON d.object_id = c.default_object_id
-            WHERE {chosen} ORDER BY t.object_id, c.column_id""",  # noqa: S608 - marks only
+            WHERE {chosen} ORDER BY t.object_id, c.column_id""",
         ),
         database,
     )
@@ -129,7 +130,7 @@ def keys(database: str, count: int) -> str:
             JOIN {{db}}.sys.columns AS c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
             WHERE i.object_id IN ({marks}) AND i.is_unique = 1 AND i.is_disabled = 0 AND i.has_filter = 0
             AND ic.key_ordinal > 0
-            ORDER BY i.object_id, i.is_primary_key DESC, i.type, i.name, ic.key_ordinal""",  # noqa: S608 - marks only
+            ORDER BY i.object_id, i.is_primary_key DESC, i.type, i.name, ic.key_ordinal""",
         ),
         database,
     )
@@ -254,7 +255,7 @@ def row_counts(database: str, count: int) -> str:
     """
     marks = ", ".join("?" * count)
     text = f"""SELECT object_id, SUM(rows) FROM {{db}}.sys.partitions
-    WHERE object_id IN ({marks}) AND index_id IN (0, 1) GROUP BY object_id"""  # noqa: S608 - question marks only
+    WHERE object_id IN ({marks}) AND index_id IN (0, 1) GROUP BY object_id"""
     return of_database(query("row_counts", text), database)
 
 
@@ -265,7 +266,7 @@ def commit_times(database: str, count: int) -> str:
     """
     marks = ", ".join("?" * count)
     text = f"""SELECT start_lsn, tran_end_time, DATEPART(TZOFFSET, SYSDATETIMEOFFSET())
-    FROM {{db}}.cdc.lsn_time_mapping WHERE start_lsn IN ({marks})"""  # noqa: S608 - question marks only
+    FROM {{db}}.cdc.lsn_time_mapping WHERE start_lsn IN ({marks})"""
     return of_database(query("commit_times", text), database)
 
 
