@@ -124,10 +124,10 @@ class ConfigurationError(InvalidValueError):
             return errors[0]
         found = cls("configuration", "", "other properties", "correct them together")
         lines, room = [f"{len(errors)} properties of the configuration are not valid:"], _LONGEST_LIST
-        for told, message in enumerate(map(str, errors)):
+        for listed, message in enumerate(map(str, errors)):
             room -= len(message.encode(errors="replace"))
-            if told and room < 0:
-                lines.append(f"… and {len(errors) - told} more, which are listed when these are corrected.")
+            if listed and room < 0:
+                lines.append(f"… and {len(errors) - listed} more, which are listed when these are corrected.")
                 break
             lines.append(message)
         found.args = ("\n".join(lines),)
