@@ -86,6 +86,16 @@ class ForeignKey:
     on_update: str = "NO_ACTION"
 
 
+@dataclass(frozen=True, slots=True)
+class ExtendedProperty:
+    """What sp_addextendedproperty says about a table, or about one of its columns."""
+
+    name: str
+    value: str
+    column_id: int = 0
+    """0 for the table itself."""
+
+
 @dataclass(slots=True)
 class Table:
     """A user table, or a table of the `cdc` schema (`ms_shipped`)."""
@@ -104,6 +114,7 @@ class Table:
     tracked_by_cdc: bool = False
     truncations: int = 0
     """Identity values begin again with each; a TRUNCATE that is rolled back leaves the number, and so the values, as they were."""
+    properties: tuple[ExtendedProperty, ...] = ()
 
     @property
     def sqlite(self) -> str:

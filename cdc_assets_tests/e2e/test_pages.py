@@ -12,6 +12,8 @@ from cdc_assets_tests.e2e.conftest import Daemon
 
 _TABLE = f"assets/shop/{sample.DATABASE}/dbo/customers"
 _ASSET = f"{_TABLE}.changes"
+_RUNS = "runs?q%5B0%5D=job%3A"
+"""Runs of one job: the list of all shows the newest 25, which may be of any job."""
 _PAGES = {
     "graph": (
         f"{_ASSET}?view=lineage&lineageScope=neighbors",
@@ -26,7 +28,8 @@ _PAGES = {
         "locations/cdc_assets/sensors/shop_lsn",
         ["Checks the server for a new captured LSN", "Running", " · start "],
     ),
-    "runs": ("runs", ["shop_snapshot", "shop_changes", "Launched by", "cdc/lsn"]),
+    "snapshot runs": (f"{_RUNS}shop_snapshot", ["shop_snapshot", "Launched by", "shop_lsn", "cdc/committed"]),
+    "stream runs": (f"{_RUNS}shop_changes", ["shop_changes", "Launched by", "shop_lsn", "cdc/lsn"]),
     "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "Plots"]),
 }
 

@@ -6,6 +6,7 @@ from cdc_assets.standin.batches.ports import BatchSession
 from cdc_assets.standin.capture.procedures import PROCEDURES as CAPTURE
 from cdc_assets.standin.catalog import fold
 from cdc_assets.standin.contract import Procedure
+from cdc_assets.standin.definitions.properties import PROCEDURES as PROPERTIES
 from cdc_assets.standin.definitions.rename import OWN
 from cdc_assets.standin.system.procedures import PROCEDURES as SYSTEM
 from cdc_assets.standin.text.clauses import name_parts
@@ -19,7 +20,7 @@ def find(session: BatchSession, name: str) -> tuple[Procedure, str] | None:
     if not parts or (len(parts) > 1 and fold(parts[-2]) not in _SCHEMAS):
         return None
     bare = fold(parts[-1])
-    procedure = OWN.get(bare) or CAPTURE.get(bare) or SYSTEM.get(bare)
+    procedure = OWN.get(bare) or PROPERTIES.get(bare) or CAPTURE.get(bare) or SYSTEM.get(bare)
     if procedure is None:
         return None
     wanted = parts[-3] if len(parts) > 2 and parts[-3] else session.database

@@ -15,6 +15,7 @@ from cdc_assets.standin.catalog import (
     Catalog,
     Column,
     Database,
+    ExtendedProperty,
     ForeignKey,
     Index,
     Permission,
@@ -135,6 +136,7 @@ def _table(values: dict[str, Any]) -> Table:
         for index in values["indexes"]
     ]
     values.pop("checks", None)  # of a file from when there were any
+    values["properties"] = tuple(ExtendedProperty(**told) for told in values.get("properties", ()))
     values["foreign_keys"] = [
         ForeignKey(**{**k, "columns": tuple(k["columns"]), "referenced_columns": tuple(k["referenced_columns"])})
         for k in values["foreign_keys"]

@@ -213,10 +213,6 @@ def _since(session: SessionContext) -> int:
     "last_hardened_lsn numeric(25,0), last_redone_lsn numeric(25,0), last_commit_lsn numeric(25,0), last_commit_time datetime, "
     "secondary_lag_seconds bigint",
 )
-@view(
-    "sys.extended_properties",
-    "class tinyint!, class_desc nvarchar(60), major_id int!, minor_id int!, name sysname!, value nvarchar(4000)",
-)
 def nothing(_: SessionContext, __: Database) -> Rows:
     """Features that the stand-in does not have, so there are no rows."""
     return ()

@@ -223,3 +223,14 @@ def identity_columns(context: SessionContext, database: Database) -> Rows:
                 seed, step = column.identity
                 last = context.connection.execute(f"SELECT max({column.sqlite}) FROM {table.sqlite}").fetchone()[0]
                 yield (*column_row(database, table, column), seed, step, last, 0)
+
+
+@view(
+    "sys.extended_properties",
+    "class tinyint!, class_desc nvarchar(60), major_id int!, minor_id int!, name sysname!, value nvarchar(4000)",
+)
+def extended_properties(_: SessionContext, database: Database) -> Rows:
+    """What is told about tables and columns; values are text here, not sql_variant."""
+    for table in tables_of(database):
+        for told in table.properties:
+            yield (1, "OBJECT_OR_COLUMN", table.object_id, told.column_id, told.name, told.value)
