@@ -76,6 +76,12 @@ class Source(Protocol):
     def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
         """Current structures of those source tables that exist; a few queries for all of them."""
 
+    def descriptions(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, Mapping[int, str]]:
+        """What the server says about source tables, under 0, and their columns, under their ordinals.
+
+        One query per 1000 tables of a database. A table about which nothing is said, or may be read, is left out.
+        """
+
     def user_tables(self, database: str) -> Sequence[TableId]:
         """All user tables of a database, without `cdc` and `sys`, sorted."""
 

@@ -1,7 +1,7 @@
 """Structure of captured tables as the catalogue describes it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
 
@@ -26,6 +26,7 @@ class Column:
         default: default expression in catalogue form such as `((1))`, or None.
         alias: name of the alias type the column was declared with, or None.
         collation: collation name of a character column, or None.
+        description: what the server's `MS_Description` says; two columns that differ in it alone are equal.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Column:
     default: str | None = None
     alias: str | None = None
     collation: str | None = None
+    description: str | None = field(default=None, compare=False)
 
 
 def declared_type(column: Column) -> str:
@@ -59,25 +61,38 @@ class TableSchema:
         object_id: `sys.objects.object_id`; distinguishes a re-created table from the old one.
         columns: in ordinal order.
         key: names of the primary key's columns in key order, or of the first unique index; empty if there is none.
+        description: of the table, as of its columns.
     """
 
     table: TableId
     object_id: int
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
+    description: str | None = field(default=None, compare=False)
 
     def column(self, name: str) -> Column | None:
         """The column with exactly that name, or None."""
         return next((column for column in self.columns if column.name == name), None)
 
+    @property
+    def descriptions(self) -> tuple[str | None, ...]:
+        """Of the table and of each of its columns; what a cache by structure has to tell apart besides."""
+        return (self.description, *(column.description for column in self.columns))
+
+    def described(self, texts: Mapping[int, str]) -> Self:
+        """The structure with these descriptions, by ordinal of the column; 0 is the table."""
+        columns = tuple(replace(column, description=texts.get(column.ordinal)) for column in self.columns)
+        return replace(self, columns=columns, description=texts.get(0))
+
     def to_data(self) -> dict[str, Any]:
         """As JSON data, an object for each dataclass; `dataclasses.asdict` takes ten times as long."""
-        return {
+        data = {
             "table": _fields(self.table),
             "object_id": self.object_id,
             "columns": [_fields(column) for column in self.columns],
             "key": list(self.key),
         }
+        return data | ({"description": self.description} if self.description else {})
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -87,12 +102,16 @@ class TableSchema:
             KeyError, TypeError: the data are of another form.
         """
         columns = tuple(Column(**column) for column in data["columns"])
-        return cls(TableId(**data["table"]), data["object_id"], columns, tuple(data["key"]))
+        description = data.get("description")
+        return cls(TableId(**data["table"]), data["object_id"], columns, tuple(data["key"]), description)
 
 
 def _fields(record: TableId | Column) -> dict[str, Any]:
-    """A flat dataclass as JSON data."""
-    return {name: getattr(record, name) for name in record.__slots__}
+    """A flat dataclass as JSON data; without a description that is not there, as before there were any."""
+    values = {name: getattr(record, name) for name in record.__slots__}
+    if values.get("description", "") is None:
+        del values["description"]
+    return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,20 @@ _FIXED = {
 }
 
 
-@lru_cache(maxsize=4096)
 def stored_columns(schema: TableSchema, settings: EventSettings, source: dg.AssetKey) -> Mapping[str, Any]:
     """Metadata of a topic table's columns and their origin; empty if the settings do not fit the table, which a run tells.
 
     Args:
         source: key of the asset that is the table on the server.
     """
+    return _stored_columns(schema, schema.descriptions, settings, source)
+
+
+@lru_cache(maxsize=4096)
+def _stored_columns(
+    schema: TableSchema, descriptions: tuple[str | None, ...], settings: EventSettings, source: dg.AssetKey
+) -> Mapping[str, Any]:
+    del descriptions  # part of the key: structures that differ in them alone are equal
     try:
         plan = plan_events(schema, None, settings, connector=ConnectorIdentity())
     except ConfigurationError:
@@ -70,7 +77,9 @@ def _column(path: str, field: pa.Field, origin: EventColumn | None, plan: EventP
     about = _FIXED.get(path)
     if origin is not None:
         shaped = origin.shape is not None and path.startswith("value.")
-        about = declared_type(origin.mapped.column) + (", masked or truncated" if shaped else "")
+        column = origin.mapped.column
+        about = declared_type(column) + (", masked or truncated" if shaped else "")
+        about += f": {column.description}" if column.description else ""
     is_key = origin is not None and path.startswith("key.")
     constraints = dg.TableColumnConstraints(
         nullable=field.nullable, unique=False, other=["message key"] if is_key else []

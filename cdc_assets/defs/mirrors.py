@@ -26,8 +26,10 @@ from cdc_assets.errors import CdcError
 from cdc_assets.mirror.apply import StepReport
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import current_directory, history_directory
+from cdc_assets.mirror.shape import COMMENT
 
 _SOURCE, _TYPE, _NOTE = b"cdc.source.column", b"cdc.source.type", b"cdc.note"
+_COMMENT = COMMENT.encode()
 
 
 class MirrorConfig(dg.Config):
@@ -161,7 +163,7 @@ def _columns(catalog: CaptureCatalog, mirrors: CaptureMirrors, table: TableId, r
 
 def _column(field: pa.Field) -> dg.TableColumn:
     about = field.metadata or {}
-    texts = [about[name].decode() for name in (_TYPE, _NOTE) if name in about]
+    texts = [about[name].decode() for name in (_TYPE, _NOTE, _COMMENT) if about.get(name)]
     return dg.TableColumn(
         name=field.name,
         type=str(field.type),

@@ -62,7 +62,8 @@ class CdcTranslator:
     def description(self, schema: TableSchema, role: Role) -> str:
         """Description on the asset page; begins with the table's name, since lists cut names and show the first words of this."""
         texts = _DESCRIPTIONS if self.source == "sqlserver" else _OF_CONNECTORS
-        return texts[role].format(table=schema.table, key=", ".join(schema.key) or "none", source=self.source)
+        own = texts[role].format(table=schema.table, key=", ".join(schema.key) or "none", source=self.source)
+        return f"{own}\n\n{schema.description}" if schema.description else own
 
     def metadata(self, schema: TableSchema, role: Role, uri: str) -> Mapping[str, Any]:
         """Metadata known before any run: the source's columns; for assets that are written, their location.
@@ -140,9 +141,14 @@ _OF_CONNECTORS: dict[Role, str] = {
 }
 
 
-@lru_cache(maxsize=4096)
 def column_schema(schema: TableSchema) -> dg.TableSchema:
     """The table's columns as the server declares them, for the page of the source."""
+    return _column_schema(schema, schema.descriptions)
+
+
+@lru_cache(maxsize=4096)
+def _column_schema(schema: TableSchema, descriptions: tuple[str | None, ...]) -> dg.TableSchema:
+    del descriptions  # part of the key: structures that differ in them alone are equal
     return dg.TableSchema(columns=[_column(column, column.name in schema.key) for column in schema.columns])
 
 
@@ -150,4 +156,6 @@ def _column(column: Column, in_key: bool) -> dg.TableColumn:
     constraints = dg.TableColumnConstraints(
         nullable=column.nullable, unique=False, other=["primary key"] if in_key else []
     )
-    return dg.TableColumn(name=column.name, type=declared_type(column), constraints=constraints)
+    return dg.TableColumn(
+        name=column.name, type=declared_type(column), description=column.description, constraints=constraints
+    )

@@ -76,12 +76,14 @@ def with_nulls(schema: TableSchema, names: Collection[str]) -> TableSchema:
 def followed(recorded: TableSchema, arriving: TableSchema) -> TableSchema:
     """The recorded structure widened so that current rows fit; unchanged if they already do."""
     now = {column.name: column for column in arriving.columns}
-    return replace(recorded, columns=tuple(_followed(column, now.get(column.name)) for column in recorded.columns))
+    columns = tuple(_followed(column, now.get(column.name)) for column in recorded.columns)
+    return replace(recorded, columns=columns, description=arriving.description)
 
 
 def _followed(column: Column, now: Column | None) -> Column:
     if now is None or now.ordinal != column.ordinal:
         return column
+    column = replace(column, description=now.description)
     loosened = now.nullable and not column.nullable
     if _type(column) == _type(now) and not loosened:
         return column

@@ -20,6 +20,7 @@ from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.topics import HOOKS, TopicTables
 from cdc_assets.mirror.leaves import Leaf, NewFile, leaf_of
+from cdc_assets.mirror.shape import COMMENT, comment_of, is_of_source
 
 _ATTEMPTS = 5
 
@@ -161,7 +162,17 @@ class MirrorTables:
             if missing := [field.with_nullable(True) for field in schema if field.name not in known]:
                 handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
                 handle.update_incremental()
+            self._comment(handle, schema)
         return handle
+
+    @staticmethod
+    def _comment(handle: DeltaTable, schema: pa.Schema) -> None:
+        """Give columns the comments that the source's newest structure has."""
+        known = {field.name: comment_of(field) for field in pa.schema(handle.schema().to_arrow())}
+        for field in schema:
+            if is_of_source(field) and known[field.name] != comment_of(field):
+                handle.alter.set_column_metadata(field.name, {COMMENT: comment_of(field)})
+                handle.update_incremental()
 
     @staticmethod
     def _allow_plain_timestamps(handle: DeltaTable) -> None:

@@ -201,7 +201,10 @@ def _identity(found: Sequence[_Found]) -> list[str]:
 def _shape_column(found: _Found) -> ShapeColumn:
     natural = target_of(found.field, found.column)
     declared = declared_type(found.column) if found.column else ""
-    return ShapeColumn(found.name, natural.type, found.nullable, found.large, natural.note, found.name, declared)
+    comment = (found.column.description if found.column else None) or ""
+    return ShapeColumn(
+        found.name, natural.type, found.nullable, found.large, natural.note, found.name, declared, comment=comment
+    )
 
 
 def _extra_column(found: _Found) -> ShapeColumn:

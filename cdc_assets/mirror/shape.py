@@ -21,6 +21,22 @@ POSITION, OPERATION, MISSING = "__position", "__op", "__missing:"
 """Columns of events: position in the topic, `c`, `u`, `d` or `r`, and whether the log omitted a column's value."""
 
 AT = pa.timestamp("us", "UTC")
+COMMENT = "comment"
+"""Key of a field's metadata under which Delta and Spark keep the comment of a column."""
+
+
+_SOURCE = "cdc.source.column"
+
+
+def comment_of(field: pa.Field) -> str:
+    """Comment of a column in a Delta table, empty for none."""
+    text: bytes = (field.metadata or {}).get(COMMENT.encode(), b"")
+    return text.decode()
+
+
+def is_of_source(field: pa.Field) -> bool:
+    """Whether a column of a mirror holds a value of the source's present structure."""
+    return _SOURCE.encode() in (field.metadata or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +51,7 @@ class ShapeColumn:
         source: name of the column in the source; empty if its structure is not known.
         source_type: its declared type.
         former: whether only an earlier life of the table had it.
+        comment: what the source says about it.
     """
 
     name: str
@@ -45,10 +62,12 @@ class ShapeColumn:
     source: str = ""
     source_type: str = ""
     former: bool = False
+    comment: str = ""
 
     def field(self) -> pa.Field:
         """The column in a Delta table."""
-        about = {"cdc.source.column": self.source, "cdc.source.type": self.source_type, "cdc.note": self.note}
+        about = {_SOURCE: self.source, "cdc.source.type": self.source_type, "cdc.note": self.note}
+        about[COMMENT] = self.comment
         metadata = {key: value for key, value in about.items() if value}
         return pa.field(self.name, self.type, self.nullable, metadata or None)
 

@@ -119,7 +119,7 @@ class Capture:
             CdcError: the server cannot be reached.
         """
         selection = select(self._config, self._server, self._lake, self._ledger.manifest)
-        found = list(self._server.source.table_schemas(_flat(selection.tables)).values())
+        found = list(self._server.described(self._server.source.table_schemas(_flat(selection.tables))).values())
         if not selection.unavailable:
             return found
         return [*found, *remembered(self._lake.history, self._ledger.manifest, selection.unavailable)]

@@ -77,7 +77,7 @@ class Structures:
     def _current(self, run: SnapshotRun, now: datetime) -> Iterator[tuple[SnapshotTable, HistoryEntry]]:
         """Present structures of the tables, from one query to the server."""
         tables = [*run.tables, *self._uncaptured(run)]
-        schemas = self._server.source.table_schemas([table.table for table in tables])
+        schemas = self._server.described(self._server.source.table_schemas([table.table for table in tables]))
         instances = self._server.instances(run.database)
         for table in tables:
             schema, captured = schemas.get(table.table), None

@@ -61,6 +61,16 @@ CREATE TABLE dbo.order_lines (
 TABLES = ("customers", "products", "orders", "order_lines", SIGNAL_TABLE)
 """Captured tables, in an order in which foreign keys hold."""
 
+_DESCRIPTIONS = (
+    ("customers", "", "People and companies that order."),
+    ("customers", "credit", "What the customer may still spend, in euro."),
+    ("customers", "reference", "Printed on each letter."),
+    ("products", "", "What is for sale."),
+    ("products", "price", "Net price of a piece, in euro."),
+    ("orders", "state", "How far the order has come."),
+)
+"""What is told about a table, or about one of its columns."""
+
 _FIRST_NAMES = ("Ada", "Zoë", "Jürgen", "Łucja", "Søren", "美咲", "Nuno", "Aïcha")
 _LAST_NAMES = ("Okafor", "Müller", "García", "Nguyễn", "山田", "O'Brien", "Kowalska", "Ångström")
 
@@ -68,6 +78,12 @@ _LAST_NAMES = ("Okafor", "Müller", "García", "Nguyễn", "山田", "O'Brien", 
 def definitions() -> Iterator[str]:
     """Statements that make the tables and turn capture on, to be run in the database."""
     yield from _TABLES
+    for table, column, text in _DESCRIPTIONS:
+        of = f", @level2type = N'COLUMN', @level2name = N'{column}'" if column else ""
+        yield (
+            f"EXEC sys.sp_addextendedproperty @name = N'MS_Description', @value = N'{text}', @level0type = N'SCHEMA', "
+            f"@level0name = N'dbo', @level1type = N'TABLE', @level1name = N'{table}'{of}"
+        )
     yield "EXEC sys.sp_cdc_enable_db"
     for table in TABLES:
         yield (

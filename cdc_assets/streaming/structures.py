@@ -174,7 +174,7 @@ class WindowStructures:
                 f"{read.table} or its capture instance {read.instance} vanished before its structure was read. "
                 "Next: enable capture again and materialize the table's snapshot asset."
             )
-        arriving = captured_structure(schema, stored, instance)
+        arriving = captured_structure(self._server.described({read.table: schema})[read.table], stored, instance)
         if instance.altered is None:
             return arriving
         required = [

@@ -7,6 +7,7 @@ from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.defs.columns import COLUMNS, LINEAGE, stored_columns
+from cdc_assets.defs.translator import CdcTranslator, column_schema
 
 SOURCE = dg.AssetKey(["shop", "D", "dbo", "people.source"])
 PEOPLE = TableSchema(
@@ -37,6 +38,18 @@ def test_stored_columns_are_told_with_their_paths_types_and_origins() -> None:
         "value.after.born": ["born"],
     }
     assert set(facts[LINEAGE].deps_by_column) < set(columns)
+
+
+def test_descriptions_of_the_source_are_told_of_both() -> None:
+    stored_columns(PEOPLE, settings(), SOURCE)
+    described = PEOPLE.described({0: "Who orders", 3: "Day of birth"})
+    stored = {
+        column.name: column.description for column in stored_columns(described, settings(), SOURCE)[COLUMNS].columns
+    }
+    assert stored["value.after.born"] == "date: Day of birth"
+    assert [column.description for column in column_schema(described).columns] == [None, None, "Day of birth"]
+    assert column_schema(PEOPLE).columns[2].description is None
+    assert "Who orders" in CdcTranslator().description(described, "changes")
 
 
 def test_columns_that_are_left_out_or_masked_are_told_so() -> None:

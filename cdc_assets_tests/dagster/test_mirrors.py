@@ -43,6 +43,8 @@ def test_mirrors_follow_in_the_runs_that_write_topics(shop: Shop) -> None:
         assert found.metadata["dagster/row_count"].value in rows
         lineage = found.metadata["dagster/column_lineage"].value
         assert lineage.deps_by_column["name"][0].asset_key == key("customers", "source")  # type: ignore[union-attr]
+        columns = {column.name: column.description for column in found.metadata["dagster/column_schema"].value.columns}  # type: ignore[union-attr]
+        assert columns["credit"] == "money; What the customer may still spend, in euro."
         assert newest(instance, key("customers", "history")).metadata["versions_ended"].value == 1
         assert instance.get_latest_materialization_event(key("products", "current")) is None
 

@@ -259,6 +259,19 @@ def row_counts(database: str, count: int) -> str:
     return of_database(query("row_counts", text), database)
 
 
+def descriptions(database: str, count: int) -> str:
+    """Descriptions of `count` tables, each given by its object id, and of their columns; the table itself has the id 0.
+
+    The catalogue shows those of tables on which the login has any permission. Values are sql_variant; whatever is no text
+    that can be shown is NULL here.
+    https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/extended-properties-catalog-views-sys-extended-properties
+    """
+    marks = ", ".join("?" * count)
+    text = f"""SELECT major_id, minor_id, TRY_CONVERT(nvarchar(1000), value) FROM {{db}}.sys.extended_properties
+    WHERE class = 1 AND name = N'MS_Description' AND major_id IN ({marks})"""  # noqa: S608 - question marks only
+    return of_database(query("descriptions", text), database)
+
+
 def commit_times(database: str, count: int) -> str:
     """End times of `count` commits, in server time without zone, and the server's current offset in minutes.
 

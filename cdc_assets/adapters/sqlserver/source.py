@@ -3,6 +3,7 @@
 Bulk rows go through `cdc_assets.adapters.sqlserver.bulk`.
 """
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -34,8 +35,11 @@ from cdc_assets.errors import (
     LoginError,
     PreflightError,
     QueryError,
+    ServerBusyError,
 )
 from cdc_assets.history.remedy import InstanceOptions
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -162,6 +166,27 @@ class SqlServerSource:
             if object_id is not None:
                 found[wanted] = schema_of(wanted, columns[object_id], keys[object_id])
         return found
+
+    def descriptions(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, Mapping[int, str]]:
+        """`MS_Description` of tables and columns; one query per 1000 tables of a database, whose failure is only logged."""
+        found: dict[TableId, dict[int, str]] = {}
+        tables = {(schema.table.database, schema.object_id): schema.table for schema in schemas}
+        for database in dict.fromkeys(schema.table.database for schema in schemas):
+            for chunk in _chunks([object_id for name, object_id in tables if name == database], _IDS_PER_QUERY):
+                for object_id, ordinal, text in self._descriptions(database, chunk):
+                    if text:
+                        found.setdefault(tables[database, integer(object_id)], {})[integer(ordinal)] = str(text)
+        return found
+
+    def _descriptions(self, database: str, object_ids: Sequence[int]) -> list[Row]:
+        try:
+            with self._waiting():
+                return self.session.rows(queries.descriptions(database, len(object_ids)), *object_ids)
+        except (QueryError, PreflightError, ServerBusyError) as error:
+            log.warning(
+                "Descriptions of tables in %s cannot be read; the capture does without them: %s", database, error
+            )
+            return []
 
     def user_tables(self, database: str) -> Sequence[TableId]:
         """All user tables of a database, without `cdc` and `sys`, sorted."""

@@ -70,9 +70,7 @@ def _object(session: DefinitionSession, given: Mapping[str, str | None]) -> tupl
 
 def _add(known: ExtendedProperty | None, given: ExtendedProperty, shown: str) -> tuple[ExtendedProperty, ...]:
     if known is not None:
-        raise SqlError(
-            15233, f"Property cannot be added. Property '{given.name}' already exists for '{shown}'."
-        )
+        raise SqlError(15233, f"Property cannot be added. Property '{given.name}' already exists for '{shown}'.")
     return (given,)
 
 

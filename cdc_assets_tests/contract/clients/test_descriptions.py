@@ -3,22 +3,12 @@
 import pytest
 
 from cdc_assets_tests.contract.clients.stacks import Client, Failure
+from cdc_assets_tests.descriptions import call
 
 _SHOWN = (
     "SELECT minor_id, CONVERT(nvarchar(3750), value) FROM sys.extended_properties "
     "WHERE class = 1 AND name = N'MS_Description' AND major_id = OBJECT_ID(?) ORDER BY minor_id"
 )
-
-
-def call(table: str, verb: str, value: str = "", column: str = "", name: str = "MS_Description") -> str:
-    """The statement that adds, updates or drops a property of a table or of a column."""
-    schema, _, bare = table.partition(".")
-    text = "" if verb == "drop" else f", @value = N'{value}'"
-    of = f", @level2type = N'COLUMN', @level2name = N'{column}'" if column else ""
-    return (
-        f"EXEC sys.sp_{verb}extendedproperty @name = N'{name}'{text}, @level0type = N'SCHEMA', @level0name = N'{schema}', "
-        f"@level1type = N'TABLE', @level1name = N'{bare}'{of}"
-    )
 
 
 def test_descriptions_are_added_changed_and_dropped(client: Client, table: str) -> None:
@@ -50,7 +40,8 @@ def test_descriptions_are_as_transactional_as_tables(odbc: Client, table: str) -
 
 
 @pytest.mark.parametrize(
-    ("verb", "column", "number"), [("add", "id", 15233), ("update", "", 15217), ("drop", "", 15217), ("add", "none", 15135)]
+    ("verb", "column", "number"),
+    [("add", "id", 15233), ("update", "", 15217), ("drop", "", 15217), ("add", "none", 15135)],
 )
 def test_mistakes_have_their_numbers(odbc: Client, table: str, verb: str, column: str, number: int) -> None:
     odbc.execute(f"CREATE TABLE {table} (id int NOT NULL PRIMARY KEY)")

@@ -29,6 +29,7 @@ from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.shape import STEP
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.descriptions import call
 from cdc_assets_tests.e2e.chains import MIRROR
 from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.mirror.child import mirrors_of
@@ -59,6 +60,10 @@ class World:
     def rows(self) -> list[dict[str, Any]]:
         found = MirrorReader(mirrors_of(str(self.lake)).tables, TOPIC).current().to_pylist()
         return [{name: value for name, value in row.items() if not name.startswith("_")} for row in found]
+
+    def comments(self, role: str) -> dict[str, str]:
+        fields = DeltaTable(str(self.lake / f"{TOPIC}.{role}")).schema().fields
+        return {field.name: field.metadata["comment"] for field in fields if field.metadata.get("comment")}
 
     def on_server(self, names: str) -> list[dict[str, Any]]:
         columns = names.split(", ")
@@ -369,3 +374,31 @@ def test_a_step_that_dies_in_process_leaves_no_version_twice(world: World) -> No
     world.mirror()
     versions = MirrorReader(mirrors_of(str(world.lake)).tables, TOPIC).versions().to_pylist()
     assert len(versions) == len({(row["id"], row["_valid_from_lsn"]) for row in versions})
+
+
+def test_columns_have_the_comments_of_the_source(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, tmp_path / "lake", "id int NOT NULL PRIMARY KEY, note nvarchar(50), price money")
+    world.execute(call("dbo.t", "add", "Net", "price"))
+    world.execute("INSERT INTO dbo.t VALUES (1, N'a', 2)")
+    world.capture("snapshot")
+    world.mirror()
+    assert world.comments("__current") == world.comments("__history") == {"price": "Net"}
+    world.execute(call("dbo.t", "update", "Gross", "price"))
+    world.execute(call("dbo.t", "add", "What a person wrote", "note"))
+    world.execute("ALTER TABLE dbo.t ALTER COLUMN note nvarchar(80)")
+    world.execute("INSERT INTO dbo.t VALUES (2, N'b', 3)")
+    world.capture()
+    world.mirror()
+    assert world.comments("__current") == {"note": "What a person wrote", "price": "Gross"}
+    assert ordered(world.rows()) == ordered(world.on_server("id, note, price"))
+
+
+def test_a_capture_goes_on_without_comments_that_it_may_not_read(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, tmp_path / "lake", "id int NOT NULL PRIMARY KEY")
+    server.faults.error(229, matching="cdc-assets: descriptions", times=100)
+    world.execute("INSERT INTO dbo.t VALUES (1)")
+    world.capture("snapshot")
+    world.mirror()
+    assert server.faults.struck
+    assert world.comments("__current") == {}
+    assert world.rows() == [{"id": 1}]

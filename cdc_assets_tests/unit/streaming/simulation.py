@@ -82,6 +82,8 @@ class SimulatedServer:
     """Arrow types of columns that are not text."""
     troubles: dict[str, CdcError] = field(default_factory=dict)
     """Databases that cannot be captured now."""
+    described: dict[TableId, Mapping[int, str]] = field(default_factory=dict)
+    """Descriptions of tables, under 0, and columns."""
     fork: RecoveryFork | None = field(default_factory=lambda: RecoveryFork("A", None))
     _tick: int = 0
 
@@ -189,6 +191,9 @@ class SimulatedServer:
 
     def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
         return {table: schema for table in tables if (schema := self.table_schema(table)) is not None}
+
+    def descriptions(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, Mapping[int, str]]:
+        return {schema.table: found for schema in schemas if (found := self.described.get(schema.table))}
 
     def user_tables(self, database: str) -> Sequence[TableId]:
         return sorted(self.schemas)
