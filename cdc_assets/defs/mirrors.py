@@ -22,6 +22,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.samples import sample_of_mirror
 from cdc_assets.errors import CdcError
 from cdc_assets.mirror.apply import StepReport
 from cdc_assets.mirror.capture import CaptureMirrors
@@ -132,12 +133,14 @@ def materializations(
 ) -> Iterator[tuple[dg.AssetKey, dict[str, Any]]]:
     """Keys and metadata of the assets that steps have written."""
     topics = {catalog.topic(table): table for table in catalog.keys("current").values()}
+    schemas = {schema.table: schema for schema in catalog.tables}
     for report in reports:
         table = topics.get(report.topic)
         if table is None:
             continue
         common = {"lsn": report.lsn, "step": report.step, "events": report.events, "bytes": report.size}
         rows = {"dagster/row_count": report.rows, "files_written": report.rewritten}
+        rows |= sample_of_mirror(catalog.config, mirrors.tables.tables, report.topic, schemas[table])
         yield catalog.key(table, "current"), common | rows | _columns(catalog, mirrors, table, "current")
         ended = {"versions_ended": report.ended}
         yield catalog.key(table, "history"), common | ended | _columns(catalog, mirrors, table, "history")

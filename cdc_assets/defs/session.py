@@ -16,6 +16,7 @@ from cdc_assets.defs.envelope_io import Committed, EnvelopeIOManager, account_of
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.defs.reporting import Sum, Tally
+from cdc_assets.defs.samples import sample_of_events
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.topics import TopicTables
 
@@ -108,7 +109,9 @@ class Session:
                 self._structures[table] = total.structures[-1].entry.events_of
             schema = structures.get(table) or self._structures.get(table)
             if schema is not None:
-                facts |= stored_columns(schema, self._catalog.config.events, self._catalog.key(table, "source"))
+                config = self._catalog.config
+                facts |= stored_columns(schema, config.events, self._catalog.key(table, "source"))
+                facts |= sample_of_events(config, self._topics, self._catalog.topic(table), schema, role)
             yield self._catalog.key(table, role), Committed(self._catalog.topic(table), facts)
 
 

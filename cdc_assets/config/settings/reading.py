@@ -128,6 +128,7 @@ class LakeSettings:
         target_file_bytes: target file size of compaction.
         retention_hours: age at which unreferenced files may be removed.
         log_commits: number of newest commits that stay in a table's Delta log.
+        sample_rows: rows that asset pages show of a table; 0 for none.
     """
 
     path: str
@@ -136,6 +137,7 @@ class LakeSettings:
     target_file_bytes: int = 128 * 1024 * 1024
     retention_hours: int = 2
     log_commits: int = 200
+    sample_rows: int = 5
 
 
 @dataclass(frozen=True, slots=True)

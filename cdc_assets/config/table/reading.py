@@ -294,6 +294,15 @@ LAKE = (
         "lake.log_commits",
         note="Ours.",
     ),
+    Property(
+        "lake.sample.rows",
+        kinds.integer(0, 20),
+        "5",
+        "Rows of a table's newest file that each materialization of its assets shows, and so Dagster's storage keeps; 0 for none. "
+        "Columns that are masked, hashed or truncated are shown as masked.",
+        "lake.sample_rows",
+        note="Ours.",
+    ),
 )
 
 MIRROR = (
