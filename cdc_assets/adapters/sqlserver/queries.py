@@ -268,7 +268,7 @@ def descriptions(database: str, count: int) -> str:
     """
     marks = ", ".join("?" * count)
     text = f"""SELECT major_id, minor_id, TRY_CONVERT(nvarchar(1000), value) FROM {{db}}.sys.extended_properties
-    WHERE class = 1 AND name = N'MS_Description' AND major_id IN ({marks})"""  # noqa: S608 - question marks only
+    WHERE class = 1 AND name = N'MS_Description' AND major_id IN ({marks})"""
     return of_database(query("descriptions", text), database)
 
 
