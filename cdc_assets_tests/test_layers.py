@@ -65,6 +65,7 @@ ALLOWED: dict[str, set[str]] = {
         "capture",
         "config",
         "core",
+        "engine",
         "envelope",
         "errors",
         "heartbeat",

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.console import out
-from cdc_assets.cli.status import completeness_of
+from cdc_assets.cli.report import completeness_of
 from cdc_assets.cli.tail import lines
 from cdc_assets.cli.topic_events import OPERATIONS, newest, rows_by_operation
 from cdc_assets.config.settings import CaptureConfig, TextSettings
@@ -99,7 +99,7 @@ def print_summary(config: CaptureConfig, comparisons: list[Comparison], transact
     out.print("\n[bold]Events of this run[/], by topic and operation")
     Console(width=max(out.width, _LEAST_WIDTH)).print(_table(comparisons))
     for database in overview.databases:
-        out.print(completeness_of(database))
+        out.print(completeness_of(database.database, database.complete_to, database.lag_s, database.troubled))
     out.print(f"The workload committed {transactions:,} transactions.")
     out.print(f"The Delta tables, one per topic, are in {overview.lake.location.root}", soft_wrap=True)
     _print_samples(overview.lake, comparisons)

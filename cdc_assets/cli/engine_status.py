@@ -2,22 +2,25 @@
 
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rich.table import Column, Table
-from rich.text import Text
 
-from cdc_assets.adapters.databases.probe import open_probe
-from cdc_assets.cli.as_json import print_json
+from cdc_assets.adapters.databases.probe import is_asked, open_probe
+from cdc_assets.cli.as_json import of_status, print_json
 from cdc_assets.cli.console import out, warn
+from cdc_assets.cli.report import print_report
 from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import EngineConfig, load_engine_config, load_engine_lake_config
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.engine.overview import EngineOverview, EngineTopic
+from cdc_assets.engine.source import SourceProbe
 from cdc_assets.errors import CdcError, ConfigurationError, LakeError, LakeFullError
 from cdc_assets.lake.location import Location
+from cdc_assets.run.overview.engine import look_at_engine
 
 _ALL_OPERATIONS = {**OPERATIONS, "t": "truncate", "m": "message"}
 
@@ -35,46 +38,25 @@ def read_engine_config(place: Path) -> tuple[EngineConfig, ConfigurationError | 
 
 
 def engine_status(place: Path, *, as_json: bool = False, lines: bool = False) -> None:
-    """Show the topics, what is wrong with them, and up to where the lake is complete."""
+    """Show the capture's report, as of one of SQL Server."""
     config, unresolved = read_engine_config(place)
     overview = EngineOverview(config)
-    if as_json:
-        print_json(_status_document(overview, unresolved), lines=lines)
-        return
-    if not overview.known:
-        _nothing(overview)
-        return
-    table = Table(Column("topic", overflow="fold"), "state", "last batch", box=None, header_style="bold")
-    for topic in overview.topics:
-        state = Text("lost", "bold red") if topic.trouble else Text("healthy", "green")
-        table.add_row(topic.topic, state, str(topic.batch_id) if topic.batch_id >= 0 else "waiting")
-    out.print(table)
-    for trouble in overview.losses.values():
-        out.print(Text(trouble, style="bold red"), soft_wrap=True)
-    for text, style in _progress(overview, unresolved):
-        out.print(Text(text, style=style), soft_wrap=True)
 
-
-def _progress(overview: EngineOverview, unresolved: CdcError | None) -> Iterator[tuple[str, str]]:
-    """Sentences with their styles: up to where the lake is complete, and what the database says to that."""
-    if overview.state.pending is not None:
-        yield (
-            f"Batch {overview.state.pending.batch_id} is planned and not complete; the next run finishes it first.",
-            "yellow",
-        )
-    position = f"The lake is complete to {overview.point or 'a place that the offsets do not tell'}"
-    try:
+    @contextmanager
+    def probe() -> Iterator[SourceProbe]:
         if unresolved is not None:
             raise unresolved
-        with open_probe(overview.config) as probe:
-            end, retention = probe.log_end(), probe.retention(overview.point)
-    except CdcError as error:
-        yield f"{position}.", ""
-        yield f"The database cannot be asked, so what it still has is not checked: {error}", "yellow"
+        with open_probe(config) as opened:
+            yield opened
+
+    if not as_json and not overview.known:
+        _nothing(overview)
         return
-    yield f"{position}; the log ends at {end}.", ""
-    if retention.lost or retention.near:
-        yield retention.lost or retention.near, "bold red" if retention.lost else "yellow"
+    report = look_at_engine(overview, probe if is_asked(config) else None)
+    if as_json:
+        print_json(of_status(report), lines=lines)
+    else:
+        print_report(report)
 
 
 def engine_summary(place: Path, *, as_json: bool = False) -> None:
@@ -98,35 +80,6 @@ def engine_summary(place: Path, *, as_json: bool = False) -> None:
 def _operations(overview: EngineOverview, topic: EngineTopic) -> dict[str, int]:
     found = rows_by_operation(overview.lake, overview.lake.generations(topic.topic))
     return {_ALL_OPERATIONS.get(name, name): count for name, count in found.items()}
-
-
-def _status_document(overview: EngineOverview, unresolved: CdcError | None) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "capture": overview.lake.capture,
-        "lake": overview.lake.location.root,
-        "server_problem": None,
-        "tables": [
-            {
-                "table": str(topic.table),
-                "topic": topic.topic,
-                "state": "failed" if topic.trouble else "healthy" if topic.batch_id >= 0 else "waiting",
-                "reason": topic.trouble or "",
-            }
-            for topic in overview.topics
-        ],
-        "complete_to": None if overview.point is None else str(overview.point),
-        "log_end": None,
-        "retention_problem": None,
-    }
-    try:
-        if unresolved is not None:
-            raise unresolved
-        with open_probe(overview.config) as probe:
-            document["log_end"], retention = str(probe.log_end()), probe.retention(overview.point)
-            document["retention_problem"] = retention.lost or retention.near or None
-    except CdcError as error:
-        document["server_problem"] = str(error)
-    return document
 
 
 def _summary_document(overview: EngineOverview, counts: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:

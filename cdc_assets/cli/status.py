@@ -13,23 +13,13 @@ from cdc_assets.adapters.sqlserver.source import quick_source
 from cdc_assets.cli.as_json import of_status, of_summary, print_json
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, JsonOption, configuration_file, out, read_lake_config
 from cdc_assets.cli.engine_status import engine_status, engine_summary
+from cdc_assets.cli.report import completeness_of, print_report
 from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError
-from cdc_assets.run.overview import CaptureOverview, CaptureReport, DatabaseOverview, look_at
+from cdc_assets.run.overview import CaptureOverview, DatabaseOverview, look_at
 from cdc_assets.run.overview.drift import OverviewSource
-from cdc_assets.run.overview.report import STOPPED, DatabaseReport
-from cdc_assets.run.overview.words import describe_condition, describe_lag
-
-STYLES = {
-    "streaming": "green",
-    "snapshotted": "green",
-    "excluded": "dim",
-    "waiting": "yellow",
-    "snapshotting": "yellow",
-}
-_HEALTH = {"healthy": "bold green", "working": "bold yellow", "in trouble": "bold red"}
 
 
 def status(
@@ -77,59 +67,6 @@ def _look(settings: CaptureConfig, unresolved: CdcError | None, as_json: bool, *
         print_report(report)
 
 
-def print_report(report: CaptureReport) -> None:
-    """Print a capture's report as a person reads it."""
-    out.print(Text(f"{report.capture} is {report.headline}", _HEALTH[report.health]), soft_wrap=True)
-    out.print(_tables(report))
-    for trouble in report.troubles:
-        out.print(Text(str(trouble)), soft_wrap=True)
-    for database in report.databases:
-        out.print(Text(_sentence(database, report)), soft_wrap=True)
-    for line in (*_work(report), *report.advice):
-        out.print(Text(line), soft_wrap=True)
-    for number, step in enumerate(report.next_steps, 1):
-        out.print(Text(f"Next {number}: {step}", "cyan"), soft_wrap=True)
-
-
-def _tables(report: CaptureReport) -> Table:
-    table = Table(
-        Column("topic", overflow="fold"),
-        "state",
-        "complete to",
-        Column("instance", overflow="fold"),
-        box=None,
-        header_style="bold",
-    )
-    for found in report.tables:
-        position = str(found.complete_to) if found.complete_to else "not streamed"
-        condition = Text(describe_condition(found), STYLES.get(found.condition, "bold red"))
-        table.add_row(found.topic or str(found.table), condition, position, found.instance or "–")
-    return table
-
-
-def _sentence(database: DatabaseReport, report: CaptureReport) -> str:
-    stopped = [table for table in report.tables if table.table.database == database.database]
-    troubled = sum(table.condition in STOPPED for table in stopped)
-    return completeness_of(DatabaseOverview(database.database, database.complete_to, database.age_s, troubled))
-
-
-def _work(report: CaptureReport) -> Iterator[str]:
-    """Lag, rates, queue and head-room, each if there is something to say."""
-    for database in report.databases:
-        if database.server_time is not None:
-            yield f"{database.database}: {describe_lag(database.lag)}"
-    if report.rates.rows:
-        yield f"{report.rates.rows:,.1f} events a second in the last {report.rates.seconds:.0f} s"
-    for entry in report.queue:
-        state = "paused" if entry.paused else f"read up to key {entry.reached}" if entry.reached else "not begun"
-        yield f"incremental snapshot of {entry.table}: {state}, {entry.rows:,} rows"
-    if report.headroom_h is not None:
-        yield f"unread changes are kept for {report.headroom_h:,.1f} h at least"
-    if report.last_ddl is not None:
-        ddl = report.last_ddl
-        yield f"last structure recorded: {ddl.kind} of {ddl.table} at {ddl.lsn}"
-
-
 @contextmanager
 def _opened(settings: CaptureConfig, unresolved: CdcError | None) -> Iterator[OverviewSource]:
     """The server, with short time-outs.
@@ -171,13 +108,6 @@ def _nothing(overview: CaptureOverview) -> None:
 
 
 def _databases(databases: Sequence[DatabaseOverview]) -> None:
-    for database in databases:
-        out.print(Text(completeness_of(database)), soft_wrap=True)
-
-
-def completeness_of(database: DatabaseOverview) -> str:
-    """A sentence saying up to which LSN a database is complete."""
-    text = f"{database.database} is complete to {database.complete_to or 'no position: nothing streams'}"
-    text += f", {database.lag_s:,.0f} s behind the server's clock" if database.lag_s is not None else ""
-    tables = "1 table, which is" if database.troubled == 1 else f"{database.troubled} tables, which are"
-    return f"{text}, except {tables} not" if database.troubled and database.complete_to else text
+    for found in databases:
+        text = completeness_of(found.database, found.complete_to, found.lag_s, found.troubled)
+        out.print(Text(text), soft_wrap=True)

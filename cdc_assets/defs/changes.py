@@ -14,7 +14,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.continuity import ContinuityReport, continuity_spec
 from cdc_assets.defs.failures import as_step
-from cdc_assets.defs.live import LivePage
+from cdc_assets.defs.live import LivePage, subject_of
 from cdc_assets.defs.metrics import written_metrics
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
@@ -62,13 +62,13 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         system = SystemReport(catalog, context, sink)
         session = Session(catalog, "changes", context, sink, config.report_every_s)
         continuity = ContinuityReport(catalog, context)
-        page = LivePage(catalog, context, resource, sink)
+        page = LivePage(subject_of(catalog, resource), context, sink)
         mirrors = MirrorFollower(catalog, context, resource)
         listed = {schema.table for schema in catalog.tables}
         enable_info_logs()
 
         def on_progress(progress: Progress) -> None:
-            page.note(list(progress.tables))
+            page.note(catalog.key(table, "changes") for table in progress.tables)
             session.on_progress(progress)
             continuity.on_progress(progress, capture.state)
             mirrors.note_commit()

@@ -12,7 +12,7 @@ Between runs the sensor does the same, and reports only what has changed (`IdleP
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -59,8 +59,37 @@ class Seen:
     checks: Sequence[dg.AssetCheckEvaluation] = field(default=())
 
 
+Look = Callable[[], Seen]
+"""Asks everything once; whatever cannot be asked is in the report, and fails the checks that depend on it."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a page is about.
+
+    Args:
+        capture: name of the capture.
+        key: asset that carries the page: the record of windows, or of batches.
+        directory: of that asset's table.
+    """
+
+    capture: str
+    key: dg.AssetKey
+    directory: str
+    look: Look
+
+
+def subject_of(catalog: CaptureCatalog, resource: CaptureResource) -> Subject:
+    """A capture from SQL Server."""
+
+    def ask() -> Seen:
+        return look(catalog, resource)
+
+    return Subject(catalog.config.name, catalog.windows_key, catalog.system[WINDOWS], ask)
+
+
 def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
-    """Ask everything once; whatever cannot be asked is in the report, and fails the checks that depend on it."""
+    """Ask everything of a capture from SQL Server once."""
     at = datetime.now(UTC)
     try:
         with resource.overview(audit_s=0.0) as overview:
@@ -73,26 +102,27 @@ def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
 def _results(catalog: CaptureCatalog, overview: CaptureOverview) -> Iterator[dg.AssetCheckEvaluation]:
     yield evaluation(catalog.windows_key, overview.capture_jobs())
     headroom = headroom_result(overview.headroom(), overview.problems())
-    yield _evaluated(headroom, catalog.windows_key, HEADROOM, blocking=True)
+    yield evaluated(headroom, catalog.windows_key, HEADROOM, blocking=True)
     keys = {table: key for key, table in catalog.keys("changes").items()}
     for drift in overview.drifts():
         if key := keys.get(drift.table):
-            yield _evaluated(drift_result(key, drift), key, DRIFT)
+            yield evaluated(drift_result(key, drift), key, DRIFT)
     for table, state in overview.known.items():
         if key := keys.get(table):
-            yield _evaluated(continuity_result(key, state), key, CONTINUITY, blocking=True)
+            yield evaluated(continuity_result(key, state), key, CONTINUITY, blocking=True)
 
 
 def _unknown(catalog: CaptureCatalog, reason: str) -> Iterator[dg.AssetCheckEvaluation]:
     """Checks of the whole capture that nobody can answer now."""
     result = dg.AssetCheckResult(passed=False, description=f"Not known: {reason}")
-    yield _evaluated(result, catalog.windows_key, CAPTURE_JOB)
-    yield _evaluated(result, catalog.windows_key, HEADROOM, blocking=True)
+    yield evaluated(result, catalog.windows_key, CAPTURE_JOB)
+    yield evaluated(result, catalog.windows_key, HEADROOM, blocking=True)
 
 
-def _evaluated(
+def evaluated(
     result: dg.AssetCheckResult, key: dg.AssetKey, name: str, *, blocking: bool = False
 ) -> dg.AssetCheckEvaluation:
+    """A check's result as the event of it."""
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=name,
@@ -111,24 +141,22 @@ class LivePage:
         sink: tables that the run commits to.
     """
 
-    def __init__(
-        self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, resource: CaptureResource, sink: TopicTables
-    ) -> None:
-        self._catalog, self._context, self._resource, self._sink = catalog, context, resource, sink
+    def __init__(self, subject: Subject, context: dg.AssetExecutionContext, sink: TopicTables) -> None:
+        self._subject, self._context, self._sink = subject, context, sink
         self._board = CheckBoard(context.instance, context.run.run_id, context.job_name)
-        self._materialized = {catalog.windows_key}
+        self._materialized = {subject.key}
         self._end = threading.Event()
         self._reported: tuple[float, CaptureReport] | None = None
         self._seen: Seen | None = None
 
-    def note(self, tables: Sequence[TableId]) -> None:
-        """Take note of tables that this run materializes: their checks have to be of this run, too."""
-        self._materialized |= {self._catalog.key(table, "changes") for table in tables}
+    def note(self, keys: Iterable[dg.AssetKey]) -> None:
+        """Take note of assets that this run materializes: their checks have to be of this run, too."""
+        self._materialized |= set(keys)
 
     @contextmanager
     def fresh(self) -> Iterator[None]:
         """Keep the page fresh during the block, and look once more at its end."""
-        thread = threading.Thread(target=self._work, name=f"page of {self._catalog.config.name}", daemon=True)
+        thread = threading.Thread(target=self._work, name=f"page of {self._subject.capture}", daemon=True)
         thread.start()
         try:
             yield
@@ -152,23 +180,22 @@ class LivePage:
     def _look_once(self, *, last: bool = False) -> None:
         """Look and report. A failure of the report itself must not end the run whose state it reports."""
         try:
-            seen = look(self._catalog, self._resource)
+            seen = self._subject.look()
             if self._end.is_set() and not last:
                 return
             self._seen = seen
             self._board.show(self._seen.checks, frozenset(self._materialized))
             self._tell(self._seen.report)
         except Exception:
-            log.exception("The page of capture %s could not be reported; the run continues.", self._catalog.config.name)
+            log.exception("The page of capture %s could not be reported; the run continues.", self._subject.capture)
 
     def _tell(self, report: CaptureReport) -> None:
         if self._reported is not None:
             at, before = self._reported
             if not differs(before, report) and (monotonic() - at < _REPORT_S or _facts(before) == _facts(report)):
                 return
-        directory = self._catalog.system[WINDOWS]
-        metadata = page_of(report) | account_of(self._sink, directory)
-        event = dg.AssetMaterialization(self._catalog.windows_key, metadata=metadata)
+        metadata = page_of(report) | account_of(self._sink, self._subject.directory)
+        event = dg.AssetMaterialization(self._subject.key, metadata=metadata)
         dg.DagsterEvent.asset_materialization(self._context.get_step_execution_context(), event)  # records it
         self._reported = monotonic(), report
 
@@ -176,13 +203,12 @@ class LivePage:
 class IdlePage:
     """The page of a capture between runs, for its sensor; it only reports changes of health or troubles."""
 
-    def __init__(self, catalog: CaptureCatalog) -> None:
-        self._catalog = catalog
+    def __init__(self) -> None:
         self._next = 0.0
         self._reported: CaptureReport | None = None
 
     def events(
-        self, resource: CaptureResource, failed: dg.RunRecord | None
+        self, subject: Subject, failed: dg.RunRecord | None
     ) -> list[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
         """The page and the checks of the whole capture, if they differ from those of the previous call.
 
@@ -191,7 +217,7 @@ class IdlePage:
         """
         if monotonic() < self._next:
             return []
-        seen = look(self._catalog, resource)
+        seen = subject.look()
         if failed is not None:
             run = Trouble("the last run", f"{failed.dagster_run.run_id[:8]} failed. Next: follow the error of that run")
             seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, run)))
@@ -201,9 +227,9 @@ class IdlePage:
             return []
         if (before is None and seen.report.health == "healthy") or (before and not differs(before, seen.report)):
             return []
-        whole = [result for result in seen.checks if result.asset_key == self._catalog.windows_key]
+        whole = [result for result in seen.checks if result.asset_key == subject.key]
         broken = [result for result in seen.checks if not result.passed and result not in whole]
-        page = dg.AssetMaterialization(self._catalog.windows_key, metadata=page_of(seen.report))
+        page = dg.AssetMaterialization(subject.key, metadata=page_of(seen.report))
         return [page, *whole, *broken]
 
     def forget(self) -> None:

@@ -31,7 +31,12 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
         facts["what_to_do"] = dg.MetadataValue.md("\n".join(f"1. {trouble}" for trouble in report.troubles))
     if report.queue:
         rows = [
-            (str(entry.table), entry.reached or "–", f"{entry.rows:,}", "paused" if entry.paused else "")
+            (
+                str(entry.table),
+                entry.reached or "–",
+                "–" if entry.rows is None else f"{entry.rows:,}",
+                "paused" if entry.paused else "",
+            )
             for entry in report.queue
         ]
         facts["queue"] = dg.MetadataValue.md(_table(("incremental snapshot of", "key reached", "rows", ""), rows))
@@ -63,8 +68,9 @@ def _short(trouble: Trouble) -> str:
 
 def _database(found: DatabaseReport) -> Sequence[str]:
     committed = f"{found.committed:%Y-%m-%d %H:%M:%S %z}" if found.committed else "unknown"
-    lag = (found.lag.capture_job_s, found.lag.poll_s, found.lag.windows_s)
-    return (found.database, str(found.complete_to or "–"), committed, *map(duration, lag))
+    job = duration(found.lag.capture_job_s) if found.has_capture_job else "–"
+    lag = (job, duration(found.lag.poll_s), duration(found.lag.windows_s))
+    return (found.database, str(found.complete_to or "–"), committed, *lag)
 
 
 def _tables(report: CaptureReport) -> str:

@@ -48,9 +48,9 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.live import IdlePage
+from cdc_assets.defs.live import IdlePage, Subject, subject_of
 from cdc_assets.defs.partitions import all_ranges
-from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG
+from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
 from cdc_assets.defs.snapshot import SnapshotConfig
 from cdc_assets.errors import CdcError, describe_error
 
@@ -74,11 +74,10 @@ _OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
 
 def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
-    names, runs, page = catalog.names, catalog.runs(), IdlePage(catalog)
+    names, runs, page = catalog.names, catalog.runs(), IdlePage()
 
     def answer_of(context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
         if active := runs.active(context.instance):
-            page.forget()
             return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running.")
         records = runs.finished(context.instance, _MOST_FAILURES)
         if (again := terminated_until(records)) and again > datetime.now(UTC):
@@ -115,14 +114,26 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
             if not error.retryable:
                 raise
             answer = dg.SkipReason(describe_error(error))
-        _note_reason(context, answer)
-        if isinstance(answer, dg.RunRequest) or runs.active(context.instance):
-            return answer  # the run reports the page by itself
-        last = runs.finished(context.instance, 1)
-        events = page.events(resource, last[0] if failures_in_a_row(last) else None)
-        return dg.SensorResult(skip_reason=answer, asset_events=events) if events else answer
+        note_reason(context, answer)
+        return with_page(context, runs, answer, page, subject_of(catalog, resource))
 
     return sensor
+
+
+def with_page(
+    context: dg.SensorEvaluationContext,
+    runs: CaptureRuns,
+    answer: dg.RunRequest | dg.SkipReason,
+    page: IdlePage,
+    subject: Subject,
+) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
+    """What a tick answers, with the capture's page if there is news and no run that reports it by itself."""
+    if isinstance(answer, dg.RunRequest) or runs.active(context.instance):
+        page.forget()
+        return answer
+    last = runs.finished(context.instance, 1)
+    events = page.events(subject, last[0] if failures_in_a_row(last) else None)
+    return dg.SensorResult(skip_reason=answer, asset_events=events) if events else answer
 
 
 def _start_of(context: dg.SensorEvaluationContext) -> str:
@@ -130,7 +141,7 @@ def _start_of(context: dg.SensorEvaluationContext) -> str:
     return (context.cursor or "").rpartition(_BEHIND_REASON)[2]
 
 
-def _note_reason(context: dg.SensorEvaluationContext, answer: dg.RunRequest | dg.SkipReason) -> None:
+def note_reason(context: dg.SensorEvaluationContext, answer: dg.RunRequest | dg.SkipReason) -> None:
     """Put what the tick decided before the start, where the list of ticks shows it."""
     reason = answer.skip_message if isinstance(answer, dg.SkipReason) else f"Requested a run of {answer.job_name}."
     context.update_cursor(f"{reason}{_BEHIND_REASON}{_start_of(context)}")

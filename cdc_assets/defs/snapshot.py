@@ -10,7 +10,7 @@ from cdc_assets.capture.progress import Progress, SnapshotSummary
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
-from cdc_assets.defs.live import LivePage
+from cdc_assets.defs.live import LivePage, subject_of
 from cdc_assets.defs.metrics import written_metrics
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
@@ -47,7 +47,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         sink = sink_of(catalog, context)
         system = SystemReport(catalog, context, sink)
         session = Session(catalog, "snapshot", context, sink, every_s=float("inf"))
-        page = LivePage(catalog, context, resource, sink)
+        page = LivePage(subject_of(catalog, resource), context, sink)
 
         def on_progress(progress: Progress) -> None:
             session.on_progress(progress)

@@ -10,11 +10,14 @@ writes the record again. Should the connector write one twice, it counts once, w
 import json
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow.compute as pc
 
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.engine.feed import Offsets
+from cdc_assets.engine.source import point_of_offset
 from cdc_assets.engine.staging import history_directory
 from cdc_assets.lake.topics import TopicTables
 
@@ -32,8 +35,8 @@ class History:
         self._known: set[str] = set()
         self._ahead: list[str] = []
 
-    def read(self) -> list[str]:
-        """All of them in order.
+    def read(self, batch_id: int | None = None) -> list[str]:
+        """All of them in order, or those of one batch.
 
         Raises:
             LakeError: the table is there but cannot be read.
@@ -41,7 +44,8 @@ class History:
         handle = self._tables.open(self._directory)
         if handle is None:
             return []
-        table = handle.to_pyarrow_table(columns=["position", "record"])
+        only = None if batch_id is None else [("window_id", "=", batch_id)]
+        table = handle.to_pyarrow_table(columns=["position", "record"], filters=only)
         records: list[str] = table.take(pc.sort_indices(table.column("position"))).column("record").to_pylist()
         self._known.update(map(_identity, records))
         return records
@@ -59,6 +63,22 @@ class History:
                 found.append(record)
         return found
 
+
+def newest_structure(records: Sequence[str]) -> tuple[TableId, str, str, datetime] | None:
+    """Table, kind of change, place in the log and time of the newest record that holds a table's structure; None if none does."""
+    for record in reversed(records):
+        found = json.loads(record)
+        for change in reversed(found.get("tableChanges") or ()):
+            names = [name.replace('""', '"') for name in _QUOTED.findall(change.get("id", ""))]
+            if names:
+                table = TableId(names[0], names[1] if len(names) > 2 else "", names[-1])
+                place = point_of_offset(found.get("position", {}))
+                at = datetime.fromtimestamp(found.get("ts_ms", 0) / 1000, UTC)
+                return table, str(change.get("type", "")), str(place or ""), at
+    return None
+
+
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 
 Place = tuple[str, int]
 

@@ -113,7 +113,11 @@ class BatchLedger:
 
     def read(self) -> BatchState:
         """The newest state, without claiming it."""
-        return _fold(self._log.read())
+        return state_of(self.rows())
+
+    def rows(self) -> Sequence[Row]:
+        """The rows in order, the newest at least, without claiming the record."""
+        return self._log.read()
 
     def claim(self, now: datetime) -> BatchState:
         """Become the only writer.
@@ -123,7 +127,7 @@ class BatchLedger:
             LakeError: it cannot be read or written.
         """
         rows = self._log.claim()
-        self.state, self._since_state = _fold(rows), len(rows)
+        self.state, self._since_state = state_of(rows), len(rows)
         self._record(now, "claim", {})
         return self.state
 
@@ -181,7 +185,8 @@ class BatchLedger:
         }
 
 
-def _fold(rows: Sequence[Row]) -> BatchState:
+def state_of(rows: Sequence[Row]) -> BatchState:
+    """The state after all rows."""
     start = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=0)
     state = BatchState()
     for row in rows[start:]:

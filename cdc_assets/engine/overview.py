@@ -1,17 +1,22 @@
 """What the lake says of a capture by an engine: its topics, what is wrong with them, and up to where it is complete."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.engine.ledger import BatchLedger, BatchState
+from cdc_assets.engine.history import History, newest_structure
+from cdc_assets.engine.ledger import BatchLedger, BatchState, state_of
 from cdc_assets.engine.source import LogPoint, recorded_point
-from cdc_assets.engine.topics import table_of, topics_of_tables
+from cdc_assets.engine.staging import history_directory
+from cdc_assets.engine.topics import table_of, topic_named, topics_of_tables
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.fenced_log import Row
 
 RESTORE = "restore it from a copy, or start again in another lake; positions are not guessed"
 
@@ -45,13 +50,22 @@ class EngineOverview:
         self.lake = tables or TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
 
     @cached_property
+    def rows(self) -> Sequence[Row]:
+        """The ledger's newest rows in order.
+
+        Raises:
+            LakeError: it cannot be read.
+        """
+        return BatchLedger(self.lake, self.config.topic_prefix).rows()
+
+    @cached_property
     def state(self) -> BatchState:
         """What the ledger says.
 
         Raises:
             LakeError: it cannot be read.
         """
-        return BatchLedger(self.lake, self.config.topic_prefix).read()
+        return state_of(self.rows)
 
     @property
     def known(self) -> bool:
@@ -83,6 +97,33 @@ class EngineOverview:
         """The last batch of each directory; that of one that is planned and new is -1."""
         planned = self.state.pending.files if self.state.pending else ()
         return dict.fromkeys(planned, -1) | dict(self.state.tables)
+
+    @cached_property
+    def queue(self) -> Sequence[tuple[TableId, str]]:
+        """Tables that wait for an incremental snapshot, by the connector's offset, and the key that the first has reached.
+
+        The key is in the connector's own form, so it is told only that there is one.
+        """
+        found: list[tuple[TableId, str]] = []
+        for offset in self.state.offsets.values():
+            try:
+                collections = json.loads(offset.get("incremental_snapshot_collections") or "[]")
+                names = [str(entry["incremental_snapshot_collections_id"]) for entry in collections]
+            except (ValueError, TypeError, KeyError):  # of a connector that records it in another form
+                continue
+            reached = "(known to the connector)" if offset.get("incremental_snapshot_primary_key") else ""
+            own = (table_of(topic_named(name, self.config), self.config) for name in names)
+            found += [(table, "" if number else reached) for number, table in enumerate(own)]
+        return found
+
+    @cached_property
+    def last_ddl(self) -> tuple[TableId, str, str, datetime] | None:
+        """Table, kind, place and time of the newest structure in the connector's schema history; None if it has none."""
+        directory = history_directory(self.config.topic_prefix)
+        if directory not in self.state.tables or directory in self.losses:
+            return None
+        history = History(self.lake, self.config.topic_prefix)
+        return newest_structure(history.read(self.state.tables[directory])) or newest_structure(history.read())
 
     @cached_property
     def losses(self) -> Mapping[str, str]:

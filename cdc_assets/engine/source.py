@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from cdc_assets.core.check_result import CheckResult
@@ -58,6 +59,18 @@ def point_of_offset(offset: Mapping[str, Any]) -> LogPoint | None:
     return None
 
 
+def time_of_offset(offset: Mapping[str, Any]) -> datetime | None:
+    """Time of the event that an offset was made by, by the database's clock; None if the offset does not tell."""
+    try:
+        if offset.get("ts_sec"):
+            return datetime.fromtimestamp(int(offset["ts_sec"]), UTC)
+        if offset.get("ts_usec"):
+            return datetime.fromtimestamp(int(offset["ts_usec"]) / 1e6, UTC)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None
+
+
 _WAL = ("lsn", "lsn_proc", "lsn_commit")
 
 
@@ -102,6 +115,13 @@ class Retention:
 
 class SourceProbe(Protocol):
     """A connection of our own to a connector's database; with time-outs of seconds."""
+
+    def clock(self) -> datetime:
+        """The database's clock.
+
+        Raises:
+            CdcError: the database cannot be asked.
+        """
 
     def log_end(self) -> LogPoint:
         """Where the log ends now.

@@ -59,6 +59,11 @@ def topic_of(table: TableId, config: EngineConfig) -> str:
     return sanitized(_delimiter(config).join([config.topic_prefix, *parts]), settings)
 
 
+def topic_named(name: str, config: EngineConfig) -> str:
+    """Topic of a table that the connector names with points between the parts."""
+    return f"{config.topic_prefix}{_delimiter(config)}{name.replace('.', _delimiter(config))}"
+
+
 def table_of(topic: str, config: EngineConfig) -> TableId:
     """The table of a topic in the lake, as far as its name tells."""
     delimiter = _delimiter(config)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -32,6 +32,7 @@ EVENTS = [
     *(event(number, topic=TOPIC, op="c") for number in range(4, 11)),
 ]
 BATCHES = dg.AssetKey(["shop", "batches"])
+CLOCK = datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC)
 
 
 def key(role: str, table: str = "items1") -> dg.AssetKey:
@@ -50,6 +51,9 @@ class Database:
 
     def log_end(self) -> LogPoint:
         return binlog_point("bin.000001", self.end)
+
+    def clock(self) -> datetime:
+        return CLOCK
 
     def nothing_between(self, offset: Any, end: LogPoint) -> bool:
         return False
@@ -89,7 +93,9 @@ class Connector(ListFeed):
 
     def _chunk(self, number: int, start: int, end: int) -> Chunk:
         chunk = super()._chunk(number, start, end)
-        object.__setattr__(chunk, "offsets", [({"server": "shop"}, {"file": "bin.000001", "pos": end})])
+        object.__setattr__(
+            chunk, "offsets", [({"server": "shop"}, {"file": "bin.000001", "pos": end, "ts_sec": 1767225600})]
+        )
         return chunk
 
     def next(self, timeout_s: float) -> Chunk | None:
@@ -239,6 +245,43 @@ def test_a_run_reports_reads_and_changes_apart_and_whatever_is_selected(shop: De
     assert found[key("changes")]["dagster/row_count"] == 10
     assert BATCHES in found
     assert shop.last_of_connector().passed
+
+
+def test_a_run_tells_on_the_page_that_the_capture_is_healthy(shop: Deployment) -> None:
+    page = materialized(shop.changes())[BATCHES]
+    assert page["health"] == "healthy"
+    assert "| db | bin.000001:10 | 2026-01-01 00:00:00 +0000 | – | 0.0 s | 0.0 s |" in page["page"]
+    assert "| db.items1 | streaming | bin.000001:10 |  |" in page["tables"]
+    assert page["rows_per_second"] > 0
+    assert (page["healthy"], page["tables_streaming"], page["lag_poll_seconds"]) == (1, 1, 0.0)
+    assert "lag_capture_job_seconds" not in page
+
+
+def test_a_run_tells_what_is_wrong_while_it_works(shop: Deployment) -> None:
+    assert shop.changes().success
+    shop.database.retained = Retention("The binlog was purged. Next: capture into a new lake.")
+    shop.database.end = 12
+    result = shop.changes()
+    [record] = shop.instance.fetch_materializations(BATCHES, limit=1).records
+    assert record.asset_materialization is not None
+    page = record.asset_materialization.metadata
+    assert page["health"].value == "in trouble: the log: The binlog was purged"
+    assert "Next: capture into a new lake" in page["what_to_do"].value
+    check = dg.AssetCheckKey(BATCHES, "retention_headroom")
+    shown = shop.instance.event_log_storage.get_latest_asset_check_execution_by_key([check])[check]
+    assert (shown.run_id, shown.status.value) == (result.run_id, "FAILED")
+
+
+def test_between_runs_the_sensor_tells_what_has_changed(shop: Deployment) -> None:
+    assert shop.changes().success
+    assert shop.tick().asset_events == []
+    shop.database.away = True
+    [page, *checks] = shop.tick().asset_events
+    assert page.metadata["health"].value.startswith("in trouble: The database cannot be asked")
+    assert [check.check_name for check in checks if not check.passed] == ["retention_headroom"]
+    (shop.folder / "lake" / TOPIC).rename(shop.folder / "elsewhere")
+    [page, *_] = shop.tick().asset_events
+    assert "| db.items1 | failed |" in page.metadata["tables"].value
 
 
 def test_only_news_start_a_run(shop: Deployment) -> None:

@@ -3,6 +3,7 @@
 import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver, signal_table_of
@@ -74,6 +75,11 @@ class MySqlProbe:
     def close(self) -> None:
         """End the connection."""
         self._session.close()
+
+    def clock(self) -> datetime:
+        """The server's clock."""
+        found: datetime = self._session.one("SELECT UTC_TIMESTAMP(6) AS now")["now"]
+        return found.replace(tzinfo=UTC)
 
     def log_end(self) -> LogPoint:
         """File and position that the next transaction will have.

@@ -1,6 +1,7 @@
 """Oracle, asked through python-oracledb without a client of its own. Not tried on a server: there was none."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver, signal_table_of
@@ -48,6 +49,11 @@ class OracleProbe:
     def close(self) -> None:
         """End the connection."""
         self._session.close()
+
+    def clock(self) -> datetime:
+        """The server's clock."""
+        found: datetime = self._session.one("SELECT SYS_EXTRACT_UTC(SYSTIMESTAMP) AS now FROM DUAL")["now"]
+        return found.replace(tzinfo=UTC)
 
     def log_end(self) -> LogPoint:
         """The current SCN; it moves even if nothing is changed."""

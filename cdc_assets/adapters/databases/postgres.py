@@ -1,6 +1,7 @@
 """PostgreSQL, asked through psycopg."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver, signal_table_of
@@ -57,6 +58,11 @@ class PostgresProbe:
     def close(self) -> None:
         """End the connection."""
         self._session.close()
+
+    def clock(self) -> datetime:
+        """The server's clock."""
+        found: datetime = self._session.one("SELECT clock_timestamp() AS now")["now"]
+        return found.astimezone(UTC)
 
     def log_end(self) -> LogPoint:
         """LSN to which the log is written."""

@@ -7,6 +7,7 @@ from cdc_assets.adapters.databases.mysql import MySqlProbe
 from cdc_assets.adapters.databases.oracle import OracleProbe
 from cdc_assets.adapters.databases.postgres import PostgresProbe
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.config.reader import is_reader
 from cdc_assets.engine.source import SourceProbe
 from cdc_assets.errors import EngineError
 
@@ -16,6 +17,11 @@ _PROBES: Mapping[str, Callable[[EngineConfig], SourceProbe]] = {
     "postgresql": PostgresProbe,
     "oracle": OracleProbe,
 }
+
+
+def is_asked(config: EngineConfig) -> bool:
+    """Whether there is a database to ask: events that others wrote, to topics or files, come from none that is known here."""
+    return not is_reader(config.properties.get("connector.class", ""))
 
 
 @contextmanager

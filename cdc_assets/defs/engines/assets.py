@@ -12,9 +12,11 @@ from cdc_assets.defs.changes import StreamConfig
 from cdc_assets.defs.engines.catalog import ConnectorCatalog, patterns
 from cdc_assets.defs.engines.checks import CONNECTOR, connector_spec, report_connector
 from cdc_assets.defs.engines.io import ConnectorIOManager
+from cdc_assets.defs.engines.page import engine_subject
 from cdc_assets.defs.engines.report import BatchReport
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.signals import SnapshotType
 from cdc_assets.engine.run import EngineSummary
@@ -58,9 +60,10 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
         sink = _sink(catalog, context)
-        report = BatchReport(catalog, context, sink, config.report_every_s)
+        page = LivePage(engine_subject(catalog, resource), context, sink)
+        report = BatchReport(catalog, context, sink, config.report_every_s, page)
         enable_info_logs()
-        with as_step(context), _observed(catalog, context), report.reporting_in_any_case():
+        with as_step(context), _observed(catalog, context), report.reporting_in_any_case(), page.fresh():
             end = _log_end(context, resource)
             summary = resource.run(
                 sink, report.add, idle_timeout_s=config.idle_timeout_s, max_duration_s=config.max_duration_s
@@ -87,9 +90,10 @@ def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     def snapshot(context: dg.AssetExecutionContext, config: ReadConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
         sink = _sink(catalog, context)
-        report = BatchReport(catalog, context, sink, every_s=float("inf"))
+        page = LivePage(engine_subject(catalog, resource), context, sink)
+        report = BatchReport(catalog, context, sink, float("inf"), page)
         enable_info_logs()
-        with as_step(context), _observed(catalog, context), report.reporting_in_any_case():
+        with as_step(context), _observed(catalog, context), report.reporting_in_any_case(), page.fresh():
             end = _log_end(context, resource)
             signal = _request(catalog, context, config) if _is_needed(resource) else None
             what = f"signal {signal.id}: {signal.data}" if signal else "the connector's own first snapshot"

@@ -14,6 +14,7 @@ from cdc_assets.core.processes import own_process
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.envelope_io import Committed, account_of
 from cdc_assets.defs.keys import Role
+from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.defs.reporting import OPERATIONS
 from cdc_assets.engine.ledger import Batch
@@ -55,11 +56,18 @@ class BatchReport:
     Args:
         sink: tables that the run commits to.
         every_s: minimum number of seconds between two reports.
+        page: the capture's page, which the record of batches carries.
     """
 
     def __init__(
-        self, catalog: ConnectorCatalog, context: dg.AssetExecutionContext, sink: TopicTables, every_s: float
+        self,
+        catalog: ConnectorCatalog,
+        context: dg.AssetExecutionContext,
+        sink: TopicTables,
+        every_s: float,
+        page: LivePage,
     ) -> None:
+        self._page = page
         self._catalog, self._context, self._sink, self._every_s = catalog, context, sink, every_s
         self._sums: dict[tuple[dg.AssetKey, str], BatchSum] = {}
         self._since = monotonic()
@@ -103,7 +111,8 @@ class BatchReport:
     def _drain(self) -> Iterator[tuple[dg.AssetKey, Committed]]:
         sums, self._sums, self._since = self._sums, {}, monotonic()
         for (key, directory), total in sums.items():
-            yield key, Committed(directory, total.metadata(self._reached))
+            page = self._page.facts() if key == self._catalog.batches_key else {}
+            yield key, Committed(directory, page | total.metadata(self._reached))
 
     def _log_all(self) -> None:
         for key, committed in self._drain():

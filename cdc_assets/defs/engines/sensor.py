@@ -1,6 +1,7 @@
 """One sensor per capture by an embedded connector: asks where the database's log ends, and starts a run behind it.
 
-A tick is one connection with one small query, and one read of the ledger; no JVM. The cursor is not used for positions.
+A tick is one connection with one small query, and one read of the ledger; no JVM. The cursor is not used for positions; it shows why
+a tick has started nothing, for the list of ticks.
 
 *When something is new.* A run starts unless it is proved that the lake is complete to the end of the log (`is_complete`), or
 the last run was quiet at that same end not longer than `_UNPROVED` ago: it says so by its tag `cdc/read_to`. Changes of tables
@@ -22,8 +23,10 @@ from dagster import DagsterRunStatus
 
 from cdc_assets.defs.engines.assets import READ_TO
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
+from cdc_assets.defs.engines.page import engine_subject
 from cdc_assets.defs.engines.resource import ConnectorResource
-from cdc_assets.defs.sensors import SIGNAL_TAG, pause_ends, run_key, terminated_until
+from cdc_assets.defs.live import IdlePage
+from cdc_assets.defs.sensors import SIGNAL_TAG, note_reason, pause_ends, run_key, terminated_until, with_page
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.requested import channels_of
 from cdc_assets.engine.source import LogPoint, is_complete
@@ -39,18 +42,9 @@ _UNPROVED = timedelta(minutes=10)
 
 def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
-    names, runs = catalog.names, catalog.runs()
+    names, runs, page = catalog.names, catalog.runs(), IdlePage()
 
-    @dg.sensor(
-        name=catalog.sensor,
-        jobs=list(jobs),
-        minimum_interval_seconds=1,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        required_resource_keys={names.resource},
-        description="Asks the database where its log ends, and starts a run of the connector if the lake is behind; never a second at a time.",
-    )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        resource: ConnectorResource = getattr(context.resources, names.resource)
+    def answer_of(context: dg.SensorEvaluationContext, resource: ConnectorResource) -> dg.RunRequest | dg.SkipReason:
         if active := runs.active(context.instance):
             return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running.")
         records = runs.finished(context.instance, _MOST_FAILURES)
@@ -66,6 +60,20 @@ def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefin
             if error.retryable:
                 return dg.SkipReason(describe_error(error))
             raise
+
+    @dg.sensor(
+        name=catalog.sensor,
+        jobs=list(jobs),
+        minimum_interval_seconds=1,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        required_resource_keys={names.resource},
+        description="Asks the database where its log ends, and starts a run of the connector if the lake is behind; never a second at a time.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
+        resource: ConnectorResource = getattr(context.resources, names.resource)
+        answer = answer_of(context, resource)
+        note_reason(context, answer)
+        return with_page(context, runs, answer, page, engine_subject(catalog, resource))
 
     return sensor
 

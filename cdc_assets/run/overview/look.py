@@ -40,7 +40,7 @@ OpenSource = Callable[[], AbstractContextManager[OverviewSource]]
 
 NOT_ASKED = "The server cannot be reached,"
 _UNKNOWN = "changes that it still keeps and table structures are not checked"
-_PERIOD = timedelta(seconds=60)
+PERIOD = timedelta(seconds=60)
 """Interval of which rates are the mean."""
 
 
@@ -90,7 +90,7 @@ def report_of(overview: CaptureOverview, at: datetime, also: Sequence[Trouble] =
     drifts = {drift.table: drift for drift in overview.drifts()} if overview.asks else {}
     if not overview.asks and not also:
         also = [Trouble(NOT_ASKED, f"The server was not asked, so {_UNKNOWN}. Next: give the password that it needs")]
-    rates = rates_of(overview.rows(), at, _PERIOD)
+    rates = rates_of(overview.rows(), at, PERIOD)
     reads = rates.by_operation.get("r", 0.0)
     tables = tuple(_table(table, overview, drifts.get(table.table), reads) for table in overview.tables)
     return CaptureReport(

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,12 +17,21 @@ def rates_of(rows: Sequence[Mapping[str, Any]], at: datetime, period: timedelta)
     Args:
         rows: rows of the manifest in order.
     """
-    recent = [row for row in rows if row["at"] > at - period]
+    recent = (_events(row) for row in rows if row["at"] > at - period)
+    return mean_of(recent, rows[0]["at"] if rows else at, at, period)
+
+
+def mean_of(commits: Iterable[Mapping[str, int]], begun: datetime, at: datetime, period: timedelta) -> Rates:
+    """The mean over a period before `at`; over a shorter one if the record is younger.
+
+    Args:
+        commits: events by operation of what was committed in the period.
+        begun: when the record begins.
+    """
     total: Counter[str] = Counter()
-    for row in recent:
-        total.update(_events(row))
-    begun = max(at - period, rows[0]["at"]) if rows else at
-    seconds = max(_LEAST_S, (at - begun).total_seconds())
+    for commit in commits:
+        total.update(commit)
+    seconds = max(_LEAST_S, min(period, at - begun).total_seconds())
     return Rates(seconds, {op: count / seconds for op, count in sorted(total.items())})
 
 

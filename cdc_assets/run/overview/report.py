@@ -25,6 +25,9 @@ capture its changes."""
 
 Health = Literal["healthy", "working", "in trouble"]
 
+Reached = Lsn | str
+"""Up to where something is complete: an LSN, or a place in another database's log as that database writes it."""
+
 STOPPED = ("gap", "failed", "drifted", "not streamed")
 """Conditions in which the lake lacks changes or columns, or soon will, until somebody acts."""
 
@@ -78,20 +81,25 @@ class DatabaseReport:
     """One database.
 
     Args:
-        complete_to: LSN up to which every healthy table is complete (the watermark); None if none streams.
+        complete_to: up to where every healthy table is complete (the watermark); None if none streams.
         committed: server time of that commit, if the server still knows it.
         server_time: the server's clock; None if it was not asked.
-        newest: newest captured transaction.
+        newest: newest captured transaction; of another database's log, its end.
         capture_job: state of the job that reads the log; empty if it was not asked.
     """
 
     database: str
-    complete_to: Lsn | None = None
+    complete_to: Reached | None = None
     committed: datetime | None = None
     server_time: datetime | None = None
-    newest: Lsn | None = None
+    newest: Reached | None = None
     lag: Lag = field(default_factory=Lag)
     capture_job: str = ""
+
+    @property
+    def has_capture_job(self) -> bool:
+        """Whether a job of the server stands between its log and the capture; in other databases there is none."""
+        return not any(isinstance(place, str) for place in (self.complete_to, self.newest))
 
     @property
     def age_s(self) -> float | None:
@@ -115,7 +123,7 @@ class TableReport:
     topic: str
     condition: TableCondition
     reason: str = ""
-    complete_to: Lsn | None = None
+    complete_to: Reached | None = None
     instance: str | None = None
     percent: float | None = None
     eta_s: float | None = None
@@ -128,12 +136,12 @@ class QueuedSnapshot:
 
     Args:
         reached: key up to which rows are committed; empty if it was not begun, hidden if a column rule masks the key.
-        rows: rows read so far.
+        rows: rows read so far; None if not known.
     """
 
     table: TableId
     reached: str
-    rows: int
+    rows: int | None
     paused: bool
 
 
@@ -161,7 +169,7 @@ class Ddl:
 
     table: TableId
     kind: str
-    lsn: Lsn
+    lsn: Reached
     at: datetime
 
 

@@ -1,6 +1,6 @@
 """How parts of a capture's report read, in the command line and on Dagster's pages."""
 
-from cdc_assets.run.overview.report import Lag, TableReport
+from cdc_assets.run.overview.report import DatabaseReport, TableReport
 
 
 def describe_condition(table: TableReport) -> str:
@@ -11,9 +11,11 @@ def describe_condition(table: TableReport) -> str:
     return f"{table.condition} {table.percent:.0f} %{left}"
 
 
-def describe_lag(lag: Lag) -> str:
+def describe_lag(database: DatabaseReport) -> str:
     """Seconds by cause."""
-    parts = (("capture job", lag.capture_job_s), ("poll", lag.poll_s), ("windows", lag.windows_s))
+    lag = database.lag
+    parts = [("capture job", lag.capture_job_s)] if database.has_capture_job else []
+    parts += [("poll", lag.poll_s), ("windows", lag.windows_s)]
     return "lag by cause: " + ", ".join(f"{name} {duration(value)}" for name, value in parts)
 
 

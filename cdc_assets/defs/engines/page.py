@@ -1,0 +1,54 @@
+"""The page of a capture by an embedded connector: the report of `run.overview.engine`, shown as that of SQL Server's captures.
+
+Lateness is told by the page alone while a run works: as a check's result it would be another one every few seconds.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from cdc_assets.adapters.databases.probe import is_asked
+from cdc_assets.defs.engines.catalog import ConnectorCatalog
+from cdc_assets.defs.engines.checks import COMPLETE, HEADROOM, complete_result, headroom_result
+from cdc_assets.defs.engines.resource import ConnectorResource
+from cdc_assets.defs.live import Seen, Subject, evaluated
+from cdc_assets.engine.overview import EngineOverview
+from cdc_assets.engine.topics import BATCHES
+from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.run.overview.engine import Answers, answers_of, report_of_engine
+
+
+def engine_subject(catalog: ConnectorCatalog, resource: ConnectorResource) -> Subject:
+    """The capture, as its page needs it."""
+
+    def ask() -> Seen:
+        return look(catalog, resource)
+
+    return Subject(catalog.config.name, catalog.batches_key, catalog.system[BATCHES], ask)
+
+
+def look(catalog: ConnectorCatalog, resource: ConnectorResource) -> Seen:
+    """Ask lake and database once; whatever cannot be asked is in the report, and fails the checks that depend on it."""
+    at = datetime.now(UTC)
+    overview = resource.overview()
+    asked = answers_of(overview, resource.probe if is_asked(overview.config) else None)
+    return Seen(report_of_engine(overview, asked, at), tuple(_results(catalog, overview, asked)))
+
+
+def _results(
+    catalog: ConnectorCatalog, overview: EngineOverview, asked: Answers | CdcError | None
+) -> Iterator[dg.AssetCheckEvaluation]:
+    key = catalog.batches_key
+    answers = asked if isinstance(asked, Answers) else None
+    problem = describe_error(asked) if isinstance(asked, CdcError) else "there is no database to ask"
+    headroom = headroom_result(answers.retention if answers else None, problem)
+    yield evaluated(headroom, key, HEADROOM, blocking=True)
+    try:
+        proved = answers is not None and answers.proved
+        if proved or overview.losses:
+            complete = complete_result(overview, answers.end if answers else None, proved=proved, problem=problem)
+            yield evaluated(complete, key, COMPLETE)
+    except CdcError as error:
+        lost = dg.AssetCheckResult(passed=False, description=describe_error(error))
+        yield evaluated(lost, key, COMPLETE)

@@ -1,0 +1,210 @@
+"""The report of a capture that another connector makes: the same object, made from batches and the database's log.
+
+*What can be told.* A connector reads one log for all tables, and its offset is all that it knows. So there is one position, one
+lag and one retention, and a table has no position of its own. The time of the position is in the offset, by the database's clock.
+
+*Lag.* It is zero only if it is proved that the lake is complete up to the end of the log (`is_complete`). Otherwise changes may be
+unread: while changes arrive, they are as late as the newest one that has arrived; else no later than the time at which the
+connector was last heard. A batch that is planned and not in its tables is `windows`.
+
+A database or lake that does not answer makes the report shorter, and itself one of its troubles.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from cdc_assets.capture.progress import seconds_behind
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.engine.overview import EngineOverview, EngineTopic
+from cdc_assets.engine.source import LogPoint, Retention, SourceProbe, is_complete, time_of_offset
+from cdc_assets.engine.topics import routes
+from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.run.overview.look import PERIOD
+from cdc_assets.run.overview.rates import mean_of
+from cdc_assets.run.overview.report import (
+    CaptureReport,
+    DatabaseReport,
+    Ddl,
+    Lag,
+    QueuedSnapshot,
+    Rates,
+    TableReport,
+    Trouble,
+)
+
+OpenProbe = Callable[[], AbstractContextManager[SourceProbe]]
+
+NOT_ASKED = "The database cannot be asked,"
+_OF_OTHERS = "Others wrote the events, so no database is asked how far its log goes."
+_HEARD = ("complete", "quiet", "claim")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the database says.
+
+    Args:
+        now: its clock.
+        end: where its log ends.
+        proved: whether the lake holds everything up to there.
+        tables: that the connector's filters let through.
+    """
+
+    now: datetime
+    end: LogPoint
+    retention: Retention
+    proved: bool
+    tables: Sequence[TableId] = ()
+
+
+def look_at_engine(
+    overview: EngineOverview, open_probe: OpenProbe | None, *, now: datetime | None = None
+) -> CaptureReport:
+    """The report with all that can be read; see the module's head.
+
+    Args:
+        open_probe: opens the database; None if there is none to ask, because others wrote the events.
+        now: the time; None is now.
+    """
+    return report_of_engine(overview, answers_of(overview, open_probe), now or datetime.now(UTC))
+
+
+def answers_of(overview: EngineOverview, open_probe: OpenProbe | None) -> Answers | CdcError | None:
+    """What the database says; or why it, or the lake, cannot be asked; or None if there is none to ask."""
+    if open_probe is None:
+        return None
+    try:
+        with open_probe() as probe:
+            return _ask(overview, probe)
+    except CdcError as error:
+        return error
+
+
+def _ask(overview: EngineOverview, probe: SourceProbe) -> Answers:
+    end = probe.log_end()
+    tables = () if routes(overview.config) else [schema.table for schema in probe.tables()]
+    proved = is_complete(overview.state, probe, end)
+    return Answers(probe.clock(), end, probe.retention(overview.point), proved, tables)
+
+
+def report_of_engine(overview: EngineOverview, asked: Answers | CdcError | None, at: datetime) -> CaptureReport:
+    """The report of an overview and what the database says; of the lake alone if it says nothing.
+
+    Args:
+        asked: the result of `answers_of`.
+    """
+    try:
+        return _report(overview, asked, at)
+    except CdcError as error:  # the lake itself
+        return CaptureReport(overview.config.name, at, (Trouble("the lake", describe_error(error)),))
+
+
+def _report(overview: EngineOverview, asked: Answers | CdcError | None, at: datetime) -> CaptureReport:
+    answers = asked if isinstance(asked, Answers) else None
+    rates = _rates(overview, at)
+    tables = tuple(_tables(overview, answers))
+    return CaptureReport(
+        capture=overview.config.name,
+        at=at,
+        troubles=tuple(_troubles(overview, asked)),
+        databases=(_database(overview, answers, tables, rates, at),) if overview.known or answers else (),
+        tables=tables,
+        queue=tuple(QueuedSnapshot(table, reached, None, paused=False) for table, reached in overview.queue),
+        rates=rates,
+        last_ddl=Ddl(*newest) if (newest := overview.last_ddl) else None,
+        advice=(_OF_OTHERS,) if asked is None else (),
+    )
+
+
+def _troubles(overview: EngineOverview, asked: Answers | CdcError | None) -> Iterator[Trouble]:
+    if isinstance(asked, CdcError):
+        yield Trouble(NOT_ASKED, f"{NOT_ASKED} so what it still has is not checked: {describe_error(asked)}")
+    elif asked and (text := asked.retention.lost or asked.retention.near):
+        yield Trouble("the log", text)
+    topics = {directory: topic.table for topic in overview.topics for directory in topic.directories}
+    yield from (Trouble(str(topics.get(name, name)), text) for name, text in overview.losses.items())
+
+
+def _tables(overview: EngineOverview, answers: Answers | None) -> Iterator[TableReport]:
+    found = {topic.table: topic for topic in overview.topics}
+    streams = overview.config.properties.get("snapshot.mode") != "initial_only"
+    for topic in found.values():
+        yield _table(topic, str(overview.point or "") or None, streams=streams)
+    for table in answers.tables if answers else ():
+        if table not in found and overview.known:  # an empty table has no topic before its first event
+            yield TableReport(table, "", "streaming" if streams else "snapshotted", "no event of it yet")
+        elif table not in found:
+            yield TableReport(table, "", "waiting", "the first run of the connector reads it")
+
+
+def _table(topic: EngineTopic, place: str | None, *, streams: bool) -> TableReport:
+    if topic.trouble:
+        return TableReport(topic.table, topic.topic, "failed", topic.trouble)
+    if topic.batch_id < 0:
+        return TableReport(topic.table, topic.topic, "waiting", "the next run finishes the batch that is planned")
+    if not streams:
+        return TableReport(topic.table, topic.topic, "snapshotted", "the snapshot mode streams no changes")
+    return TableReport(topic.table, topic.topic, "streaming", complete_to=place)
+
+
+def _database(
+    overview: EngineOverview, answers: Answers | None, tables: Sequence[TableReport], rates: Rates, at: datetime
+) -> DatabaseReport:
+    point = overview.point
+    committed = max(filter(None, map(time_of_offset, overview.state.offsets.values())), default=None)
+    return DatabaseReport(
+        database=_name(overview.config, tables),
+        complete_to=str(point) if point else None,
+        committed=committed,
+        server_time=answers.now if answers else None,
+        newest=str(answers.end) if answers else None,
+        lag=_lag(overview, answers, committed, rates, at),
+    )
+
+
+def _name(config: EngineConfig, tables: Sequence[TableReport]) -> str:
+    """The database; a server whose log is that of several is called by its address."""
+    names = {table.table.database for table in tables}
+    given = config.properties.get("database.dbname") or config.properties.get("database.hostname")
+    return names.pop() if len(names) == 1 else given or config.topic_prefix
+
+
+def _lag(
+    overview: EngineOverview, answers: Answers | None, committed: datetime | None, rates: Rates, at: datetime
+) -> Lag:
+    if overview.state.pending is not None:
+        planned = next(row["at"] for row in reversed(overview.rows) if row["event"] in ("planned", "state"))
+        return Lag(None, None, seconds_behind(at, planned))
+    if answers is None:
+        return Lag()
+    if answers.proved:
+        return Lag(None, 0.0, 0.0)
+    if rates.rows and committed is not None:
+        return Lag(None, seconds_behind(answers.now, committed), 0.0)
+    heard = next((row["at"] for row in reversed(overview.rows) if row["event"] in _HEARD), None)
+    return Lag(None, seconds_behind(at, heard), 0.0)
+
+
+def _rates(overview: EngineOverview, at: datetime) -> Rates:
+    """Events of tables per second, by the newest batches that are complete."""
+    names = {directory for topic in overview.topics for directory in topic.directories}
+    since = at - PERIOD
+    complete = {row["batch_id"] for row in overview.rows if row["event"] == "complete" and row["at"] > since}
+    planned = [row for row in overview.rows if row["event"] == "planned" and row["batch_id"] in complete]
+    begun = overview.rows[0]["at"] if overview.rows else at
+    return mean_of((_events(row, names) for row in planned), begun, at, PERIOD)
+
+
+def _events(row: Mapping[str, Any], names: set[str]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for directory, files in json.loads(row["detail"])["batch"]["files"]:
+        if directory in names:
+            for file in files:
+                found.update(file["operations"])
+    return found
