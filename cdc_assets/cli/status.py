@@ -1,8 +1,8 @@
 """`cdc-assets status` and `summary`: the state of a capture, and what it has written."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from time import sleep
 from typing import Annotated
 
 import typer
@@ -51,7 +51,7 @@ def status(
             if out.is_terminal and not as_json:
                 out.clear()
             look()
-            time.sleep(watch)
+            sleep(watch)
 
 
 def _look(settings: CaptureConfig, unresolved: CdcError | None, as_json: bool, *, lines: bool) -> None:

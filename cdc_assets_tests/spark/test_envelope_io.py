@@ -69,6 +69,22 @@ def test_returned_frame_is_appended_and_any_reader_sees_it(
         assert DeltaTable(str(tmp_path / "copy.customers")).to_pyarrow_table().num_rows == rows
 
 
+def test_frame_is_appended_whatever_session_is_active(
+    shop: Shop, spark_resource: SparkResource, tmp_path: Path
+) -> None:
+    manager = EnvelopeIOManager(lake=str(tmp_path), spark=spark_resource)
+    frame = load(shop, spark_resource, key("customers", "changes"))
+
+    @dg.asset(key=["copy", "customers"], io_manager_key="envelope_io")
+    def copy() -> DataFrame:
+        spark_resource.lazy().session().newSession().createDataFrame(
+            [(1,)], "a int"
+        )  # makes that one the active session
+        return frame
+
+    assert dg.materialize([copy], resources={"envelope_io": manager}).success
+
+
 def test_topics_are_named_as_the_capture_names_them(tmp_path: Path) -> None:
     facts = {"database.hostname": "h", "database.user": "u", "database.names": "D", "topic.prefix": "shop"}
     path = tmp_path / "shop.json"

@@ -95,8 +95,16 @@ def _registered(session: SparkSession, location: Location, columns: pa.Schema = 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
             return _Writer(location, self.options[_DIRECTORY], columns, int(self.options[_WINDOW]))
 
+    _activate(session)
     session.dataSource.register(LakeSource)
     return name
+
+
+def _activate(session: SparkSession) -> None:
+    """Make a session the thread's active one: there Spark looks a source up, whatever session a frame is of."""
+    if isinstance(session, SparkSession):  # a Connect session is none; its server knows which one asks
+        sessions = session.sparkContext._gateway.jvm.org.apache.spark.sql.classic.SparkSession
+        sessions.setActiveSession(session._jsparkSession)
 
 
 class _File(InputPartition):

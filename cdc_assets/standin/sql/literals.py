@@ -28,10 +28,10 @@ def _float_literal(number: float) -> str:
 
 
 def text_literal(text: str) -> str:
-    """A SQLite string literal; NUL characters, at which SQLite's tokenizer stops, are spliced in."""
+    """A SQLite string literal; its bytes if there are NUL characters, at which SQLite's tokenizer stops."""
     if "\0" not in text:
         return "'" + text.replace("'", "''") + "'"
-    return "(" + "||char(0)||".join(text_literal(part) for part in text.split("\0")) + ")"
+    return f"CAST(x'{text.encode().hex()}' AS text)"
 
 
 @dataclass(frozen=True, slots=True)

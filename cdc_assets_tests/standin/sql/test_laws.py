@@ -256,6 +256,10 @@ def test_long_texts_are_refused_at_once(expression: str) -> None:
     assert Bench().value(expression) is None
 
 
+def test_text_of_many_nuls_is_one_literal() -> None:
+    assert Bench().value("DATALENGTH(REPLICATE(CAST(0 AS varbinary(6)), 1000))") == "4000"
+
+
 @given(st.text(max_size=5), st.text(max_size=5))
 def test_like_never_breaks_on_any_pattern(subject: str, pattern: str) -> None:
     matcher("ts_ci_as", "")(subject, pattern)

@@ -112,7 +112,7 @@ def test_watching_shows_one_document_a_line_until_it_is_interrupted(
         if len(waits) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(status.time, "sleep", sleep)
+    monkeypatch.setattr(status, "sleep", sleep)
     code, text = run(world, "status", "--watch", "2", "--json")
     lines = [json.loads(line) for line in text.splitlines()]
     assert (code, waits) == (0, [2.0] * 3)
