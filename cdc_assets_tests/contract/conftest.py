@@ -10,6 +10,7 @@ import pytest
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.real import RealServer
 from cdc_assets_tests.contract.two import HERE, THERE, Two
+from cdc_assets_tests.unit.streaming.child import DATABASE
 
 FOLDER = Path(__file__).parent
 
@@ -30,6 +31,13 @@ def server() -> Iterator[StandIn | RealServer]:
         return
     with StandIn() as standin:
         yield standin
+
+
+@pytest.fixture
+def fresh_server() -> Iterator[StandIn]:
+    """A stand-in of the test's own, with one empty database."""
+    with StandIn(databases=(DATABASE,)) as server:
+        yield server
 
 
 @pytest.fixture

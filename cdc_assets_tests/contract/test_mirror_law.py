@@ -6,94 +6,47 @@ then and die at a random step now and then. `CDC_MIRROR_SEEDS` plays more worklo
 
 import contextlib
 import os
-import random
-from collections.abc import Iterator
-from dataclasses import replace
-from datetime import date, datetime, time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cdc_assets.adapters.clock import SystemClock
-from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
-from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.contract.changing import ChangingTables, Moment
+from cdc_assets_tests.contract import follower
+from cdc_assets_tests.contract.changing import Moment
+from cdc_assets_tests.contract.follower import STATEMENTS, Follower
 from cdc_assets_tests.crashes import PowerCutError, cut_after
-from cdc_assets_tests.unit.streaming.child import DATABASE, config_of
-from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.child import DATABASE
 
 SEEDS = range(int(os.environ.get("CDC_MIRROR_SEEDS", "3")))
 STEPS = 30
-STATEMENTS = ["work"] * 8 + ["add", "add", "drop", "rename", "retype", "retype", "loosen_or_tighten", "second_instance"]
-STATEMENTS += ["second_instance", "drop_old_instance", "disable", "enable", "enable", "create_again"]
-STATEMENTS += ["stream"] * 5 + ["cut"] * 2 + ["repair"] * 2 + ["mirror", "rebuild"] + ["mirror_cut"] * 3
+OF_MIRRORS = ["mirror", "rebuild"] + ["mirror_cut"] * 3
 
 
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn(databases=(DATABASE,)) as server:
-        yield server
-
-
-class Follower:
-    """The capture and its mirrors beside the workload, and the LSNs at which the mirrors were right.
-
-    Args:
-        config: of the capture.
-        tables: the workload.
-    """
-
-    def __init__(self, config: CaptureConfig, tables: ChangingTables) -> None:
-        self._config, self._tables = config, tables
-        self.right: dict[str, list[tuple[Lsn, Lsn]]] = {table.name: [] for table in tables.tables}
-
-    def stream(self, *, repair: bool = False) -> None:
-        with SqlServerSource(self._config.connection) as source:
-            bulk = MssqlBulkSource(self._config.connection)
-            capture = Capture(self._config, source, bulk, LocalRunner(2), SystemClock())
-            captured = [table for table in self._tables.tables if table.instances]
-            if repair:
-                state = capture.state().tables
-                own = [(table, TableId(DATABASE, "dbo", table.name)) for table in captured]
-                broken = [(table, own) for table, own in own if own not in state or not state[own].streams]
-                capture.snapshot([own for _, own in broken])
-                for table, _ in broken:
-                    self._tables.snapshotted(table)
-            capture.stream()
-        self._note()
-
-    def _note(self) -> None:
-        """Take note of the intervals in which the topics are complete."""
-        for state in state_of(self._config).tables.values():
-            intervals = self.right[state.table.table]
-            if state.snapshot_lsn is None or state.position is None:
-                continue
-            if intervals and intervals[-1][0] == state.snapshot_lsn:
-                intervals[-1] = (state.snapshot_lsn, max(intervals[-1][1], state.position))
-            elif state.streams:
-                intervals.append((state.snapshot_lsn, state.position))
+class MirroredFollower(Follower):
+    """The capture with its mirrors; of what it claimed, that at which the mirrors are right."""
 
     def mirror(self, *, anew: bool = False) -> None:
-        troubles = CaptureMirrors(self._config, LocalRunner(2), SystemClock()).catch_up(anew=anew)
+        """Apply what is new."""
+        troubles = CaptureMirrors(self.config, LocalRunner(2), SystemClock()).catch_up(anew=anew)
         assert not troubles
         if anew:  # what was before the newest loss is not in the topic's newest life
-            self.right = {name: found[-1:] for name, found in self.right.items()}
+            self.claims = {name: found[-1:] for name, found in self.claims.items()}
 
-    def cut(self, step: int) -> None:
-        with listening(cut_after(step)), contextlib.suppress(PowerCutError):
-            self.stream()
+    def rebuild(self) -> None:
+        """Make the mirrors anew."""
+        self.mirror(anew=True)
 
     def mirror_cut(self, step: int) -> None:
+        """Apply what is new, and die at the n-th step if there are so many."""
         with listening(cut_after(step)), contextlib.suppress(PowerCutError):
             self.mirror()
 
@@ -133,45 +86,18 @@ def check_versions(versions: list[dict[str, Any]], said: str) -> None:
 
 def same(found: Any, row: Any) -> bool:
     """Whether two values agree; a change of type in place also changes what was logged before it."""
-    if isinstance(found, datetime) and type(row) is date:
-        return found == datetime.combine(row, time())
     if isinstance(row, datetime) and isinstance(found, datetime):
         return abs((found - row).total_seconds()) < 0.001
-    return bool(found == row) or (isinstance(found, str) and row is not None and found == str(row))
+    return follower.same(found, row)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_mirrors_hold_what_the_server_had(server: StandIn, tmp_path: Path, seed: int) -> None:
-    config = config_of(server.port, server.password, str(tmp_path))
-    config = replace(config, streaming=replace(config.streaming, idle_timeout_s=0.01, poll_interval_s=0.01))
-    tables = ChangingTables(server, seed)
-    follower = Follower(config, tables)
-    follower.stream(repair=True)
-    rng = random.Random(-1 - seed)  # noqa: S311 - a workload that can be repeated
-    for _ in range(STEPS):
-        chosen = rng.choice(STATEMENTS)
-        if chosen in ("stream", "repair"):
-            tables.said.append(f"-- {chosen}")
-            follower.stream(repair=chosen == "repair")
-        elif chosen in ("mirror", "rebuild"):
-            tables.said.append(f"-- {chosen}")
-            follower.mirror(anew=chosen == "rebuild")
-        elif chosen in ("cut", "mirror_cut"):
-            step = rng.randrange(1, 12)
-            tables.said.append(f"-- {chosen} at step {step}")
-            getattr(follower, chosen)(step)
-        else:
-            getattr(tables, chosen)()
-    tables.enable()
-    tables.work()
-    follower.stream()
-    follower.stream(repair=True)
-    tables.work()
-    follower.stream()
-    follower.mirror()
-    said = "\n".join(tables.said)
+def test_mirrors_hold_what_the_server_had(fresh_server: StandIn, tmp_path: Path, seed: int) -> None:
+    capture = MirroredFollower(fresh_server, tmp_path, seed)
+    capture.play([*STATEMENTS, *OF_MIRRORS], STEPS)
+    capture.mirror()
     checked = sum(
-        check(config, table.name, tables.moments[table.name], follower.right[table.name], said)
-        for table in tables.tables
+        check(capture.config, table.name, capture.tables.moments[table.name], capture.claims[table.name], capture.said)
+        for table in capture.tables.tables
     )
     assert checked
