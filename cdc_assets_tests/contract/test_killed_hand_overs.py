@@ -24,6 +24,7 @@ from cdc_assets.core.steps import STEPS, VARIABLE
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.contract.capture_file import properties_of
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import Event, events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -119,19 +120,8 @@ def test_hand_overs_killed_at_each_step(server: StandIn, tmp_path: Path) -> None
     file = tmp_path / "capture.json"
     file.write_text(
         json.dumps(
-            {
-                "name": "shop",
-                "topic.prefix": "shop",
-                "database.hostname": server.host,
-                "database.port": str(server.port),
-                "database.user": server.user,
-                "database.password": server.password,
-                "database.names": DATABASE,
-                "driver.encrypt": "no",
-                "provide.transaction.metadata": "true",
-                "lake.path": str(tmp_path / "lake"),
-                "stream.idle.timeout.ms": "1",
-            }
+            properties_of(server, tmp_path / "lake")
+            | {"provide.transaction.metadata": "true", "stream.idle.timeout.ms": "1"}
         )
     )
     rounds = Rounds(server)

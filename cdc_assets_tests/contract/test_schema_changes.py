@@ -16,6 +16,7 @@ from cdc_assets.core.steps import listening
 from cdc_assets.history.drift import Drift
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.contract.capture_file import properties_of
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
@@ -101,28 +102,13 @@ def test_what_is_printed_can_be_run_as_it_stands_and_keeps_what_the_first_instan
     server.agent.drain()
     run(config, "stream")
     file = tmp_path / "capture.json"
-    file.write_text(json.dumps(properties(server, tmp_path)))
+    file.write_text(json.dumps(properties_of(server, tmp_path)))
     told = CliRunner().invoke(app, ["status", "-c", str(file)], env={"COLUMNS": "200"}).output
     assert "is completely read" in told
     with SqlServerSource(config.connection) as source:
         [drift] = CaptureOverview(config, source).drifts()
         server.execute(drift.removal)
         assert [instance.name for instance in source.capture_instances(DATABASE)] == ["dbo_odd ]name's_v2"]
-
-
-def properties(server: StandIn, lake: Path) -> dict[str, str]:
-    """The capture of `config_of` as a configuration file."""
-    return {
-        "name": "shop",
-        "topic.prefix": "shop",
-        "database.hostname": server.host,
-        "database.port": str(server.port),
-        "database.user": server.user,
-        "database.password": server.password,
-        "database.names": DATABASE,
-        "driver.encrypt": "no",
-        "lake.path": str(lake),
-    }
 
 
 @pytest.mark.parametrize("command", ["doctor", "status"])
@@ -133,7 +119,7 @@ def test_commands_tell_drift(server: StandIn, tmp_path: Path, command: str) -> N
     server.agent.drain()
     run(config, "snapshot")
     file = tmp_path / "capture.json"
-    file.write_text(json.dumps(properties(server, tmp_path / "lake")))
+    file.write_text(json.dumps(properties_of(server, tmp_path / "lake")))
 
     def told() -> str:
         return CliRunner().invoke(app, [command, "-c", str(file)], env={"COLUMNS": "200"}).output
@@ -221,7 +207,7 @@ def test_tail_prints_events_of_all_generations_in_order(server: StandIn, tmp_pat
         server.agent.drain()
         run(config, "stream")
     file = tmp_path / "capture.json"
-    file.write_text(json.dumps(properties(server, tmp_path / "lake")))
+    file.write_text(json.dumps(properties_of(server, tmp_path / "lake")))
 
     def told(number: int) -> list[int]:
         result = CliRunner().invoke(app, ["tail", "invoices", "-n", str(number), "-c", str(file)])
