@@ -11,6 +11,7 @@ from typing import TypeVar
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.debezium.engine import DebeziumEngine
 from cdc_assets.adapters.kafka import kafka_channels
+from cdc_assets.adapters.kafka_marker import KafkaMarker
 from cdc_assets.adapters.kafka_producer import KafkaBroker
 from cdc_assets.adapters.kafka_topics import KafkaSource
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
@@ -34,6 +35,7 @@ from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.follow import publish
 from cdc_assets.publish.publisher import Commit, Publisher
 from cdc_assets.publish.render import Renderer
+from cdc_assets.publish.view import AskMarker
 from cdc_assets.reader.opening import reader_for
 from cdc_assets.reconcile.run import OnGroup, Reconciler
 from cdc_assets.run.capture import Capture
@@ -116,7 +118,12 @@ def open_reconciler(
 
 
 def publish_topics(
-    config: CaptureConfig, on_commit: Callable[[Commit], None], *, follow: bool, after: str = ""
+    config: CaptureConfig,
+    on_commit: Callable[[Commit], None],
+    *,
+    follow: bool,
+    after: str = "",
+    ends: Callable[[], bool] = lambda: False,
 ) -> Mapping[str, str]:
     """Write the topics of the lake to Kafka until nothing is new, or without end.
 
@@ -124,6 +131,7 @@ def publish_topics(
         on_commit: function called after each transaction.
         follow: whether to wait for more.
         after: commit LSN after which events are published, if none were published yet; empty for all.
+        ends: whether nothing more is to be waited for from now on, neither for events nor for the broker.
 
     Returns:
         Topics that are stopped, with the reason.
@@ -150,8 +158,16 @@ def publish_topics(
         pause_s=config.streaming.retry_wait_s,
         most_retries=config.streaming.max_retries,
         close=broker.close,
+        ends=ends,
     )
     return publisher.stopped
+
+
+def ask_marker(config: CaptureConfig) -> AskMarker | None:
+    """What asks for the newest marker of the topics in Kafka; None if nothing is written to Kafka."""
+    if not config.kafka.servers:
+        return None
+    return lambda: KafkaMarker(config.kafka, config.events.topic_prefix).newest()
 
 
 def discover(config: CaptureConfig) -> Sequence[TableSchema]:

@@ -234,6 +234,30 @@ def _of_capture(report: CaptureReport) -> Iterator[Metric]:
     queue = _gauge("incremental_snapshot_tables", "Tables in the queue of incremental snapshots.")
     queue.add_metric([report.capture], len(report.queue))
     yield queue
+    yield from _of_kafka(report)
+
+
+def _of_kafka(report: CaptureReport) -> Iterator[Metric]:
+    """Without values if nothing is written to Kafka, or if that could not be asked."""
+    found = report.published if report.published is not None and not report.published.problem else None
+    for name, text, value in (
+        (
+            "kafka_waiting_windows",
+            "Windows and rounds that are not published to Kafka.",
+            found.waiting if found else None,
+        ),
+        ("kafka_behind_seconds", "Age of the oldest of them.", found.behind_s if found else None),
+        (
+            "kafka_events_per_second",
+            "Events published to Kafka in the last minute.",
+            found.per_second if found else None,
+        ),
+        ("kafka_stopped_topics", "Topics that are not published further.", len(found.stopped) if found else None),
+    ):
+        gauge = _gauge(name, text)
+        if value is not None:
+            gauge.add_metric([report.capture], value)
+        yield gauge
 
 
 def _of_databases(report: CaptureReport) -> Iterator[Metric]:

@@ -9,7 +9,6 @@ a topic's limit is asked for, a record beyond it is refused before it is sent, a
 is flushed before a batch could exceed it.
 """
 
-import importlib
 import logging
 import re
 import time
@@ -17,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from cdc_assets.adapters.kafka_marker import KafkaMarker, client_library, connection_options, made, marker_topic
 from cdc_assets.config.settings import KafkaSettings, TopicRule
-from cdc_assets.errors import ConfigurationError, ConnectionLostError, FencedError
+from cdc_assets.errors import ConnectionLostError, FencedError
 from cdc_assets.publish.render import Record
 
 log = logging.getLogger(__name__)
@@ -34,25 +34,7 @@ _LIMIT_BYTES: Final = 1_048_588
 _OVERHEAD: Final = 120
 """Bytes of a batch and of a record besides keys, values and headers; those of a header in `_HEADER`."""
 _HEADER: Final = 10
-_LOOK_BACK: Final = 1000
-"""Offsets from the end among which the newest marker is looked for first."""
-_OF_CONNECTIONS: Final = (
-    "security.",
-    "sasl.",
-    "ssl.",
-    "client.",
-    "socket.",
-    "broker.",
-    "reconnect.",
-    "enable.ssl",
-    "enable.sasl",
-)
 _MARKERS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
-
-
-def marker_topic(prefix: str) -> str:
-    """Name of the topic of markers."""
-    return f"{prefix}.__published"
 
 
 class KafkaBroker:
@@ -68,15 +50,13 @@ class KafkaBroker:
 
     def __init__(self, settings: KafkaSettings, prefix: str) -> None:
         self._settings, self._prefix = settings, prefix
-        self._kafka = _client_library()
+        self._kafka = client_library()
+        self._marker = KafkaMarker(settings, prefix, _ANSWER_S)
         self._markers = marker_topic(prefix)
         self._producer: Any = None
         self._limits: dict[str, int] = {}
         self._unflushed: dict[str, int] = {}
         self._refused: dict[str, str] = {}
-        self._connection = {"bootstrap.servers": settings.servers, "log_level": 3} | {
-            name: text for name, text in settings.producer if name.startswith(_OF_CONNECTIONS)
-        }
 
     def open(self) -> str | None:
         """See `Broker`."""
@@ -92,25 +72,11 @@ class KafkaBroker:
 
     def newest(self) -> str | None:
         """See `Broker`."""
-        options = {"group.id": f"cdc-assets-{self._prefix}", "enable.auto.commit": False, "enable.partition.eof": True}
-        consumer = self._made(
-            self._kafka.Consumer, {**self._connection, **options, "isolation.level": "read_committed"}
-        )
-        try:
-            with self._translated("read"):
-                own = self._kafka.TopicPartition(self._markers, 0)
-                low, high = consumer.get_watermark_offsets(own, timeout=_ANSWER_S)
-                for start in dict.fromkeys((max(low, high - _LOOK_BACK), low)):
-                    found = self._last(consumer, start) if start < high else None
-                    if found is not None:
-                        return found
-            return None
-        finally:
-            consumer.close()
+        return self._marker.newest(exists=True)
 
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
         """See `Broker`."""
-        admin = self._made(self._kafka.admin.AdminClient, dict(self._connection))
+        admin = self._made(self._kafka.admin.AdminClient, connection_options(self._settings))
         with self._translated("asked"):
             known = admin.list_topics(timeout=_ANSWER_S).topics
             missing = [name for name in topics if name not in known]
@@ -179,16 +145,8 @@ class KafkaBroker:
         given = dict(self._settings.producer)
         return self._made(self._kafka.Producer, {"partitioner": "murmur2_random", **base, **given, **fixed})
 
-    def _made(self, kind: Any, options: Mapping[str, Any]) -> Any:
-        try:
-            return kind(dict(options), logger=log)
-        except self._kafka.KafkaException as error:
-            raise ConfigurationError(
-                "producer options",
-                ", ".join(name for name, _ in self._settings.producer) or "(none)",
-                f"options of librdkafka ({error.args[0].str()})",
-                "use librdkafka's names, such as sasl.username and sasl.password in place of sasl.jaas.config",
-            ) from None
+    def _made(self, kind: Any, options: dict[str, Any]) -> Any:
+        return made(self._kafka, kind, options, self._settings)
 
     def _produce(self, topic: str, record: Record) -> None:
         until = time.monotonic() + _OUTCOME_S
@@ -221,30 +179,14 @@ class KafkaBroker:
         if error is not None and error.code() in final:
             self._refused.setdefault(message.topic(), error.str())
 
-    def _last(self, consumer: Any, start: int) -> str | None:
-        """The value of the newest marker from an offset on."""
-        consumer.assign([self._kafka.TopicPartition(self._markers, 0, start)])
-        found, until = None, time.monotonic() + _ANSWER_S
-        while time.monotonic() < until:
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            if message.error() is None:
-                found = message.value().decode()
-            elif message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
-                return found
-            else:
-                raise self._kafka.KafkaException(message.error())
-        raise ConnectionLostError(f"Topic {self._markers} at {self._settings.servers} cannot be read to its end.")
-
     def _create(self, admin: Any, names: Sequence[str]) -> dict[str, str]:
         troubles: dict[str, str] = {}
         if not names:
             return troubles
         if not self._settings.creates and self._markers not in names:
             return dict.fromkeys(names, "there is no such topic, and topic.creation.enable is false")
-        made = admin.create_topics([self._new_topic(name) for name in names], request_timeout=_ANSWER_S)
-        for name, outcome in made.items():
+        outcomes = admin.create_topics([self._new_topic(name) for name in names], request_timeout=_ANSWER_S)
+        for name, outcome in outcomes.items():
             try:
                 outcome.result()
             except self._kafka.KafkaException as error:
@@ -296,16 +238,3 @@ def rule_for(topic: str, rules: Sequence[TopicRule]) -> TopicRule:
         if included and not any(re.fullmatch(text, topic) for text in rule.exclude):
             return rule
     return rules[-1]
-
-
-def _client_library() -> Any:
-    try:
-        importlib.import_module("confluent_kafka.admin")
-        return importlib.import_module("confluent_kafka")
-    except ImportError as error:
-        raise ConfigurationError(
-            "bootstrap.servers",
-            "(given)",
-            f"nothing, unless the client library is installed ({error})",
-            "pip install 'cdc-assets[kafka]'",
-        ) from None

@@ -6,11 +6,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cdc_assets.adapters.sqlserver.source import quick_source
+from cdc_assets.assembly import ask_marker
 from cdc_assets.capture.progress import OnProgress, Progress
 from cdc_assets.cli.console import err
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.run.overview import look_at
+from cdc_assets.run.overview import CaptureReport, look_at
 
 
 @contextmanager
@@ -30,7 +31,10 @@ def exported(settings: CaptureConfig) -> Iterator[OnProgress]:
         )
     from cdc_assets.metrics import CaptureMetrics, MetricsServer, Textfile
 
-    metrics = CaptureMetrics(settings.events.topic_prefix, lambda: look_at(settings, lambda: quick_source(settings)))
+    def look() -> CaptureReport:
+        return look_at(settings, lambda: quick_source(settings), marker=ask_marker(settings))
+
+    metrics = CaptureMetrics(settings.events.topic_prefix, look)
     with ExitStack() as open_:
         if wanted.port:
             try:

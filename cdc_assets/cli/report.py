@@ -8,7 +8,7 @@ from rich.text import Text
 from cdc_assets.cli.console import out
 from cdc_assets.run.overview import CaptureReport
 from cdc_assets.run.overview.report import STOPPED, DatabaseReport, Reached
-from cdc_assets.run.overview.words import describe_condition, describe_lag
+from cdc_assets.run.overview.words import describe_condition, describe_lag, describe_published
 
 STYLES = {
     "streaming": "green",
@@ -66,6 +66,8 @@ def _work(report: CaptureReport) -> Iterator[str]:
         state = "paused" if entry.paused else f"read up to key {entry.reached}" if entry.reached else "not begun"
         rows = "" if entry.rows is None else f", {entry.rows:,} rows"
         yield f"incremental snapshot of {entry.table}: {state}{rows}"
+    if report.published is not None and not report.published.problem:
+        yield describe_published(report.published)
     if report.headroom_h is not None:
         yield f"unread changes are kept for {report.headroom_h:,.1f} h at least"
     if report.last_ddl is not None:

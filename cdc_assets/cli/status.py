@@ -10,6 +10,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cdc_assets.adapters.sqlserver.source import quick_source
+from cdc_assets.assembly import ask_marker
 from cdc_assets.cli.as_json import of_status, of_summary, print_json
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, JsonOption, configuration_file, out, read_lake_config
 from cdc_assets.cli.engine_status import engine_status, engine_summary
@@ -60,7 +61,7 @@ def _look(settings: CaptureConfig, unresolved: CdcError | None, as_json: bool, *
     if not lake.known and not as_json:
         _nothing(lake)
         return
-    report = look_at(settings, lambda: _opened(settings, unresolved))
+    report = look_at(settings, lambda: _opened(settings, unresolved), marker=ask_marker(settings))
     if as_json:
         print_json(of_status(report), lines=lines)
     else:

@@ -24,7 +24,7 @@ def kafka_settings(values: Mapping[str, Any], texts: Mapping[str, str], form: st
     Raises:
         ConfigurationError: a property is wrong.
     """
-    return KafkaSettings(
+    found = KafkaSettings(
         **values,
         key_schema=_flag(texts, "key.converter.schemas.enable"),
         value_schema=_flag(texts, "value.converter.schemas.enable"),
@@ -35,6 +35,12 @@ def kafka_settings(values: Mapping[str, Any], texts: Mapping[str, str], form: st
         creates=_flag(texts, f"{_CREATION}enable"),
         problem=_problem(texts, form),
     )
+    if found.enabled and not found.servers:
+        raise ConfigurationError("bootstrap.servers", None, "host:port of a broker, since kafka.enabled", "add it")
+    if found.enabled and found.problem:
+        name, value, supported = found.problem
+        raise ConfigurationError(name, value, f"{supported}, since kafka.enabled", "change it, or leave it out")
+    return found
 
 
 def _flag(texts: Mapping[str, str], name: str) -> bool:

@@ -16,6 +16,7 @@ from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source
 from cdc_assets.defs.discovery import discover
 from cdc_assets.defs.engines.build import connector_definitions
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
+from cdc_assets.defs.kafka import kafka_asset
 from cdc_assets.defs.mirrors import mirror_assets
 from cdc_assets.defs.reconcile import matches_check
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
@@ -98,6 +99,9 @@ def _capture_definitions(
     if mirrors:
         selection = dg.AssetSelection.assets(mirrors).without_checks()
         jobs.append(dg.define_asset_job(names.mirror, selection, description=_MIRROR_JOB))
+    kafka = kafka_asset(catalog) if catalog.has_kafka else None
+    if kafka:
+        jobs.append(dg.define_asset_job(names.publish, dg.AssetSelection.assets(kafka), description=_PUBLISH_JOB))
     matches = matches_check(catalog) if mirrors else None
     if matches:
         jobs.append(dg.define_asset_job(names.reconcile, dg.AssetSelection.checks(matches), description=_RECONCILE_JOB))
@@ -110,7 +114,7 @@ def _capture_definitions(
         description="Checks every half hour how far clean-up is from unread changes, and whether tables differ from their events.",
     )
     return dg.Definitions(
-        assets=[*catalog.specs("source", deps=None), changes, *(made for made in (snapshot, mirrors) if made)],
+        assets=[*catalog.specs("source", deps=None), changes, *(made for made in (snapshot, mirrors, kafka) if made)],
         asset_checks=[*checks, *([matches] if matches else [])],
         jobs=[*jobs, headroom_job, signal_job(catalog)],
         schedules=[headroom_schedule],
@@ -134,5 +138,6 @@ def capture_resources(names: Names, capture: CaptureSource, spark: SparkResource
 _CHANGES_JOB = "Stream the changes of all captured tables until there are no new ones."
 _MIRROR_JOB = "Bring the tables of current rows and their history to where the topics are."
 _RECONCILE_JOB = "Compare the tables of current rows with the server, beside the stream."
+_PUBLISH_JOB = "Publish to Kafka what is complete in the lake."
 _SNAPSHOT_JOB = "Read captured tables completely, or by key ranges."
 _HEADROOM_JOB = "Check how far the server's clean-up is from unread changes, and whether tables differ from the structure of their events."

@@ -1,13 +1,14 @@
 """One capture as a Dagster resource: its configuration and its adapters."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import dagster as dg
 
 from cdc_assets.adapters.kafka import kafka_channels
-from cdc_assets.assembly import open_capture, open_mirrors, open_reconciler
+from cdc_assets.assembly import ask_marker, open_capture, open_mirrors, open_reconciler, publish_topics
 from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -17,10 +18,12 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.apply import OnStep, StepReport
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.notifications import Listener
+from cdc_assets.publish.publisher import Commit
+from cdc_assets.publish.view import PublishedReport
 from cdc_assets.reconcile.progress import Pass
 from cdc_assets.reconcile.run import Reconciler
 from cdc_assets.run.capture import Capture
-from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.run.overview import CaptureOverview, published_of
 from cdc_assets.run.overview.capture import AUDIT_S
 
 
@@ -90,6 +93,37 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the 
             ConfigurationError: the settings skip operations that mirrors need.
         """
         return open_mirrors(self.config(), self.spark.early_runner(), on_step)
+
+    def publish(
+        self, on_commit: Callable[[Commit], None], *, ends: Callable[[], bool] | None = None
+    ) -> Mapping[str, str]:
+        """Write the topics of the lake to Kafka until nothing is new; the topics that are stopped, with the reason.
+
+        Args:
+            on_commit: called after each transaction.
+            ends: if given, new windows are waited for until it is true; what is complete by then is published.
+
+        Raises:
+            FencedError: another publisher has taken over.
+            CdcError: the lake cannot be read, or the broker was away for too long.
+        """
+        if ends is None:
+            return publish_topics(self.config(), on_commit, follow=False)
+        return publish_topics(self.config(), on_commit, follow=True, ends=ends)
+
+    def recorded(self) -> int:
+        """Number of the newest row of the manifest; -1 if there is none."""
+        rows = CaptureOverview(self.config()).rows()
+        return int(rows[-1]["sequence"]) if rows else -1
+
+    def published(self) -> PublishedReport | None:
+        """How far the topics in Kafka are; None if nothing is written to Kafka.
+
+        Raises:
+            CdcError: the lake cannot be read.
+        """
+        config = self.config()
+        return published_of(CaptureOverview(config), datetime.now(UTC), ask_marker(config))
 
     def reconciler(self) -> AbstractContextManager[tuple[CaptureMirrors, Reconciler]]:
         """The mirrors and what compares them with the server, closed at the end of the block.

@@ -118,6 +118,21 @@ class Names:
         return f"{word(self.capture)}_compare"
 
     @property
+    def publish(self) -> str:
+        """Job that publishes to Kafka."""
+        return f"{word(self.capture)}_publish"
+
+    @property
+    def publish_op(self) -> str:
+        """Step of that job."""
+        return f"{word(self.capture)}_publish_windows"
+
+    @property
+    def kafka_pool(self) -> str:
+        """Pool that lets only one run publish."""
+        return f"cdc_{word(self.capture)}_kafka"
+
+    @property
     def signal(self) -> str:
         """Job that requests snapshots by a signal."""
         return f"{word(self.capture)}_signal"
@@ -176,6 +191,8 @@ class CaptureCatalog:
         self.partitions = range_partitions(config.snapshot.partitions)
         self.system = system_topics(config)
         self.windows_key = self.system_key(WINDOWS)
+        self.kafka_key = self.system_key("kafka")
+        self.has_kafka = config.kafka.enabled
         self._keys: dict[Role, dict[dg.AssetKey, TableId]] = {}
         require_distinct_keys((schema.table for schema in self.tables), self.key)
 
@@ -247,6 +264,21 @@ class CaptureCatalog:
             ).with_io_manager_key(self.names.history_io if name == HISTORY else self.names.envelope_io)
             for name, directory in self.system.items()
         ]
+
+    def kafka_spec(self) -> dg.AssetSpec:
+        """The topics in Kafka as one asset, which follows the window manifest: an edge from each table would be thousands."""
+        return dg.AssetSpec(
+            self.kafka_key,
+            deps=[self.windows_key],
+            description="The topics of the lake in Kafka, as a connector would have written them, each event once for consumers "
+            "that read committed records.",
+            group_name=f"{word(self.prefix)}_system",
+            kinds={"kafka"},
+            owners=["team:cdc"],
+            tags={"cdc/capture": word(self.prefix)},
+            metadata={"bootstrap_servers": self.config.kafka.servers} | self._code,
+            skippable=True,
+        )
 
     def system_key(self, name: str) -> dg.AssetKey:
         """Key of one of these assets by its short name, see `capture.system_topics`."""

@@ -14,6 +14,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.continuity import ContinuityReport, continuity_spec
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.defs.live import LivePage, subject_of
 from cdc_assets.defs.metrics import written_metrics
 from cdc_assets.defs.mirrors import MirrorFollower
@@ -83,7 +84,8 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             idle_timeout_s=config.idle_timeout_s,
             max_duration_s=config.max_duration_s,
         )
-        with as_step(context), written_metrics(catalog.config) as count, opened as capture:
+        kafka = KafkaFollower(catalog, context, resource)
+        with as_step(context), written_metrics(catalog.config) as count, kafka, opened as capture:
             with session.reporting_in_any_case(), page.fresh():
                 summary = capture.stream(
                     should_yield=_snapshot_waits(catalog, context),

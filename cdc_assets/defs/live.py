@@ -21,6 +21,7 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_assets.assembly import ask_marker
 from cdc_assets.capture.system_topics import WINDOWS
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import Interrupted
@@ -31,6 +32,7 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks import DRIFT, HEADROOM, drift_result, headroom_result
 from cdc_assets.defs.continuity import CONTINUITY, continuity_result
 from cdc_assets.defs.envelope_io import account_of
+from cdc_assets.defs.kafka import PUBLISHED, published_result
 from cdc_assets.defs.page import page_of
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.lake.topics import TopicTables
@@ -71,12 +73,14 @@ class Subject:
         capture: name of the capture.
         key: asset that carries the page: the record of windows, or of batches.
         directory: of that asset's table.
+        others: assets that a run materializes beside it, with a check of their own.
     """
 
     capture: str
     key: dg.AssetKey
     directory: str
     look: Look
+    others: tuple[dg.AssetKey, ...] = ()
 
 
 def subject_of(catalog: CaptureCatalog, resource: CaptureResource) -> Subject:
@@ -85,7 +89,8 @@ def subject_of(catalog: CaptureCatalog, resource: CaptureResource) -> Subject:
     def ask() -> Seen:
         return look(catalog, resource)
 
-    return Subject(catalog.config.name, catalog.windows_key, catalog.system[WINDOWS], ask)
+    others = (catalog.kafka_key,) if catalog.has_kafka else ()
+    return Subject(catalog.config.name, catalog.windows_key, catalog.system[WINDOWS], ask, others)
 
 
 def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
@@ -93,10 +98,16 @@ def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
     at = datetime.now(UTC)
     try:
         with resource.overview(audit_s=0.0) as overview:
-            return Seen(report_of(overview, at), tuple(_results(catalog, overview)))
+            report = report_of(overview, at, marker=ask_marker(catalog.config))
+            return Seen(report, (*_results(catalog, overview), *_of_kafka(catalog, report)))
     except CdcError as error:
-        report = without_server(catalog.config, error, at, audit_s=0.0)
-        return Seen(report, tuple(_unknown(catalog, describe_error(error))))
+        report = without_server(catalog.config, error, at, audit_s=0.0, marker=ask_marker(catalog.config))
+        return Seen(report, (*_unknown(catalog, describe_error(error)), *_of_kafka(catalog, report)))
+
+
+def _of_kafka(catalog: CaptureCatalog, report: CaptureReport) -> Iterator[dg.AssetCheckEvaluation]:
+    if catalog.has_kafka:
+        yield evaluated(published_result(catalog, report.published), catalog.kafka_key, PUBLISHED)
 
 
 def _results(catalog: CaptureCatalog, overview: CaptureOverview) -> Iterator[dg.AssetCheckEvaluation]:
@@ -144,7 +155,7 @@ class LivePage:
     def __init__(self, subject: Subject, context: dg.AssetExecutionContext, sink: TopicTables) -> None:
         self._subject, self._context, self._sink = subject, context, sink
         self._board = CheckBoard(context.instance, context.run.run_id, context.job_name)
-        self._materialized = {subject.key}
+        self._materialized = {subject.key, *subject.others}
         self._end = threading.Event()
         self._reported: tuple[float, CaptureReport] | None = None
         self._seen: Seen | None = None
@@ -227,7 +238,7 @@ class IdlePage:
             return []
         if (before is None and seen.report.health == "healthy") or (before and not differs(before, seen.report)):
             return []
-        whole = [result for result in seen.checks if result.asset_key == subject.key]
+        whole = [result for result in seen.checks if result.asset_key in (subject.key, *subject.others)]
         broken = [result for result in seen.checks if not result.passed and result not in whole]
         page = dg.AssetMaterialization(subject.key, metadata=page_of(seen.report))
         return [page, *whole, *broken]
@@ -256,4 +267,5 @@ def _facts(report: CaptureReport) -> CaptureReport:
     databases = tuple(
         replace(found, server_time=None, lag=replace(found.lag, capture_job_s=None)) for found in report.databases
     )
-    return replace(report, at=datetime.min.replace(tzinfo=UTC), databases=databases)
+    published = replace(report.published, behind_s=None) if report.published else None
+    return replace(report, at=datetime.min.replace(tzinfo=UTC), databases=databases, published=published)

@@ -11,7 +11,7 @@ import dagster as dg
 from cdc_assets.defs.reporting import OPERATIONS
 from cdc_assets.run.overview import CaptureReport
 from cdc_assets.run.overview.report import STOPPED, DatabaseReport, TableReport, Trouble
-from cdc_assets.run.overview.words import describe_condition, duration
+from cdc_assets.run.overview.words import describe_condition, describe_published, duration
 
 _SHOWN_IN_PLACE = 990
 _MOST_TABLES = 200
@@ -53,6 +53,8 @@ def _summary(report: CaptureReport) -> str:
                           [_database(found) for found in report.databases]).splitlines(), ""]  # fmt: skip
     counts = ", ".join(f"{count} {name}" for name, count in report.counts().items())
     lines.append(f"Tables: {counts or 'none'}. {report.rates.rows:,.1f} events a second.")
+    if report.published is not None and not report.published.problem:
+        lines.append(f"{describe_published(report.published).capitalize()}.")
     if report.headroom_h is not None:
         lines.append(f"Unread changes are kept for {report.headroom_h:,.1f} h.")
     if report.last_ddl:
@@ -108,6 +110,12 @@ def _numbers(report: CaptureReport) -> dict[str, Any]:
         "rows_per_second": report.rates.rows,
         "headroom_hours": report.headroom_h,
     }
+    if report.published is not None and not report.published.problem:
+        numbers |= {
+            "kafka_waiting_windows": report.published.waiting,
+            "kafka_behind_seconds": report.published.behind_s,
+        }
+        numbers |= {"kafka_events_per_second": report.published.per_second}
     numbers |= {f"{OPERATIONS.get(op, op)}_per_second": rate for op, rate in report.rates.by_operation.items()}
     counts: dict[str, int] = {
         "healthy": int(report.healthy),

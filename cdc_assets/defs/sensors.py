@@ -28,6 +28,9 @@ so are tables of the loaded code location that are not on the server now.
 *Mirrors* follow in the runs that write topics. If some are behind while nothing else is to do, because they
 are new or their last step failed, a run for them alone is started.
 
+*Kafka* follows in these runs too. If windows wait to be published while nothing else is to do, a run that publishes is started;
+after a failure of that run with the same pauses as above. The broker is not asked again before the manifest has grown.
+
 *No table yet.* If a code location lists no table, the sensor asks the server for
 enabled ones, and starts a streaming run that adds them.
 
@@ -38,6 +41,7 @@ of ticks shows cursors, but of a tick without a run not why.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -48,6 +52,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.kafka import publishing
 from cdc_assets.defs.live import IdlePage, Subject, subject_of
 from cdc_assets.defs.partitions import all_ranges
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
@@ -64,6 +69,11 @@ NEW_TABLES_TAG = "cdc/tables"
 """On a run that was started because a capture without tables has some now: these tables."""
 MIRRORS_TAG = "cdc/mirrors"
 """On a run that was started because mirrors are behind their topics: these topics."""
+KAFKA_TAG = "cdc/kafka"
+"""On a run that was started because windows wait to be published: how many."""
+_BROKER_AWAY_S = 30.0
+"""Seconds after which a broker that does not answer is asked again, since a tick waits for it."""
+NOTHING_NEW = "Nothing new."
 _MOST_FAILURES = 10
 """Maximum number of failures in a row that are counted."""
 _START = uuid4().hex[:12]
@@ -74,7 +84,7 @@ _OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
 
 def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
-    names, runs, page = catalog.names, catalog.runs(), IdlePage()
+    names, runs, page, published = catalog.names, catalog.runs(), IdlePage(), KafkaRuns(catalog)
 
     def answer_of(context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
         if active := runs.active(context.instance):
@@ -92,6 +102,8 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
         unread = pause_ends(snapshots, of_any_kind=True)
         request = _request(catalog, resource, records, unread, first_tick=_start_of(context) != _START)
+        if catalog.has_kafka and isinstance(request, dg.SkipReason) and request.skip_message == NOTHING_NEW:
+            request = published.request(context.instance, resource) or request
         context.update_cursor(_START)
         return request
 
@@ -186,7 +198,7 @@ def _request(
             f"{len(waiting)} tables could not be read; the next attempt starts after {unread:%H:%M:%S} UTC."
         )
     if not fresh:
-        return _mirroring(catalog, resource, records) or dg.SkipReason("Nothing new.")
+        return _mirroring(catalog, resource, records) or dg.SkipReason(NOTHING_NEW)
     newest = max(fresh.values())
     return _streaming(catalog, run_key(capture, records, newest), {"cdc/lsn": str(newest)})
 
@@ -211,6 +223,44 @@ def _mirroring(
         return None
     key = run_key(catalog.names.capture, records, "mirrors")
     return dg.RunRequest(run_key=key, job_name=catalog.names.mirror, tags={MIRRORS_TAG: ", ".join(behind)})
+
+
+class KafkaRuns:
+    """Requests runs that publish to Kafka.
+
+    Args:
+        catalog: the assets of the capture.
+    """
+
+    def __init__(self, catalog: CaptureCatalog) -> None:
+        self._catalog = catalog
+        self._done = -1
+        """Newest row of the manifest when nothing waited."""
+        self._next = 0.0
+
+    def request(self, instance: dg.DagsterInstance, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason | None:
+        """A request if windows wait and nobody publishes them; the reason if it has to wait itself."""
+        names, runs = self._catalog.names, self._catalog.runs()
+        if publishing(self._catalog, instance):
+            return None
+        records = runs.finished_of(instance, names.publish, _MOST_FAILURES)
+        ends = pause_ends(records, of_any_kind=True)
+        if ends and ends > datetime.now(UTC):
+            return dg.SkipReason(f"Publishing to Kafka failed; the next attempt starts after {ends:%H:%M:%S} UTC.")
+        size = resource.recorded()
+        if size == self._done:
+            return None
+        if monotonic() < self._next:
+            return None
+        found = resource.published()
+        if found is None or found.problem:
+            self._next = monotonic() + _BROKER_AWAY_S
+            return None
+        if not found.waiting:
+            self._done = size
+            return None
+        key = run_key(names.capture, records, f"kafka:{size}")
+        return dg.RunRequest(run_key=key, job_name=names.publish, tags={KAFKA_TAG: str(found.waiting)})
 
 
 def _adding(

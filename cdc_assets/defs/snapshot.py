@@ -10,6 +10,7 @@ from cdc_assets.capture.progress import Progress, SnapshotSummary
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.defs.live import LivePage, subject_of
 from cdc_assets.defs.metrics import written_metrics
 from cdc_assets.defs.mirrors import MirrorFollower
@@ -54,7 +55,8 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             count(progress)
 
         opened = resource.open(context.run.run_id, on_progress, Notices(catalog, context).send, sink)
-        with as_step(context), written_metrics(catalog.config) as count, opened as capture, page.fresh():
+        kafka = KafkaFollower(catalog, context, resource)
+        with as_step(context), written_metrics(catalog.config) as count, kafka, opened as capture, page.fresh():
             if config.due_only:
                 summary = capture.snapshot()
                 _warn_of_missing_tables(context, session, capture.state(), summary)

@@ -41,6 +41,11 @@ class Topic:
     newest: int | None
     rows: TopicRows
 
+    @property
+    def is_of_table(self) -> bool:
+        """Whether it holds the events of a captured table."""
+        return self.rank == _DATA
+
 
 class Feed:
     """Topics of a capture and their rows.

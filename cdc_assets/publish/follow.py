@@ -1,6 +1,7 @@
 """Publishes until nothing is new, or without end; a broker that is away only delays."""
 
 import logging
+import time
 from collections.abc import Callable
 
 from cdc_assets.core.interruption import check, sleep
@@ -16,7 +17,14 @@ _AFTER_FENCE_S = 2.0
 
 
 def publish(
-    publisher: Publisher, feed: Feed, *, follow: bool, pause_s: float, most_retries: int, close: Callable[[], None]
+    publisher: Publisher,
+    feed: Feed,
+    *,
+    follow: bool,
+    pause_s: float,
+    most_retries: int,
+    close: Callable[[], None],
+    ends: Callable[[], bool] = lambda: False,
 ) -> None:
     """Publish what is complete in the lake.
 
@@ -25,6 +33,7 @@ def publish(
         pause_s: pause before another attempt.
         most_retries: attempts in a row without any progress; -1 for no limit.
         close: ends the connections.
+        ends: whether nothing more is to be waited for from now on, neither for events nor for the broker.
 
     Raises:
         FencedError: another publisher has taken over.
@@ -35,28 +44,36 @@ def publish(
         while True:
             try:
                 publisher.open()
-                while rows := _turn(publisher, follow=follow):
-                    failures = 0 if rows > 0 else failures
+                while _turn(publisher, follow=follow, ends=ends):
+                    failures = 0
             except (RetryableError, LakeError, FencedError) as error:
                 failures += 1
+                if ends():
+                    raise
                 _check_again(publisher, feed, error, failures, most_retries)
                 log.warning("%s Trying again in %s s.", error, pause_s)
-                sleep(pause_s)
+                _pause(pause_s, ends)
             else:
                 return
     finally:
         close()
 
 
-def _turn(publisher: Publisher, *, follow: bool) -> int:
-    """Events that were published; -1 if there were none and more are waited for, 0 if it is the end."""
+def _turn(publisher: Publisher, *, follow: bool, ends: Callable[[], bool]) -> bool:
+    """Publish until nothing is new; whether to look again, in a moment. Returns once anything was published or waited for."""
     check()
-    if rows := publisher.turn():
-        return rows
-    if not follow:
-        return 0
-    sleep(_LOOK_EVERY_S)
-    return -1
+    last = not follow or ends()
+    if publisher.turn():
+        return True
+    if not last:
+        sleep(_LOOK_EVERY_S)
+    return not last
+
+
+def _pause(seconds: float, ends: Callable[[], bool]) -> None:
+    until = time.monotonic() + seconds
+    while not ends() and (left := until - time.monotonic()) > 0:
+        sleep(min(left, _LOOK_EVERY_S))
 
 
 def _check_again(publisher: Publisher, feed: Feed, error: CdcError, failures: int, most_retries: int) -> None:

@@ -9,6 +9,8 @@ from cdc_assets.errors import LakeError
 Place = tuple[int, str]
 """A window's number, and the position in it up to which a topic is published, inclusive."""
 
+RATE_S = 60.0
+"""Seconds of which the rate is the mean."""
 WHOLE = "~"
 """Sorts after every position: the window is published as a whole."""
 
@@ -25,6 +27,9 @@ class Published:
         stopped: why topics are not published further, by name.
         after: commit LSN after which events are published; empty for all of them.
         writer: identity of the process that wrote this.
+        lsn: commit LSN of the newest event of a table that is published; empty if there is none.
+        written: seconds since 1970 at which it was written.
+        per_second: events per second that were published in the last `RATE_S` seconds before it.
     """
 
     lake: str
@@ -33,6 +38,9 @@ class Published:
     stopped: Mapping[str, str] = field(default_factory=dict)
     after: str = ""
     writer: str = ""
+    lsn: str = ""
+    written: float = 0.0
+    per_second: float = 0.0
 
     def of(self, topic: str, *, numbered: bool = True) -> Place:
         """How far a topic is.

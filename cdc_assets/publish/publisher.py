@@ -21,15 +21,18 @@ long; the older one tells the two apart by the marker, which names its writer: e
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from uuid import uuid4
 
+from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.publish.feed import Feed, Topic
-from cdc_assets.publish.place import WHOLE, Place, Published, parse_published
+from cdc_assets.publish.place import RATE_S, WHOLE, Place, Published, parse_published
 from cdc_assets.publish.ports import Broker
 from cdc_assets.publish.render import Record, Renderer
 
@@ -44,11 +47,15 @@ class Commit:
         window: window up to which topics are published.
         complete: greatest window that is complete in the lake.
         rows: number of its events.
+        lsn: commit LSN of the newest event of a table that is published; empty if there is none.
+        stopped: why topics are not published further, by name.
     """
 
     window: int
     complete: int
     rows: int
+    lsn: str = ""
+    stopped: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Stream:
@@ -95,6 +102,7 @@ class Publisher:
         self.stopped: dict[str, str] = {}
         """Why topics are not published further, by name."""
         self._prepared: set[str] = set()
+        self._lsn, self._recent = "", deque[tuple[float, int]]()
         self._rows, self._begun, self._complete = 0, False, -1
         self._places: dict[str, Place] = {}
         self._base = -1
@@ -111,7 +119,8 @@ class Publisher:
         known = Published(lake, after=self._after) if text is None else parse_published(text)
         self._check(known, lake, new=text is None)
         self._after = known.after
-        self._published = replace(known, writer=self._writer, stopped={})
+        self._published = replace(known, writer=self._writer, stopped={}, written=time.time(), per_second=self._rate())
+        self._lsn = known.lsn
         self._prepared.clear()
         self.stopped.clear()
         self._broker.begin()
@@ -222,6 +231,8 @@ class Publisher:
                     raise _Refused
                 return
             last = record.position
+            if stream.topic.is_of_table:
+                self._lsn = max(self._lsn, last.partition("/")[0])
             self._places[stream.name] = record.window, last
             self._rows += 1
             if self._rows == 1:
@@ -230,7 +241,17 @@ class Publisher:
 
     def _marker(self) -> Published:
         found = self._published.at(self._base, self._places)
-        return replace(found, stopped=dict(self.stopped), after=self._after)
+        rate = self._rate(self._rows)
+        return replace(
+            found, stopped=dict(self.stopped), after=self._after, lsn=self._lsn, written=time.time(), per_second=rate
+        )
+
+    def _rate(self, more: int = 0) -> float:
+        """Events per second, with those that are about to be committed."""
+        now = time.monotonic()
+        while self._recent and self._recent[0][0] < now - RATE_S:
+            self._recent.popleft()
+        return round((more + sum(rows for _, rows in self._recent)) / RATE_S, 3)
 
     def _commit(self) -> int:
         marker, rows = self._marker(), self._rows
@@ -242,6 +263,8 @@ class Publisher:
             raise _Refused
         self._published = marker
         self._rows, self._begun = 0, False
+        self._recent.append((time.monotonic(), rows))
         step("publish-complete")
-        self._on_commit(Commit(marker.window, self._complete, rows))
+        self._on_commit(Commit(marker.window, self._complete, rows, marker.lsn, marker.stopped))
+        check()
         return rows

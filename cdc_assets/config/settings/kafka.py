@@ -32,6 +32,7 @@ class KafkaSettings:
 
     Args:
         servers: `bootstrap.servers`; empty if nothing is written to Kafka.
+        enabled: whether runs of Dagster publish.
         key_schema: whether JSON keys contain their schema; Connect's default is true.
         value_schema: the same for values.
         headers: class of the header converter.
@@ -44,6 +45,7 @@ class KafkaSettings:
     """
 
     servers: str = ""
+    enabled: bool = False
     key_schema: bool = True
     value_schema: bool = True
     headers: str = SIMPLE

@@ -13,6 +13,15 @@ KAFKA = (
         note="In Kafka Connect a property of the worker.",
     ),
     Property(
+        "kafka.enabled",
+        kinds.BOOLEAN,
+        "false",
+        "Publish in Dagster: in the runs that write topics, and by an asset and a job of their own. Leave it off if "
+        "`cdc-assets publish --follow` runs as a service: of two publishers the newer ends the older.",
+        "kafka.enabled",
+        note="Ours. Needs `bootstrap.servers`.",
+    ),
+    Property(
         "producer.<option>",
         kinds.TEXT,
         None,

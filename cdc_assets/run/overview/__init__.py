@@ -13,7 +13,7 @@ Nothing is claimed and no JVM starts. The questions and the modules that answer 
 """
 
 from cdc_assets.run.overview.capture import CaptureOverview
-from cdc_assets.run.overview.look import look_at, report_of, without_server
+from cdc_assets.run.overview.look import look_at, published_of, report_of, without_server
 from cdc_assets.run.overview.report import CaptureReport
 from cdc_assets.run.overview.tables import DatabaseOverview, Headroom, TableOverview
 
@@ -24,6 +24,7 @@ __all__ = [
     "Headroom",
     "TableOverview",
     "look_at",
+    "published_of",
     "report_of",
     "without_server",
 ]

@@ -20,6 +20,7 @@ from cdc_assets.history.store import history_directory
 from cdc_assets.lake.audit import Loss
 from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets.ledger.state import CaptureState, SnapshotRun
+from cdc_assets.publish.view import AskMarker, PublishedReport, published_report
 from cdc_assets.run.overview.capture import AUDIT_S, CaptureOverview
 from cdc_assets.run.overview.drift import OverviewSource
 from cdc_assets.run.overview.rates import rates_of
@@ -40,12 +41,18 @@ OpenSource = Callable[[], AbstractContextManager[OverviewSource]]
 
 NOT_ASKED = "The server cannot be reached,"
 _UNKNOWN = "changes that it still keeps and table structures are not checked"
+KAFKA = "Kafka"
 PERIOD = timedelta(seconds=60)
 """Interval of which rates are the mean."""
 
 
 def look_at(
-    config: CaptureConfig, open_source: OpenSource, *, audit_s: float | None = AUDIT_S, now: datetime | None = None
+    config: CaptureConfig,
+    open_source: OpenSource,
+    *,
+    audit_s: float | None = AUDIT_S,
+    now: datetime | None = None,
+    marker: AskMarker | None = None,
 ) -> CaptureReport:
     """The report with all that can be read; see the module's head.
 
@@ -53,17 +60,22 @@ def look_at(
         open_source: opens the server; a report without it is made if that fails.
         audit_s: time limit in seconds for examining tables of the lake that look right.
         now: the time; None is now.
+        marker: asks how far the topics in Kafka are; None if nothing is written to Kafka.
     """
     at = now or datetime.now(UTC)
     try:
         with open_source() as source:
-            return report_of(CaptureOverview(config, source, audit_s=audit_s), at)
+            return report_of(CaptureOverview(config, source, audit_s=audit_s), at, marker=marker)
     except CdcError as error:
-        return without_server(config, error, at, audit_s)
+        return without_server(config, error, at, audit_s, marker)
 
 
 def without_server(
-    config: CaptureConfig, problem: CdcError, at: datetime, audit_s: float | None = AUDIT_S
+    config: CaptureConfig,
+    problem: CdcError,
+    at: datetime,
+    audit_s: float | None = AUDIT_S,
+    marker: AskMarker | None = None,
 ) -> CaptureReport:
     """The report of manifest and lake alone, or of nothing if they are the problem.
 
@@ -72,16 +84,19 @@ def without_server(
     """
     away = Trouble(NOT_ASKED, f"{NOT_ASKED} so {_UNKNOWN}: {describe_error(problem)}")
     try:
-        return report_of(CaptureOverview(config, audit_s=audit_s), at, [away])
+        return report_of(CaptureOverview(config, audit_s=audit_s), at, [away], marker)
     except CdcError as error:  # the lake itself
         return CaptureReport(config.name, at, (Trouble("the lake", describe_error(error)),))
 
 
-def report_of(overview: CaptureOverview, at: datetime, also: Sequence[Trouble] = ()) -> CaptureReport:
+def report_of(
+    overview: CaptureOverview, at: datetime, also: Sequence[Trouble] = (), marker: AskMarker | None = None
+) -> CaptureReport:
     """The report of an overview; of manifest and lake alone if it has no server.
 
     Args:
         also: troubles that are known already.
+        marker: asks how far the topics in Kafka are; None if nothing is written to Kafka.
 
     Raises:
         CdcError: the lake cannot be read, or the server is away.
@@ -92,11 +107,12 @@ def report_of(overview: CaptureOverview, at: datetime, also: Sequence[Trouble] =
         also = [Trouble(NOT_ASKED, f"The server was not asked, so {_UNKNOWN}. Next: give the password that it needs")]
     rates = rates_of(overview.rows(), at, PERIOD)
     reads = rates.by_operation.get("r", 0.0)
+    published = published_of(overview, at, marker)
     tables = tuple(_table(table, overview, drifts.get(table.table), reads) for table in overview.tables)
     return CaptureReport(
         capture=overview.name,
         at=at,
-        troubles=(*also, *_troubles(overview, jobs, tables)),
+        troubles=(*also, *_troubles(overview, jobs, tables), *_of_kafka(published)),
         databases=tuple(_database(found, overview, jobs.get(found.database)) for found in overview.databases),
         tables=tables,
         queue=tuple(_queue(overview.state, overview)),
@@ -107,7 +123,34 @@ def report_of(overview: CaptureOverview, at: datetime, also: Sequence[Trouble] =
             for drift in drifts.values()
             if drift.removable
         ),
+        published=published,
     )
+
+
+def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | None) -> PublishedReport | None:
+    """How far the topics in Kafka are; None too if nobody publishes: nothing is there yet, and Dagster is not to do it."""
+    if marker is None:
+        return None
+    try:
+        text = marker()
+        if text is None and not overview.config.kafka.enabled:
+            return None
+        return published_report(text, overview.rows(), at)
+    except CdcError as error:
+        return PublishedReport(problem=describe_error(error))
+
+
+def _of_kafka(published: PublishedReport | None) -> Iterator[Trouble]:
+    if published is None:
+        return
+    if published.problem:
+        yield Trouble(KAFKA, f"How far its topics are is not known: {published.problem}")
+    for topic, reason in published.stopped.items():
+        yield Trouble(
+            topic,
+            f"it is not published to Kafka further: {reason}. Next: make room for the record, or change the property that "
+            "refuses it; the next start of publishing tries it again",
+        )
 
 
 def _troubles(

@@ -16,6 +16,7 @@ from cdc_assets.capture.progress import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.ledger.codec import encode
+from cdc_assets.publish.view import PublishedReport
 
 TableCondition = Literal[
     "streaming", "drifted", "snapshotting", "waiting", "snapshotted", "not streamed", "gap", "failed", "excluded"
@@ -181,6 +182,7 @@ class CaptureReport:
         at: when it was made (UTC).
         troubles: everything that is wrong, worst first; also what could not be asked.
         last_ddl: None if the history is empty or was not read.
+        published: how far the topics in Kafka are; None if nothing is written to Kafka.
         advice: what may be done and need not.
     """
 
@@ -193,6 +195,7 @@ class CaptureReport:
     rates: Rates = field(default_factory=Rates)
     last_ddl: Ddl | None = None
     advice: tuple[str, ...] = ()
+    published: PublishedReport | None = None
 
     @property
     def health(self) -> Health:
@@ -213,6 +216,8 @@ class CaptureReport:
         for database in self.databases:
             if (behind := database.lag.behind_s) is not None and behind > LATE_S:
                 found.append(f"{database.database} is {behind:,.0f} s behind what the server has captured")
+        if self.published is not None and (self.published.behind_s or 0.0) > LATE_S:
+            found.append(f"Kafka is {self.published.behind_s:,.0f} s behind the lake")
         return found if self.tables else ["nothing is captured yet"]
 
     @property

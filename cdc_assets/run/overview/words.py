@@ -1,5 +1,6 @@
 """How parts of a capture's report read, in the command line and on Dagster's pages."""
 
+from cdc_assets.publish.view import PublishedReport
 from cdc_assets.run.overview.report import DatabaseReport, TableReport
 
 
@@ -17,6 +18,17 @@ def describe_lag(database: DatabaseReport) -> str:
     parts = [("capture job", lag.capture_job_s)] if database.has_capture_job else []
     parts += [("poll", lag.poll_s), ("windows", lag.windows_s)]
     return "lag by cause: " + ", ".join(f"{name} {duration(value)}" for name, value in parts)
+
+
+def describe_published(published: PublishedReport) -> str:
+    """How far the topics in Kafka are, and how fast."""
+    reached = f"events up to {published.lsn}" if published.lsn else "no event of a table yet"
+    waiting = (
+        f"{published.waiting:,} windows wait, {duration(published.behind_s)} behind"
+        if published.waiting
+        else "nothing waits"
+    )
+    return f"published to Kafka: {reached}; {waiting}; {published.per_second:,.1f} events a second"
 
 
 def duration(seconds: float | None) -> str:

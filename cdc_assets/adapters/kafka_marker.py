@@ -1,0 +1,148 @@
+"""Reads the newest marker of what is published, through librdkafka (extra `kafka`).
+
+Markers are in one partition of a compacted topic, so the newest is the last that is committed. It is looked for among the last
+records first. The client waits for no group and commits no offsets.
+"""
+
+import importlib
+import logging
+import time
+from typing import Any, Final
+
+from cdc_assets.config.settings import KafkaSettings
+from cdc_assets.errors import ConfigurationError, ConnectionLostError
+
+log = logging.getLogger(__name__)
+
+_LOOK_BACK: Final = 1000
+"""Offsets from the end among which the newest marker is looked for first."""
+_QUICK_S: Final = 5.0
+"""Time limit for those who only want to know."""
+_OF_CONNECTIONS: Final = (
+    "security.",
+    "sasl.",
+    "ssl.",
+    "client.",
+    "socket.",
+    "broker.",
+    "reconnect.",
+    "enable.ssl",
+    "enable.sasl",
+)
+
+
+def marker_topic(prefix: str) -> str:
+    """Name of the topic of markers."""
+    return f"{prefix}.__published"
+
+
+class KafkaMarker:
+    """The newest marker of a prefix.
+
+    Args:
+        settings: brokers and options of the client.
+        prefix: topic prefix.
+        limit_s: time limit of each request in seconds.
+
+    Raises:
+        ConfigurationError: the extra `kafka` is not installed.
+    """
+
+    def __init__(self, settings: KafkaSettings, prefix: str, limit_s: float = _QUICK_S) -> None:
+        self._settings, self._prefix, self._limit_s = settings, prefix, limit_s
+        self._kafka = client_library()
+        self._topic = marker_topic(prefix)
+
+    def newest(self, *, exists: bool = False) -> str | None:
+        """The newest committed marker; None if nothing is published yet.
+
+        Args:
+            exists: whether the topic is known to exist, so that a broker that does not know it yet is no answer.
+
+        Raises:
+            ConnectionLostError: the broker is away, or refuses.
+            ConfigurationError: the client does not know an option.
+        """
+        group = {"group.id": f"cdc-assets-{self._prefix}", "enable.auto.commit": False, "enable.partition.eof": True}
+        options = {**connection_options(self._settings), **group, "isolation.level": "read_committed"}
+        consumer = made(self._kafka, self._kafka.Consumer, options, self._settings)
+        try:
+            if not exists and self._is_missing(consumer):
+                return None
+            own = self._kafka.TopicPartition(self._topic, 0)
+            low, high = consumer.get_watermark_offsets(own, timeout=self._limit_s)
+            for start in dict.fromkeys((max(low, high - _LOOK_BACK), low)):
+                found = self._last(consumer, start) if start < high else None
+                if found is not None:
+                    return found
+            return None
+        except self._kafka.KafkaException as error:
+            raise ConnectionLostError(
+                f"Kafka at {self._settings.servers} cannot be read: {error.args[0].str()}. "
+                "Next: check bootstrap.servers and the producer options."
+            ) from None
+        finally:
+            consumer.close()
+
+    def _is_missing(self, consumer: Any) -> bool:
+        error = consumer.list_topics(self._topic, timeout=self._limit_s).topics[self._topic].error
+        if error is not None and error.code() != self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise self._kafka.KafkaException(error)
+        return error is not None
+
+    def _last(self, consumer: Any, start: int) -> str | None:
+        """The value of the newest marker from an offset on."""
+        consumer.assign([self._kafka.TopicPartition(self._topic, 0, start)])
+        found, until = None, time.monotonic() + self._limit_s
+        while time.monotonic() < until:
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            if message.error() is None:
+                found = message.value().decode()
+            elif message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
+                return found
+            else:
+                raise self._kafka.KafkaException(message.error())
+        raise ConnectionLostError(f"Topic {self._topic} at {self._settings.servers} cannot be read to its end.")
+
+
+def connection_options(settings: KafkaSettings) -> dict[str, Any]:
+    """Options of a client that does not produce."""
+    given = {name: text for name, text in settings.producer if name.startswith(_OF_CONNECTIONS)}
+    return {"bootstrap.servers": settings.servers, "log_level": 3} | given
+
+
+def made(library: Any, kind: Any, options: dict[str, Any], settings: KafkaSettings) -> Any:
+    """A client.
+
+    Raises:
+        ConfigurationError: it does not know an option.
+    """
+    try:
+        return kind(dict(options), logger=log)
+    except library.KafkaException as error:
+        raise ConfigurationError(
+            "producer options",
+            ", ".join(name for name, _ in settings.producer) or "(none)",
+            f"options of librdkafka ({error.args[0].str()})",
+            "use librdkafka's names, such as sasl.username and sasl.password in place of sasl.jaas.config",
+        ) from None
+
+
+def client_library() -> Any:
+    """The client library.
+
+    Raises:
+        ConfigurationError: the extra `kafka` is not installed.
+    """
+    try:
+        importlib.import_module("confluent_kafka.admin")
+        return importlib.import_module("confluent_kafka")
+    except ImportError as error:
+        raise ConfigurationError(
+            "bootstrap.servers",
+            "(given)",
+            f"nothing, unless the client library is installed ({error})",
+            "pip install 'cdc-assets[kafka]'",
+        ) from None

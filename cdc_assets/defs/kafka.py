@@ -1,0 +1,202 @@
+"""The `kafka` asset: the topics in Kafka, which follow those of the lake window by window.
+
+While a run writes to topics, a thread of that run publishes each window as soon as it is complete; at the end of the run
+it has some seconds for the rest. Its materializations are events of that run. The asset can also be materialized by itself, by job
+`<capture>_publish`; the sensor starts that job if windows wait while no run works: because there are many, because
+publishing was turned on later, or because the broker was away. While that job works, the threads of other runs leave
+publishing to it.
+
+*Nothing slows the capture down.* A broker that is away fails nothing in a run of topics: the reason is in the log and on the
+page, and the check fails.
+
+*Two publishers* end each other by Kafka's fencing, the newer one the older, and no event is there twice.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+import dagster as dg
+from dagster import RunsFilter
+
+from cdc_assets.core.interruption import Interrupted
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.runs import ACTIVE, COMMITTED_TAG
+from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.publish.publisher import Commit
+from cdc_assets.publish.view import PublishedReport
+from cdc_assets.run.overview.report import LATE_S
+from cdc_assets.run.overview.words import describe_published
+
+log = logging.getLogger(__name__)
+
+PUBLISHED = "published"
+_REST_S: Final = 20.0
+"""Seconds that a run of topics waits at its end for what is not published yet."""
+_REPORT_S: Final = 10.0
+"""Least seconds between two materializations in a run."""
+_LOOK_S: Final = 5.0
+"""Seconds between two looks at whether another run publishes."""
+
+
+@dataclass
+class Sum:
+    """What was published since something was reported."""
+
+    since: float = field(default_factory=time.monotonic)
+    events: int = 0
+    transactions: int = 0
+    newest: Commit | None = None
+
+    def add(self, commit: Commit) -> None:
+        """Add a transaction."""
+        self.events, self.transactions, self.newest = self.events + commit.rows, self.transactions + 1, commit
+
+    def metadata(self) -> dict[str, Any]:
+        """Metadata for the asset's page; numbers stay numbers, so that the page plots them."""
+        facts: dict[str, Any] = {"events": self.events, "transactions": self.transactions}
+        facts["events_per_second"] = round(self.events / max(0.001, time.monotonic() - self.since), 1)
+        if self.newest is not None:
+            facts |= {"window": self.newest.window, "windows_behind": self.newest.complete - self.newest.window}
+            facts |= {"published_to_lsn": self.newest.lsn} if self.newest.lsn else {}
+            facts |= {"stopped": dict(self.newest.stopped)} if self.newest.stopped else {}
+        return facts
+
+
+def kafka_asset(catalog: CaptureCatalog) -> dg.AssetsDefinition:
+    """The asset of the topics in Kafka."""
+    names = catalog.names
+    check = dg.AssetCheckSpec(
+        PUBLISHED,
+        asset=catalog.kafka_key,
+        description="No topic is stopped, and what is complete in the lake is in Kafka.",
+    )
+
+    @dg.multi_asset(
+        name=names.publish_op,
+        specs=[catalog.kafka_spec()],
+        check_specs=[check],
+        pool=names.kafka_pool,
+        required_resource_keys={names.resource},
+    )
+    def kafka(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        resource: CaptureResource = getattr(context.resources, names.resource)
+        done = Sum()
+        with as_step(context):
+            stopped = resource.publish(done.add)
+            found = resource.published()
+        context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(done.transactions)})
+        yield dg.MaterializeResult(asset_key=catalog.kafka_key, metadata=done.metadata() | report_facts(found))
+        yield published_result(catalog, found)
+        if stopped:
+            raise dg.Failure(
+                description="\n".join(f"{topic}: {reason}" for topic, reason in stopped.items()), allow_retries=False
+            )
+
+    return kafka
+
+
+def report_facts(found: PublishedReport | None) -> dict[str, Any]:
+    """How far the topics are, as metadata."""
+    if found is None or found.problem:
+        return {}
+    facts: dict[str, Any] = {"windows_behind": found.waiting, "seconds_behind": round(found.behind_s or 0.0, 3)}
+    return facts | ({"published_to_lsn": str(found.lsn)} if found.lsn else {})
+
+
+def published_result(catalog: CaptureCatalog, found: PublishedReport | None) -> dg.AssetCheckResult:
+    """Fails if a topic is stopped or nothing is known; warns if much time has passed since what waits was complete."""
+    found = found or PublishedReport(problem="nobody asked")
+    late = (found.behind_s or 0.0) > LATE_S
+    texts = [f"{topic} is not published further: {reason}" for topic, reason in found.stopped.items()]
+    texts += [f"Not known: {found.problem}"] if found.problem else []
+    texts += [describe_published(found)] if late and not texts else []
+    return dg.AssetCheckResult(
+        passed=not texts,
+        asset_key=catalog.kafka_key,
+        check_name=PUBLISHED,
+        severity=dg.AssetCheckSeverity.ERROR if found.stopped or found.problem else dg.AssetCheckSeverity.WARN,
+        metadata=report_facts(found),
+        description="; ".join(texts) or "No topic is stopped, and nothing waits for long.",
+    )
+
+
+class KafkaFollower:
+    """Publishes while the block of a run writes to topics; does nothing unless `kafka.enabled`."""
+
+    def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, resource: CaptureResource) -> None:
+        self._catalog, self._context, self._resource = catalog, context, resource
+        self._ending, self._sum = threading.Event(), Sum()
+        self._until: float | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        if self._catalog.has_kafka:
+            self._thread = threading.Thread(target=self._work, name="publishing", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Publish what is complete by now, for some seconds; less if the run has failed."""
+        if self._thread is None:
+            return
+        rest = _REST_S if error is None else 0.0
+        self._until = time.monotonic() + rest
+        self._ending.set()
+        self._thread.join(2 * rest + 1.0)
+        if self._thread.is_alive():
+            self._context.log.warning("Publishing to Kafka did not end with the run; the sensor starts it again.")
+
+    def _work(self) -> None:
+        try:
+            while publishing(self._catalog, self._context.instance, but=self._context.run.run_id):
+                if self._ending.wait(_LOOK_S):
+                    return
+            self._resource.publish(self._note, ends=self._ending.is_set)
+        except (Interrupted, _TimeIsUpError):
+            pass  # what waits is published by the next run
+        except CdcError as error:
+            self._context.log.error(f"Kafka's topics cannot follow: {describe_error(error)}")
+        except Exception:
+            log.exception("Publishing to Kafka ended; the capture continues.")
+        finally:
+            self._report()
+
+    def _note(self, commit: Commit) -> None:
+        self._sum.add(commit)
+        if time.monotonic() - self._sum.since > _REPORT_S:
+            self._report()
+        if self._until is not None and time.monotonic() > self._until and commit.complete > commit.window:
+            raise _TimeIsUpError
+
+    def _report(self) -> None:
+        """Materialize the asset, as an event of this run."""
+        if self._sum.events:
+            event = dg.AssetMaterialization(self._catalog.kafka_key, metadata=self._sum.metadata())
+            dg.DagsterEvent.asset_materialization(self._context.get_step_execution_context(), event)  # records it
+        self._sum = Sum()
+
+
+class _TimeIsUpError(Exception):
+    """Ends publishing after a transaction."""
+
+
+def publishing(catalog: CaptureCatalog, instance: dg.DagsterInstance, but: str = "") -> bool:
+    """Whether a run of the asset alone is under way or queued.
+
+    Args:
+        but: a run that does not count.
+    """
+    records = instance.get_run_records(RunsFilter(statuses=ACTIVE))
+    runs = [record.dagster_run for record in records if record.dagster_run.run_id != but]
+    return any(
+        run.job_name == catalog.names.publish or catalog.kafka_key in (run.asset_selection or ()) for run in runs
+    )

@@ -1,0 +1,79 @@
+"""How far topics are published, seen from outside: the newest marker against what the manifest has completed.
+
+*A window without events* is published with the next one that has some, so what waits are the windows and rounds behind the marker
+that have events, not the difference of two numbers.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.publish.place import RATE_S, parse_published
+
+AskMarker = Callable[[], str | None]
+"""Asks a broker for the newest marker."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedReport:
+    """How far the topics in Kafka are.
+
+    Args:
+        window: number of the window up to which they are published; -1 if nothing is.
+        lsn: commit LSN of the newest event of a table that is published.
+        waiting: windows and rounds with events that are complete in the lake and not published; of very many, those that the
+            manifest still lists.
+        behind_s: age of the oldest of them; 0 if there is none.
+        per_second: events per second, published in the last minute.
+        at: when the newest transaction was committed.
+        stopped: why topics are not published further, by name.
+        problem: why this is not known, if it could not be asked; then nothing else is.
+    """
+
+    window: int = -1
+    lsn: Lsn | None = None
+    waiting: int = 0
+    behind_s: float | None = None
+    per_second: float = 0.0
+    at: datetime | None = None
+    stopped: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+def published_report(marker: str | None, rows: Sequence[Mapping[str, Any]], now: datetime) -> PublishedReport:
+    """The report of a marker.
+
+    Args:
+        marker: the newest one; None if nothing is published yet.
+        rows: rows of the manifest in order.
+
+    Raises:
+        LakeError: it is no marker.
+    """
+    known = parse_published(marker) if marker is not None else None
+    window, after = (known.window, known.after) if known else (-1, "")
+    times = [row["at"] for row in rows if _has_events(row) and row["window_id"] > window and not _before(row, after)]
+    behind_s = max(0.0, (now - times[0]).total_seconds()) if times else 0.0
+    if known is None:
+        return PublishedReport(waiting=len(times), behind_s=behind_s)
+    at = datetime.fromtimestamp(known.written, UTC) if known.written else None
+    return PublishedReport(
+        window=window,
+        lsn=Lsn.parse(known.lsn) if known.lsn else None,
+        waiting=len(times),
+        behind_s=behind_s,
+        per_second=known.per_second if at and (now - at).total_seconds() < RATE_S else 0.0,
+        at=at,
+        stopped=dict(known.stopped),
+    )
+
+
+def _has_events(row: Mapping[str, Any]) -> bool:
+    return row["event"] == "complete" and bool(row["rows"]) and row["window_id"] is not None
+
+
+def _before(row: Mapping[str, Any], after: str) -> bool:
+    """Whether all its events are left out, because publishing began after them."""
+    return bool(after) and row["to_lsn"] is not None and row["to_lsn"] <= after

@@ -1,0 +1,70 @@
+"""The topics in Kafka as an asset; no broker is needed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cdc_assets.config.load import load_config
+from cdc_assets.defs.kafka import PUBLISHED
+from cdc_assets.errors import ConfigurationError
+from cdc_assets_tests.shop import Shop, open_shop, tick
+
+KEY = dg.AssetKey(["shop", "kafka"])
+NOBODY = {"kafka.enabled": "true", "bootstrap.servers": "127.0.0.1:1", "errors.max.retries": "0"}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with open_shop(tmp_path) as shop:
+        yield shop
+
+
+def verdict(instance: dg.DagsterInstance) -> tuple[bool, str]:
+    """The newest result of the check."""
+    key = dg.AssetCheckKey(KEY, PUBLISHED)
+    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+    assert record.evaluation is not None
+    return record.evaluation.passed, record.evaluation.description or ""
+
+
+def test_a_broker_that_is_away_fails_the_check_and_never_the_run(shop: Shop) -> None:
+    shop.write(NOBODY)
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert shop.snapshot(instance).success
+        shop.add_customers(2)
+        assert shop.changes(instance).success
+        assert len(shop.events("customers")) > 2
+        assert instance.get_latest_materialization_event(KEY) is None
+        passed, reason = verdict(instance)
+        assert not passed
+        assert "127.0.0.1:1" in reason
+        assert "Nothing new" in tick(shop, instance).skip_message
+
+
+def test_the_asset_alone_fails_if_the_broker_is_away(shop: Shop) -> None:
+    shop.write({})
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert shop.snapshot(instance).success
+        shop.write(NOBODY)
+        assert not shop.run("shop_publish", instance).success
+
+
+def test_the_asset_is_there_only_if_it_is_enabled(shop: Shop) -> None:
+    def keys() -> set[dg.AssetKey]:
+        return {spec.key for spec in shop.definitions().resolve_all_asset_specs()}
+
+    assert KEY not in keys()
+    shop.write(NOBODY)
+    assert KEY in keys()
+
+
+@pytest.mark.parametrize(
+    ("properties", "name"),
+    [({}, "bootstrap.servers"), ({"bootstrap.servers": "k:9092", "value.converter": "x.Y"}, "value.converter")],
+)
+def test_what_cannot_be_published_is_refused_at_once(shop: Shop, properties: dict[str, str], name: str) -> None:
+    shop.write({"kafka.enabled": "true", **properties})
+    with pytest.raises(ConfigurationError, match=name):
+        load_config(shop.file, shop.environment)
