@@ -1,10 +1,15 @@
-"""What a window costs when there were many before it: `python -m benchmarks.commit_cost [--windows N] [--whole-log]`.
+"""What a window costs when there were many before it: `python -m benchmarks.commit_cost [--windows N | --behind N] [--whole-log]`.
 
 Windows of one event each go through what a run uses: planned in the manifest, one Parquet file, one commit to the topic
 table, completed in the manifest, and the tidying between windows. No server and no Spark, so that all of it is the cost of
 commits. Printed are means of the newest hundred windows: processor time of the process with all its threads, since other work
 on the machine disturbs it least; how many files lie in the two logs and beside them; and what it costs to open the manifest
 anew and fold it, as a run, the sensor and `status` do.
+
+`--behind N` compares windows in a lake that is new with those in a lake that looks as if N windows had been committed. This
+old lake is prepared by the same writer, committer and tidying, with the files of 200 windows in one commit, since
+one by one would take an hour of the processor: so the topic has N rows, as many files joined and remembered as replaced, and a
+manifest that was planned and completed N / 200 times. Both lakes take turns, 100 windows at a time.
 
 `--whole-log` keeps all commits, as Delta's own retention of days does.
 """
@@ -18,6 +23,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from statistics import mean, median
 
 import pyarrow as pa
 
@@ -26,7 +32,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.lake import delta_log
-from cdc_assets.lake.files import TopicWriter
+from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import TableRead, TableState, Window
@@ -76,26 +82,41 @@ class Stream:
         self.manifest.claim(datetime.now(UTC))
         self.manifest.mark(datetime.now(UTC), TABLE.database, [TableState(TABLE, 1, lsn(0), "dbo_orders")])
 
-    def window(self, number: int) -> None:
-        """Plan, write, commit and complete one."""
-        after, until = lsn(number - 1), lsn(number)
+    def window(self, number: int, events: int = 1) -> None:
+        """Plan, write, commit and complete one.
+
+        Args:
+            number: of its last event.
+            events: how many it has, a file for each.
+        """
+        after, until = lsn(number - events), lsn(number)
         read = TableRead(TABLE, "dbo_orders", after, until)
         window = Window(self.manifest.state.next_window, "stream", TABLE.database, after, until, (until,), (read,))
         self.manifest.plan(datetime.now(UTC), window)
-        row = {"id": number, "note": "a row"}
-        event = {
-            "position": str(Position(until, 1, until, 2)),
-            "value": {"before": None, "after": row, "op": "c"},
-            "window_id": window.window_id,
+        files = [self._file(each, window.window_id) for each in range(number - events + 1, number + 1)]
+        self.tables.require_files({self.topic: files})
+        metadata = {
+            "from_lsn": str(after),
+            "to_lsn": str(until),
+            "rows": str(events),
+            "window_id": str(window.window_id),
         }
-        with TopicWriter(self.tables.location, self.topic, _SCHEMA, window.window_id) as writer:
-            writer.write([pa.RecordBatch.from_pylist([event], _SCHEMA)])
-        self.tables.require_files({self.topic: writer.files})
-        metadata = {"from_lsn": str(after), "to_lsn": str(until), "rows": "1", "window_id": str(window.window_id)}
-        self.tables.commit(self.topic, None, writer.files, window.window_id, metadata)
-        self.manifest.complete(datetime.now(UTC), [], [], {str(TABLE): {"c": 1}})
+        self.tables.commit(self.topic, None, files, window.window_id, metadata)
+        self.manifest.complete(datetime.now(UTC), [], [], {str(TABLE): {"c": events}})
         if number % self.config.lake.compact_after_files == 0:
             tidy(self.tables, self.manifest, self.config, [TABLE])
+
+    def _file(self, number: int, window: int) -> DataFile:
+        """A file with one event."""
+        event = {
+            "position": str(Position(lsn(number), 1, lsn(number), 2)),
+            "value": {"before": None, "after": {"id": number, "note": "a row"}, "op": "c"},
+            "window_id": window,
+        }
+        with TopicWriter(self.tables.location, self.topic, _SCHEMA, window) as writer:
+            writer.write([pa.RecordBatch.from_pylist([event], _SCHEMA)])
+        (file,) = writer.files
+        return file
 
     def open_anew(self) -> None:
         """As a run, the sensor or `status` does."""
@@ -139,16 +160,51 @@ def points(windows: int) -> Iterator[str]:
         shutil.rmtree(lake)
 
 
+BEHIND_HEAD = (
+    "| Windows before | One window, median and mean | Manifest opened | Log files of topic, of manifest |",
+    "|---|---|---|---|",
+)
+
+
+def behind(windows: int, turns: int) -> Iterator[str]:
+    """Lines of a Markdown table: a new lake and an old one, in turn."""
+    with tempfile.TemporaryDirectory(prefix="commit-cost-") as folder:
+        old, new = Stream(Path(folder) / "old"), Stream(Path(folder) / "new")
+        step = old.config.lake.compact_after_files
+        for last in range(step, windows + 1, step):
+            old.window(last, step)
+        lakes = {0: new, windows: old}
+        for number in range(1, 101):  # beyond the first windows of a process and of a lake
+            for before, stream in lakes.items():
+                stream.window(before + number)
+        costs: dict[int, list[float]] = {before: [] for before in lakes}
+        for turn in range(1, turns + 1):
+            for before, stream in lakes.items():
+                first = before + 100 * turn + 1
+                costs[before] += [seconds(partial(stream.window, number)) for number in range(first, first + 100)]
+        for before, stream in lakes.items():
+            opened = min(seconds(stream.open_anew) for _ in range(3))
+            topic, manifest, *_ = stream.files()
+            yield (
+                f"| {before + 100:,} | {median(costs[before]) * 1000:.1f} ms, {mean(costs[before]) * 1000:.1f} ms "
+                f"| {opened * 1000:.1f} ms | {topic:,}, {manifest:,} |"
+            )
+
+
 def main() -> None:
     """Print the curve."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--windows", type=int, default=20_000)
+    parser.add_argument(
+        "--behind", type=int, help="windows that the old lake of a comparison has, instead of the curve"
+    )
+    parser.add_argument("--turns", type=int, default=4, help="of a hundred windows, for --behind")
     parser.add_argument("--whole-log", action="store_true")
     given = parser.parse_args()
     if given.whole_log:
         delta_log.LEAST_COMMITS = 1_000_000_000
-    print(*HEAD, sep="\n")
-    for line in points(given.windows):
+    print(*(BEHIND_HEAD if given.behind else HEAD), sep="\n")
+    for line in behind(given.behind, given.turns) if given.behind else points(given.windows):
         print(line, flush=True)
 
 

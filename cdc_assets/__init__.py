@@ -7,6 +7,8 @@ at its first use, so `import cdc_assets` costs next to nothing and Spark's tasks
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from cdc_assets.core.collection import without_collections
+
 if TYPE_CHECKING:
     from cdc_assets.adapters.spark.current_rows import current_rows
     from cdc_assets.defs.alerts import Alert, alert_sensor
@@ -53,7 +55,8 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    with without_collections():
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -265,7 +265,7 @@ MADE_IN: dict[str, set[str]] = {
         "WindowExecutor",
     },
     "run/capture.py": {"Account", "Activities", "Lake", "Ledger", "NewTables", "Opening", "Server", "StreamLoop"},
-    "assembly.py": {"Capture"},
+    "assembly/capture.py": {"Capture"},
 }
 """Module → what it alone makes: what works in a run is made once, and handed to those who use it."""
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from cdc_assets.adoption.history import Columns, read_history
 from cdc_assets.adoption.offsets import ConnectorOffset, read_offsets
 from cdc_assets.adoption.plan import AdoptedTable, AdoptionPlan, CommitTimes
-from cdc_assets.assembly import open_adoption
+from cdc_assets.assembly.capture import open_adoption
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, configuration_file, out, read_config, show_logs
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.load import given_properties

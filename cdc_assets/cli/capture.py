@@ -12,7 +12,7 @@ from rich.text import Text
 from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.settings import DEFAULT_FILE, SparkSettings, spark_settings
 from cdc_assets.adapters.threads import LocalRunner
-from cdc_assets.assembly import open_capture
+from cdc_assets.assembly.capture import open_capture
 from cdc_assets.capture.progress import OnProgress, Progress, StreamSummary, TroubledTable
 from cdc_assets.cli.bars import SnapshotBars
 from cdc_assets.cli.console import (

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from cdc_assets.assembly import run_engine
+from cdc_assets.assembly.engine import run_engine
 from cdc_assets.cli.console import out, warn
 from cdc_assets.config.engine import EngineConfig, load_engine_config
 from cdc_assets.core.interruption import listening

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cdc_assets.adapters.sqlserver.source import quick_source
-from cdc_assets.assembly import ask_marker
+from cdc_assets.assembly.publishing import ask_marker
 from cdc_assets.capture.progress import OnProgress, Progress
 from cdc_assets.cli.console import err
 from cdc_assets.config.settings import CaptureConfig

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cdc_assets.assembly import open_mirrors
+from cdc_assets.assembly.mirrors import open_mirrors
 from cdc_assets.cli.capture import task_runner
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, err, out, read_lake_config, show_logs
 from cdc_assets.core.interruption import listening

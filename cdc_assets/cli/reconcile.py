@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cdc_assets.assembly import open_reconciler
+from cdc_assets.assembly.reconciler import open_reconciler
 from cdc_assets.cli.capture import task_runner
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config, show_logs
 from cdc_assets.core.identifiers import TableId

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cdc_assets.assembly import open_reset
+from cdc_assets.assembly.mirrors import open_reset
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_lake_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of

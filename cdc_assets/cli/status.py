@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cdc_assets.adapters.sqlserver.source import quick_source
-from cdc_assets.assembly import ask_marker
+from cdc_assets.assembly.publishing import ask_marker
 from cdc_assets.cli.as_json import of_status, of_summary, print_json
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, JsonOption, configuration_file, out, read_lake_config
 from cdc_assets.cli.engine_status import engine_status, engine_summary

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
+from cdc_assets.core.collection import keep_all, without_collections
 from cdc_assets.defs.capture_job import capture_job_check
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog, Names
@@ -14,11 +16,9 @@ from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.checks import drift_check, headroom_check
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
 from cdc_assets.defs.discovery import discover
-from cdc_assets.defs.engines.build import connector_definitions
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.kafka import kafka_asset
 from cdc_assets.defs.mirrors import mirror_assets
-from cdc_assets.defs.reconcile import matches_check
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.sensors import lsn_sensor
 from cdc_assets.defs.signals import signal_job
@@ -69,7 +69,11 @@ def build_definitions(
     chosen = translator or CdcTranslator()
     folder = Path(state_dir or os.environ.get(STATE_VARIABLE) or "var")
     common = dg.Definitions(resources={"spark": runs}, executor=dg.in_process_executor)
-    return dg.Definitions.merge(common, *(_capture_definitions(capture, runs, chosen, folder) for capture in captures))
+    with without_collections():
+        made = [_capture_definitions(capture, runs, chosen, folder) for capture in captures]
+    if DefinitionsLoadContext.get().load_type is DefinitionsLoadType.RECONSTRUCTION:
+        keep_all()  # this is the process of a run, which loads its definitions once
+    return dg.Definitions.merge(common, *made)
 
 
 def _capture_definitions(
@@ -77,6 +81,8 @@ def _capture_definitions(
 ) -> dg.Definitions:
     """Assets, jobs, checks, sensor and resources of one capture."""
     if is_of_connector(capture):
+        from cdc_assets.defs.engines.build import connector_definitions  # many imports that other captures do not need
+
         return connector_definitions(capture, spark, translator, state_dir)
     server = SqlServerCdcResource(**source_fields(capture))
     config = server.settings()
@@ -102,8 +108,11 @@ def _capture_definitions(
     kafka = kafka_asset(catalog) if catalog.has_kafka else None
     if kafka:
         jobs.append(dg.define_asset_job(names.publish, dg.AssetSelection.assets(kafka), description=_PUBLISH_JOB))
-    matches = matches_check(catalog) if mirrors else None
-    if matches:
+    matches = None
+    if mirrors:
+        from cdc_assets.defs.reconcile import matches_check  # likewise
+
+        matches = matches_check(catalog)
         jobs.append(dg.define_asset_job(names.reconcile, dg.AssetSelection.checks(matches), description=_RECONCILE_JOB))
     headroom_job = dg.define_asset_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
     headroom_schedule = dg.ScheduleDefinition(

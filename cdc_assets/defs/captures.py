@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from cdc_assets.adapters.kafka import kafka_channels
-from cdc_assets.assembly import ask_marker, open_capture, open_mirrors, open_reconciler, publish_topics
+from cdc_assets.assembly.capture import open_capture
+from cdc_assets.assembly.mirrors import open_mirrors
+from cdc_assets.assembly.publishing import ask_marker, publish_topics
 from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -20,18 +23,20 @@ from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.notifications import Listener
 from cdc_assets.publish.publisher import Commit
 from cdc_assets.publish.view import PublishedReport
-from cdc_assets.reconcile.progress import Pass
-from cdc_assets.reconcile.run import Reconciler
 from cdc_assets.run.capture import Capture
 from cdc_assets.run.overview import CaptureOverview, published_of
 from cdc_assets.run.overview.capture import AUDIT_S
+
+if TYPE_CHECKING:
+    from cdc_assets.reconcile.progress import Pass
+    from cdc_assets.reconcile.run import Reconciler
 
 
 def _ignore(report: StepReport) -> None:
     del report
 
 
-def _ignore_group(table: TableId, found: Pass) -> None:
+def _ignore_group(table: TableId, found: "Pass") -> None:
     del table, found
 
 
@@ -125,12 +130,14 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the 
         config = self.config()
         return published_of(CaptureOverview(config), datetime.now(UTC), ask_marker(config))
 
-    def reconciler(self) -> AbstractContextManager[tuple[CaptureMirrors, Reconciler]]:
+    def reconciler(self) -> AbstractContextManager[tuple[CaptureMirrors, "Reconciler"]]:
         """The mirrors and what compares them with the server, closed at the end of the block.
 
         Raises:
             ConfigurationError: the settings skip operations that mirrors need.
         """
+        from cdc_assets.assembly.reconciler import open_reconciler  # imports that a stream does not need
+
         return open_reconciler(
             self.config(),
             self.spark.early_runner(),

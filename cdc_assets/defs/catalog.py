@@ -219,9 +219,8 @@ class CaptureCatalog:
         spec = self.translator.spec(self.prefix, schema, role, uri, needed)
         facts = {TABLE: str(schema.table), TOPIC: self.topic(schema.table), ROLE: role}
         managed = facts if role in ("source", *self.mirror_roles) else facts | {_IO_MANAGER: self.names.envelope_io}
-        return spec.merge_attributes(
-            metadata=managed | self._code
-        )  # one copy of the spec; `with_io_manager_key` would be another
+        code = self._code if role == "changes" else {}  # Dagster sends it with each asset to each of its processes
+        return spec.merge_attributes(metadata=managed | code)  # one copy; `with_io_manager_key` would be another
 
     def _of(self, role: Role) -> list[TableSchema]:
         """Tables that have an asset of a role; signal tables have no snapshot asset, since their rows are requests."""

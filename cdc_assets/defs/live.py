@@ -21,7 +21,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.assembly import ask_marker
+from cdc_assets.assembly.publishing import ask_marker
 from cdc_assets.capture.system_topics import WINDOWS
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import Interrupted

@@ -9,6 +9,8 @@ users, and unfinished requests are checked separately. The cursor is not used fo
 reports those that had events. Dagster writes a record in advance for each selected asset and check, and stores a
 description of each new selection. So the sensor selects only the window manifest, the one table that
 every such run writes: the number of records does not grow with the tables of the capture, and no table is left out.
+A snapshot run of the sensor reads all tables that need it, too, so it selects `_MOST_SELECTED` of them at most: a selected
+table costs four records, another one only its materialization.
 
 *Run keys.* `capture:epoch:LSN`, where the epoch is the id of the previous run. A
 repeated tick requests the same key and so starts nothing; a run that died
@@ -76,6 +78,8 @@ _BROKER_AWAY_S = 30.0
 NOTHING_NEW = "Nothing new."
 _MOST_FAILURES = 10
 """Maximum number of failures in a row that are counted."""
+_MOST_SELECTED = 20
+"""Tables that a snapshot run of the sensor selects."""
 _START = uuid4().hex[:12]
 """Identifies this load of the code location."""
 _BEHIND_REASON = " · start "
@@ -182,7 +186,7 @@ def _request(
             return dg.RunRequest(
                 run_key=run_key(capture, records, "snapshot"),
                 job_name=catalog.names.snapshot,
-                asset_selection=[catalog.key(table, "snapshot") for table in waiting],
+                asset_selection=[catalog.key(table, "snapshot") for table in waiting[:_MOST_SELECTED]],
                 run_config=dg.RunConfig(ops={catalog.names.snapshot_op: SnapshotConfig(due_only=True)}),
                 tags=dict(all_ranges(catalog.partitions)),
             )

@@ -46,6 +46,7 @@ class Session:
         self._catalog, self._role, self._context = catalog, role, context
         self._tallies: dict[Role, Tally] = {"changes": Tally(every_s), "snapshot": Tally(every_s)}
         self._topics = sink
+        self._partitioned = catalog.keys("snapshot")
         self._structures = {schema.table: schema for schema in catalog.tables}
         context.instance.add_run_tags(context.run.run_id, {PROCESS_TAG: own_process()})
         self.windows = 0
@@ -94,9 +95,14 @@ class Session:
             self._log_one(key, committed)
 
     def _log_one(self, key: dg.AssetKey, committed: Committed) -> None:
-        """Report a materialization without an output: an asset may have many in a run, but only one output."""
-        account = account_of(self._topics, committed.topic)
-        self._context.log_event(dg.AssetMaterialization(key, metadata={**committed.facts, **account}))
+        """Report a materialization without an output: an asset may have many in a run, but only one output.
+
+        In a run of partitions an asset that has them gets one for each, as from an output.
+        """
+        metadata = {**committed.facts, **account_of(self._topics, committed.topic)}
+        in_ranges = self._context.has_partition_key or self._context.has_partition_key_range
+        for partition in self._context.partition_keys if in_ranges and key in self._partitioned else (None,):
+            self._context.log_event(dg.AssetMaterialization(key, metadata=metadata, partition=partition))
 
     def _reports(
         self, role: Role, totals: Mapping[TableId, Sum], structures: Mapping[TableId, TableSchema] = _UNASKED

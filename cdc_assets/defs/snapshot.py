@@ -59,7 +59,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         with as_step(context), written_metrics(catalog.config) as count, kafka, opened as capture, page.fresh():
             if config.due_only:
                 summary = capture.snapshot()
-                _warn_of_missing_tables(context, session, capture.state(), summary)
+                _warn_of_missing_tables(catalog, context, capture.state(), summary)
             else:
                 summary = capture.snapshot(session.chosen(), _ranges(catalog, context))
         yield from session.results(capture.structures())
@@ -77,11 +77,12 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
 
 
 def _warn_of_missing_tables(
-    context: dg.AssetExecutionContext, session: Session, state: CaptureState, summary: SnapshotSummary
+    catalog: CaptureCatalog, context: dg.AssetExecutionContext, state: CaptureState, summary: SnapshotSummary
 ) -> None:
     """Warn about tables that the sensor waits for and that cannot be read, because the server does not have them."""
     reported = {trouble.table for trouble in summary.failed}
-    missing = [str(table) for table in session.chosen() if table not in state.tables and table not in reported]
+    listed = catalog.keys("snapshot").values()
+    missing = [str(table) for table in listed if table not in state.tables and table not in reported]
     if missing:
         context.log.warning(
             f"{', '.join(missing)}: not among the captured tables of the server. "

@@ -14,7 +14,7 @@ from pydantic import Field
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.session import connect
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
-from cdc_assets.assembly import discover
+from cdc_assets.assembly.capture import discover
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.configuration import settings_of

@@ -73,7 +73,7 @@ class CdcTranslator:
         facts: dict[str, Any] = {"dagster/table_name": str(schema.table)}
         if role == "source":
             return facts | {"dagster/column_schema": column_schema(schema)}
-        return facts | {"dagster/uri": uri, "dagster/storage_kind": "delta"}
+        return facts | {"dagster/uri": uri}
 
     def freshness_policy(self, prefix: str, table: TableId, role: Role) -> dg.FreshnessPolicy | None:
         """When Dagster calls the asset stale; None by default, since an asset is materialized when its table changes, and
@@ -114,13 +114,11 @@ class RoleLastTranslator(CdcTranslator):
 _DESCRIPTIONS: dict[Role, str] = {
     "source": "`{table}`, the table on the SQL Server, captured by change data capture. Primary key: {key}.",
     "snapshot": (
-        "`{table}`: its rows as READ events. Materializing it reads the table again; a partition is one range of the "
-        "primary key ({key}), so a backfill of some partitions reads only these ranges."
+        "`{table}`: its rows as READ events. Materializing it reads the table again, a partition one range of the primary key ({key})."
     ),
     "changes": (
-        "`{table}`: its committed changes as Debezium envelopes, each exactly once, in commit order. Materializing it "
-        "catches up with the server and continues until there are no new changes, for all tables of the capture at once: the "
-        "log is read once for all of them, and each table that changed is reported. Message key: {key}."
+        "`{table}`: its committed changes as Debezium envelopes, each exactly once, in commit order. Materializing it reads the "
+        "log until nothing is new, for all tables of the capture at once. Message key: {key}."
     ),
     "current": "`{table}`: its rows in natural types, kept from its topic. Key: {key}.",
     "history": "`{table}`: former versions of its rows, each with the LSNs and times between which it was valid. Key: {key}.",

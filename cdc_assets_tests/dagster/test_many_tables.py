@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import dagster as dg
 import pytest
+from dagster._core.remote_representation.external_data import RepositorySnap
 
 from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
@@ -102,6 +103,16 @@ def asked(shop: Shop) -> Iterator[Counter[str]]:
         yield found
 
 
+@pytest.mark.filterwarnings("ignore:Property `ScheduleDefinition:DeprecationWarning")  # of Dagster's own code
+def test_definition_of_a_table_is_short(shop: Shop) -> None:
+    """Dagster sends all of them to each of its processes; what differs from table to table alone should be in them."""
+    with shop.in_environment():
+        nodes = RepositorySnap.from_def(shop.definitions().get_repository_def()).asset_nodes
+    sizes = [len(dg.serialize_value(node)) for node in nodes if node.asset_key.path[-1].startswith("many_")]
+    assert len(sizes) == 3 * NUMBER
+    assert sum(sizes) < 8_800 * NUMBER, "three assets of two columns"
+
+
 def test_tick_of_idle_tables_asks_few_questions(shop: Shop, instance: dg.DagsterInstance) -> None:
     with shop.in_environment():
         listed = SqlServerCdcResource(config_file=str(shop.file)).tables()
@@ -122,6 +133,20 @@ def test_poll_of_idle_tables_asks_one_question(shop: Shop, instance: dg.DagsterI
     assert polls > 3
     looks = found["instance_options"]
     assert found.total() < 25 + LOOK * looks, "to begin with, whatever the number of polls and tables"
+
+
+def test_first_snapshot_selects_few_tables_and_reports_all(shop: Shop, instance: dg.DagsterInstance) -> None:
+    first = min(instance.get_run_records(), key=lambda record: record.storage_id).dagster_run
+    assert first.job_name == "shop_snapshot"
+    found = records(instance, first.run_id)
+    read = [key(name, "snapshot") for name in [*TABLES, *NAMES]]
+    assert set(read) <= materialized(instance, first.run_id)
+    assert found["ASSET_MATERIALIZATION_PLANNED"] == 20
+    assert found["STEP_OUTPUT"] == found["HANDLED_OUTPUT"] == 20
+    assert sum(found.values()) < 3 * len(read) + 260, "a materialization and two checks of each, and steps of few"
+    (partition,) = range_partitions(1).get_partition_keys()
+    for asset in (read[0], read[-1]):
+        assert instance.get_materialized_partitions(asset) == {partition}
 
 
 def test_records_of_a_run_grow_with_the_tables_that_changed(shop: Shop, instance: dg.DagsterInstance) -> None:

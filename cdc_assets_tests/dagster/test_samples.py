@@ -7,7 +7,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from cdc_assets.assembly import discover
+from cdc_assets.assembly.capture import discover
 from cdc_assets.defs.samples import SAMPLE, markdown_table, sample_of_events
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import Location

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from cdc_assets.assembly import run_engine
+from cdc_assets.assembly.engine import run_engine
 from cdc_assets.config.engine import load_engine_config
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location

@@ -11,7 +11,7 @@ import pytest
 
 from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.settings import SparkSettings
-from cdc_assets.assembly import open_capture
+from cdc_assets.assembly.capture import open_capture
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets_tests.shop import Shop, open_shop

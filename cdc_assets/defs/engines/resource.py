@@ -13,7 +13,7 @@ from pydantic import Field
 
 from cdc_assets.adapters.databases.probe import open_probe
 from cdc_assets.adapters.debezium.engine import DebeziumEngine
-from cdc_assets.assembly import run_engine
+from cdc_assets.assembly.engine import run_engine
 from cdc_assets.config.engine import EngineConfig, engine_config_of, load_engine_config, with_defaults
 from cdc_assets.core.signal import Signal
 from cdc_assets.engine.feed import EngineFeed, Offsets

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cdc_assets.assembly import run_engine
+from cdc_assets.assembly.engine import run_engine
 from cdc_assets.cli.tail import lines
 from cdc_assets.config.engine import engine_config
 from cdc_assets.config.settings import TextSettings

@@ -1,0 +1,86 @@
+"""Puts a capture together with its adapters; Dagster's resource and the command line both open it here.
+
+The caller provides the task runner; a runner with threads needs neither pyspark nor Java.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
+
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.kafka import kafka_channels
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.log_times import LogTimes
+from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
+from cdc_assets.capture.progress import OnProgress
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.ports import TaskRunner
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.errors import InvariantError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.notifications import Listener
+from cdc_assets.run.capture import Capture
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@contextmanager
+def open_capture(
+    config: CaptureConfig,
+    runner: TaskRunner,
+    on_progress: OnProgress,
+    *,
+    run_id: str = "",
+    listener: Listener | None = None,
+    tables: TopicTables | None = None,
+    source: AbstractContextManager[SqlServerSource] | None = None,
+    bulk: MssqlBulkSource | None = None,
+) -> Iterator[Capture]:
+    """A capture for one run, closed at the end of the block. No JVM is started until there are rows to read.
+
+    Args:
+        on_progress: function called for each committed window and round.
+        run_id: run id in the context headers of events; generated if empty.
+        listener: function called with every notification.
+        tables: Delta tables of the lake; opened from the settings if None.
+        source: the control plane, entered here; opened from the settings if None.
+        bulk: the data plane; opened from the settings if None.
+
+    Raises:
+        ConfigurationError: the extra `kafka` is not installed, or its client does not accept an option.
+    """
+    rows = bulk or MssqlBulkSource.of(config)
+    with source or SqlServerSource.of(config) as control, kafka_channels(config) as channels:
+        yield Capture(config, control, rows, runner, SystemClock(), run_id, channels, listener, tables, on_progress)
+
+
+def discover(config: CaptureConfig) -> Sequence[TableSchema]:
+    """Query the structures of the captured tables now; waits a few seconds at most.
+
+    Raises:
+        CdcError: the server cannot be queried, or no table matches the filters.
+    """
+    with quick_source(config) as source:
+        return Capture(config, source, MssqlBulkSource.of(config), _NoRunner(), SystemClock()).discover()
+
+
+@contextmanager
+def open_adoption(config: CaptureConfig) -> Iterator[tuple[Capture, LogTimes, SqlServerSource]]:
+    """A capture that takes over from another reader, the times of the server's commits, and the server.
+
+    Raises:
+        CdcError: the server cannot be reached.
+    """
+    with SqlServerSource.of(config) as control:
+        capture = Capture(config, control, MssqlBulkSource.of(config), _NoRunner(), SystemClock())
+        yield capture, LogTimes(control), control
+
+
+class _NoRunner:
+    """Task runner of a capture that only answers queries."""
+
+    parallelism = 1
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        raise InvariantError("This capture cannot run tasks. Next: report this.")

@@ -1,0 +1,30 @@
+"""Puts a connector in the embedded engine, or a reader of its events, together with the lake."""
+
+from collections.abc import Callable
+from functools import partial
+
+from cdc_assets.adapters.debezium.engine import DebeziumEngine
+from cdc_assets.adapters.kafka_topics import KafkaSource
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.config.reader import is_reader
+from cdc_assets.engine.ledger import Batch
+from cdc_assets.engine.run import EngineRun, EngineSummary
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.reader.opening import reader_for
+
+
+def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Batch], None]) -> EngineSummary:
+    """Run a connector in the embedded engine, or read events that others wrote, until nothing is new.
+
+    Args:
+        on_batch: function called for each committed batch.
+
+    Raises:
+        CdcError: the source or the lake cannot be read or written, or a record of the source cannot.
+    """
+    if not is_reader(config.properties.get("connector.class", "")):
+        return EngineRun(config, tables, partial(DebeziumEngine, config), on_batch).run()
+    reader = reader_for(config.properties, tables, KafkaSource)
+    summary = EngineRun(config, tables, reader, on_batch, 0.0, repeats=False).run()
+    reader.check()
+    return summary

@@ -1,0 +1,26 @@
+"""Puts the mirrors of a capture together with their adapters, and what forgets positions of both."""
+
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.ports import TaskRunner
+from cdc_assets.mirror.apply import OnStep
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.delta import MirrorTables
+from cdc_assets.run.reset import Reset
+
+
+def open_mirrors(config: CaptureConfig, runner: TaskRunner, on_step: OnStep) -> CaptureMirrors:
+    """The mirrors of a capture; no JVM is started until there are events to apply.
+
+    Args:
+        on_step: function called after each step of a mirror.
+
+    Raises:
+        ConfigurationError: the settings skip operations that mirrors need.
+    """
+    return CaptureMirrors(config, runner, SystemClock(), on_step=on_step)
+
+
+def open_reset(config: CaptureConfig) -> Reset:
+    """What forgets positions of a capture; it asks the lake alone."""
+    return Reset(config, SystemClock(), [MirrorTables.of(config).tables])

@@ -1,0 +1,67 @@
+"""Puts the publication of topics together with a Kafka broker."""
+
+from collections.abc import Callable, Mapping
+
+from cdc_assets.adapters.kafka_marker import KafkaMarker
+from cdc_assets.adapters.kafka_producer import KafkaBroker
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.errors import ConfigurationError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.follow import publish
+from cdc_assets.publish.publisher import Commit, Publisher
+from cdc_assets.publish.render import Renderer
+from cdc_assets.publish.view import AskMarker
+
+
+def publish_topics(
+    config: CaptureConfig,
+    on_commit: Callable[[Commit], None],
+    *,
+    follow: bool,
+    after: str = "",
+    ends: Callable[[], bool] = lambda: False,
+) -> Mapping[str, str]:
+    """Write the topics of the lake to Kafka until nothing is new, or without end.
+
+    Args:
+        on_commit: function called after each transaction.
+        follow: whether to wait for more.
+        after: commit LSN after which events are published, if none were published yet; empty for all.
+        ends: whether nothing more is to be waited for from now on, neither for events nor for the broker.
+
+    Returns:
+        Topics that are stopped, with the reason.
+
+    Raises:
+        ConfigurationError: no broker is given, or records are wanted in a form that is not supported.
+        FencedError: another publisher has taken over.
+        CdcError: the lake cannot be read, or the broker was away for too long.
+    """
+    settings = config.kafka
+    if not settings.servers:
+        raise ConfigurationError("bootstrap.servers", None, "host:port of a broker", "add it to the configuration")
+    if settings.problem:
+        name, value, supported = settings.problem
+        raise ConfigurationError(name, value, f"{supported}, to publish to Kafka", "change it, or leave it out")
+    broker = KafkaBroker(settings, config.events.topic_prefix)
+    feed = Feed(config, TopicTables.of(config))
+    renderer = Renderer(settings, config.text)
+    publisher = Publisher(feed, broker, renderer, settings.transaction_rows, on_commit, after)
+    publish(
+        publisher,
+        feed,
+        follow=follow,
+        pause_s=config.streaming.retry_wait_s,
+        most_retries=config.streaming.max_retries,
+        close=broker.close,
+        ends=ends,
+    )
+    return publisher.stopped
+
+
+def ask_marker(config: CaptureConfig) -> AskMarker | None:
+    """What asks for the newest marker of the topics in Kafka; None if nothing is written to Kafka."""
+    if not config.kafka.servers:
+        return None
+    return lambda: KafkaMarker(config.kafka, config.events.topic_prefix).newest()
