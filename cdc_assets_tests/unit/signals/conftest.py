@@ -1,10 +1,20 @@
-"""Small rounds, so that few rows make several of them."""
+"""A stand-in with one empty database; small rounds, so that few rows make several of them."""
+
+from collections.abc import Iterator
 
 import pytest
 
 from cdc_assets.incremental import rounds as incremental_round
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.streaming.child import DATABASE
 
 
 @pytest.fixture(autouse=True)
 def _small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incremental_round, "MOST_CHUNKS", 64)
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with StandIn(databases=(DATABASE,)) as server:
+        yield server

@@ -1,0 +1,140 @@
+"""What happens to a round of an incremental snapshot in flight (spec debezium-sqlserver §9.3), each on the stand-in."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from cdc_assets.config.settings import FilterSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.signal import Signal
+from cdc_assets.core.steps import listening
+from cdc_assets.lake.location import Location
+from cdc_assets.signals.inbox import Inbox
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.signals.incremental import Once, ask, ids, orders, scans
+from cdc_assets_tests.unit.signals.world import World, check_law, values
+from cdc_assets_tests.unit.streaming.child import DATABASE
+
+
+def test_stop_and_pause_while_a_round_is_in_flight(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    table = orders(world, 300)
+    ask(world, table)
+    with listening(Once("chunk-read", lambda: world.signal("s2", "stop-snapshot", type="incremental"))):
+        world.run()
+    assert world.reads(table) == []
+    ask(world, table, own_id="s3")
+    with listening(Once("chunk-read", lambda: world.signal("s4", "pause-snapshot", type="incremental"))):
+        world.run()
+    assert 0 < len(world.reads(table)) < 300
+    world.signal("s5", "resume-snapshot", type="incremental")
+    world.run()
+    assert ids(world, table) == list(range(1, 301))
+
+
+def test_a_table_that_somebody_locks_is_read_later_and_the_stream_continues(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    streaming = replace(world.config.streaming, retry_wait_s=0.0)
+    world.config = replace(
+        world.config, snapshot=replace(world.config.snapshot, lock_timeout_ms=50), streaming=streaming
+    )
+    table, other = orders(world), world.make("other", "id int PRIMARY KEY")
+    world.run("snapshot")
+    with server.connect(DATABASE) as blocker:
+        rounds: list[int] = []
+
+        def play(name: str) -> None:
+            if name != "marker-written":
+                return
+            rounds.append(len(world.events(other)))
+            if len(rounds) == 1:
+                blocker.execute("BEGIN TRANSACTION; SELECT COUNT(*) FROM dbo.orders WITH (TABLOCKX, HOLDLOCK)")
+                world.sql("INSERT INTO dbo.other VALUES (1)")
+                server.agent.drain()
+            elif len(rounds) == 2:
+                blocker.execute("ROLLBACK")
+
+        ask(world, table)
+        with listening(play):
+            world.run()
+    assert rounds[:2] == [0, 1]
+    assert ids(world, table) == list(range(1, 101))
+
+
+def test_a_quiet_table_is_read_with_the_columns_of_its_second_instance(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    table = orders(world)
+    world.run("snapshot")
+    world.sql("ALTER TABLE dbo.orders ADD state varchar(9) NOT NULL DEFAULT 'open'")
+    world.sql(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'orders', @role_name = NULL, "
+        "@capture_instance = N'dbo_orders_v2'"
+    )
+    ask(world, table)
+    world.run()
+    assert [row["state"] for row in world.reads(table)] == ["open"] * 100
+
+
+def test_a_stop_by_another_channel_beats_the_error_of_what_it_stops(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path), poll_interval_s=0.0)
+    table = orders(world)
+    inbox = Inbox(Location.of(world.config.lake), "shop")
+
+    def stop() -> None:
+        world.sql("DROP TABLE dbo.orders")
+        inbox.put(Signal("s2", "stop-snapshot", '{"type": "incremental"}'))
+
+    ask(world, table)
+    with listening(Once("marker-written", stop)):
+        world.run()
+    assert world.reads(table) == []
+    assert [kind for kind, _ in world.notes()] == ["STARTED", "ABORTED"]
+
+
+def test_databases_have_signal_tables_and_rounds_of_their_own(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    both = replace(world.config.connection, databases=(DATABASE, "Other"))
+    signals = replace(
+        world.config.signals, collections=(*world.config.signals.collections, TableId("Other", "dbo", "ask"))
+    )
+    filters = FilterSettings(
+        also=frozenset(str(name).lower() for name in signals.collections), table_exclude=("dbo.cdc_.*", "dbo.ask")
+    )
+    world.config = replace(world.config, connection=both, signals=signals, filters=filters)
+    server.execute("CREATE DATABASE Other")
+    world.sql("EXEC sys.sp_cdc_enable_db", "Other")
+    world.make("ask", "id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL", "Other")
+    tables = [orders(world), world.make("orders", "id int PRIMARY KEY, version int", "Other")]
+    world.sql(f"INSERT INTO dbo.orders VALUES {values(*(f'{n}, {n}' for n in range(1, 81)))}", "Other")
+    world.run("snapshot")
+    ask(world, tables[0])
+    text = json.dumps({"data-collections": [str(tables[1])]})
+    world.sql(f"INSERT INTO dbo.ask VALUES ('o1', 'execute-snapshot', '{text}')", "Other")
+
+    def change() -> None:
+        world.sql("UPDATE dbo.orders SET version = 1000 WHERE id = 1")
+        world.sql("UPDATE dbo.orders SET version = 1000 WHERE id = 2", "Other")
+
+    with listening(Once("chunk-read", change, 2)):
+        world.run()
+    assert scans(world) == ["SUCCEEDED", "SUCCEEDED"]
+    assert set(range(2, 101)) <= set(ids(world, tables[0]))
+    assert {1, *range(3, 81)} <= set(ids(world, tables[1]))
+    check_law(world, tables[0], {n: n if n > 1 else 1000 for n in range(1, 101)})
+    check_law(world, tables[1], {n: n if n != 2 else 1000 for n in range(1, 81)})
+
+
+def test_stop_of_one_table_continues_with_the_next(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    other = world.make("others", "id int PRIMARY KEY")
+    world.sql("INSERT INTO dbo.others VALUES (1), (2)")
+    table = orders(world)
+    ask(world, table, other)
+
+    def stop() -> None:
+        world.signal("s2", "stop-snapshot", type="incremental", data_collections=[str(table)])
+
+    with listening(Once("chunk-read", stop)):
+        world.run()
+    assert world.reads(table) == []
+    assert ids(world, other) == [1, 2]
