@@ -22,6 +22,7 @@
         ├── FencedError             another writer has taken this capture over
         ├── EngineError             Spark cannot run the tasks as it is set up
         └── LakeError               the lake cannot be read or written
+            └── EventsDroppedError      a topic no longer holds events that were asked for
 
 `retryable` of a class says whether the same call may be repeated. Each message names the value, what was expected and
 the next step. Secrets never enter a message: adapters pass driver texts through their own redaction.
@@ -182,3 +183,21 @@ class EngineError(TerminalError):
 
 class LakeError(TerminalError):
     """The lake cannot be read or written."""
+
+
+class EventsDroppedError(LakeError):
+    """Events were asked for that a topic no longer holds (`lake.topic.retention.hours`).
+
+    Args:
+        topic: its name.
+        complete_after: commit LSN after which the topic holds every event.
+        wanted: what was asked for.
+        hint: next step for the reader.
+    """
+
+    def __init__(self, topic: str, complete_after: str, wanted: str, hint: str) -> None:
+        super().__init__(
+            f"The topic {topic} holds every event after {complete_after}; those before were dropped "
+            f"(lake.topic.retention.hours). Asked for: {wanted}. Next: {hint}."
+        )
+        self.topic, self.complete_after = topic, complete_after

@@ -59,6 +59,7 @@ ALLOWED: dict[str, set[str]] = {
         "typemap",
     },
     "publish": {"capture", "config", "core", "envelope", "errors", "lake", "ledger"},
+    "retention": {"config", "core", "envelope", "errors", "lake", "ledger", "mirror", "publish"},
     "reader": {"config", "engine", "envelope", "errors", "lake", "typemap"},
     "run": {
         "adoption",
@@ -75,6 +76,7 @@ ALLOWED: dict[str, set[str]] = {
         "ledger",
         "notifications",
         "publish",
+        "retention",
         "signals",
         "snapshot",
         "streaming",

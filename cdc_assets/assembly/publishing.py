@@ -14,6 +14,15 @@ from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.view import AskMarker
 
 
+def forget_publisher(config: CaptureConfig) -> None:
+    """Let retention of topics wait no longer for what is not published.
+
+    Raises:
+        LakeError: the lake cannot be written.
+    """
+    Feed(config, TopicTables.of(config)).recorded().forget()
+
+
 def publish_topics(
     config: CaptureConfig,
     on_commit: Callable[[Commit], None],

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cdc_assets.assembly.publishing import publish_topics
+from cdc_assets.assembly.publishing import forget_publisher, publish_topics
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, err, out, read_lake_config, show_logs
 from cdc_assets.core.interruption import listening
 from cdc_assets.core.lsn import Lsn
@@ -22,6 +22,13 @@ def publish(
             "--from-lsn", help="Begin after this commit LSN, in place of the whole history. At the first start alone."
         ),
     ] = "",
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget",
+            help="Publish nothing; let retention of topics no longer wait for this publisher, which has ended.",
+        ),
+    ] = False,
 ) -> None:
     """Write the topics of the lake to Kafka as a connector would have, each event once for consumers that read committed.
 
@@ -29,6 +36,10 @@ def publish(
     """
     show_logs()
     settings, _ = read_lake_config(config, "producer.")
+    if forget:
+        forget_publisher(settings)
+        out.print("Retention of topics waits for no publisher. The next `cdc-assets publish` is waited for again.")
+        return
     after = str(Lsn.parse(from_lsn)) if from_lsn else ""
     with listening():
         stopped = publish_topics(settings, _print_commit, follow=follow, after=after)

@@ -39,11 +39,15 @@ def _tables(report: CaptureReport) -> Table:
     has_instances = not any(isinstance(found.complete_to, str) for found in report.tables)
     if has_instances:
         table.add_column("instance", overflow="fold")
+    has_dropped = any(found.complete_after for found in report.tables)
+    if has_dropped:
+        table.add_column("complete after")
     for found in report.tables:
         position = str(found.complete_to or "not streamed")
         condition = Text(describe_condition(found), STYLES.get(found.condition, "bold red"))
         instance = [found.instance or "–"] if has_instances else []
-        table.add_row(found.topic or str(found.table), condition, position, *instance)
+        since = [str(found.complete_after or "–")] if has_dropped else []
+        table.add_row(found.topic or str(found.table), condition, position, *instance, *since)
     return table
 
 

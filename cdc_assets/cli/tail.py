@@ -13,15 +13,17 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, configuration_file, read_lake_config
+from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, configuration_file, err, read_lake_config
 from cdc_assets.cli.engine_status import find_engine_topic, read_engine_config
 from cdc_assets.cli.topic_events import after, newest
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.settings import TextFormat, TextSettings
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.envelope.flat import flat_json, flat_records
 from cdc_assets.envelope.json import event_text, headers_text
 from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.run.overview import CaptureOverview, TableOverview
 
@@ -40,6 +42,9 @@ def tail(
     ),
     headers: bool = typer.Option(False, "--headers", help="Print headers too."),
     follow: bool = typer.Option(False, "--follow", "-f", help="Wait for new events and print them."),
+    from_lsn: Annotated[
+        str, typer.Option("--from-lsn", help="Print all events after this commit LSN, not only the last ones.")
+    ] = "",
 ) -> None:
     """Print the last events of a topic, one JSON object per line: key, value (null is a tombstone) and position.
 
@@ -47,7 +52,8 @@ def tail(
     """
     lake, name, given = _found(configuration_file(config), config, topic)
     text = _text(given, form, schemas, headers)
-    tables = _tables(lake, name, number, follow)
+    start = str(Lsn.parse(from_lsn)) if from_lsn else None
+    tables = _tables(lake, name, number, follow, start)
     for line in lines(tables, text, headers=headers):
         typer.echo(line)
 
@@ -62,16 +68,37 @@ def _found(place: Path, config: Path, topic: str) -> tuple[TopicTables, str, Tex
     return overview.lake, find_topic(overview, topic), settings.text
 
 
-def _tables(lake: TopicTables, topic: str, number: int, follow: bool) -> Iterator[pa.Table]:
-    """The last events of all generations of the topic, then new events without end."""
-    last_events = [newest(lake, directory, max(number, 1)) for directory in lake.generations(topic)]
-    yield from in_order(last_events, number)
-    last = _last_position(last_events, "")  # at least one event was read, so there is a position to continue from
+def _tables(lake: TopicTables, topic: str, number: int, follow: bool, start: str | None = None) -> Iterator[pa.Table]:
+    """The last events of all generations of the topic, or those after a commit LSN; then new events without end."""
+    if start is None:
+        last_events = [newest(lake, directory, max(number, 1)) for directory in lake.generations(topic)]
+        _tell_dropped(lake, topic, last_events, number)
+        yield from in_order(last_events, number)
+        last = _last_position(last_events, "")  # at least one event was read, so there is a position to continue from
+    else:
+        last = f"{start}~"
+        events = [after(lake, directory, last) for directory in lake.generations(topic)]
+        holds = retained(lake, topic)  # after the files: what is dropped is announced before it goes
+        holds.require(
+            topic, start, f"events after {start}", f"tail --from-lsn {holds.after}, or read the table's mirror"
+        )
+        yield from in_order(events, sum(part.num_rows for part in events))
+        last = _last_position(events, last)
     while follow:
         sleep(FOLLOW_INTERVAL_S)
         events = [after(lake, directory, last) for directory in lake.generations(topic)]
         last = _last_position(events, last)
         yield from in_order(events, sum(part.num_rows for part in events))
+
+
+def _tell_dropped(lake: TopicTables, topic: str, parts: Sequence[pa.Table], number: int) -> None:
+    """Tell that events were dropped, if some of them would be among the last ones."""
+    holds = retained(lake, topic)
+    places = sorted(position for part in parts for position in part["position"].to_pylist())
+    if holds.after and number and (len(places) < number or places[-number][:22] <= holds.after):
+        err.print(
+            f"{topic} holds every event after {holds.after}; older ones were dropped.", markup=False, soft_wrap=True
+        )
 
 
 def in_order(parts: Sequence[pa.Table], count: int) -> Iterator[pa.Table]:

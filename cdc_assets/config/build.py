@@ -87,7 +87,7 @@ def _build(given: Given, masks: Masks) -> CaptureConfig:
         text=TextSettings(**values["text"]),
         snapshot=_snapshot(values["snapshot"], found),
         streaming=StreamingSettings(**values["streaming"]),
-        lake=LakeSettings(**{"path": "lake"} | values["lake"], storage_options=_storage_options(found)),
+        lake=_lake(values["lake"], found, mirrored=values["mirror"].get("enabled", False)),
         mirror=MirrorSettings(**values["mirror"]),
         metrics=MetricsSettings(**values["metrics"]),
         kafka=kafka_settings(values["kafka"], dict(canonical), values["text"].get("format", "debezium")),
@@ -103,6 +103,18 @@ def _build(given: Given, masks: Masks) -> CaptureConfig:
             *ignored_options,
         ),
     )
+
+
+def _lake(values: Mapping[str, Any], found: Found, *, mirrored: bool) -> LakeSettings:
+    lake = LakeSettings(**{"path": "lake"} | dict(values), storage_options=_storage_options(found))
+    if lake.topic_hours and not (mirrored or lake.topic_unmirrored):
+        raise ConfigurationError(
+            "lake.topic.retention.hours",
+            lake.topic_hours,
+            "0 without mirrors, because what is dropped from a topic would be nowhere in the lake",
+            "set mirror.enabled=true; or lake.topic.retention.unmirrored=true, if that is what you want",
+        )
+    return lake
 
 
 def _check_characters(name: str, text: str) -> None:

@@ -171,6 +171,10 @@ def engine_config(texts: Mapping[str, str]) -> EngineConfig:
         if key.startswith("engine.") and key not in _OFFERED:
             raise ConfigurationError("property", key, "one of " + ", ".join(_OFFERED), "correct its name")
     parsed = _parsed(own)
+    if hours := parsed["lake"].get("topic_hours"):
+        raise ConfigurationError(
+            "lake.topic.retention.hours", hours, "0: only topics of SQL Server have mirrors", "remove the property"
+        )
     reason = "offsets and schema history are recorded in the lake, and there is one task"
     return EngineConfig(
         name,

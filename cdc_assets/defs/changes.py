@@ -97,14 +97,15 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             yield from session.results(capture.structures())
             mirrors.finish()
             context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
-            states = {state.table: state for state in capture.state().tables.values()}
+            state = capture.state()
+            states = dict(state.tables)
         for trouble in summary.troubled:
             if trouble.table not in states:
                 context.log.error(f"{trouble.table} is not captured: {trouble.reason}")
                 continue
             states[trouble.table] = replace(states[trouble.table], status=trouble.status, reason=trouble.reason)
         yield from system.results(session.windows, page.facts())
-        yield from continuity.results(states)
+        yield from continuity.results(replace(state, tables=states))
 
     return changes
 

@@ -12,7 +12,7 @@ A planned check that fails fails its run. In a run without planned checks, a tab
 run, after everything is reported, so that alerts on failed runs report it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import dagster as dg
@@ -20,6 +20,7 @@ import dagster as dg
 from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.state import CaptureState, TableState
 
 CONTINUITY = "lsn_continuity"
@@ -37,13 +38,19 @@ def continuity_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
     )
 
 
-def continuity_result(key: dg.AssetKey, state: TableState) -> dg.AssetCheckResult:
-    """The check's result from the table's state in the manifest."""
+def continuity_result(key: dg.AssetKey, state: TableState, holds: Retained | None = None) -> dg.AssetCheckResult:
+    """The check's result from the table's state in the manifest.
+
+    Args:
+        holds: what its topic still holds, if older events were dropped: they were read, so the check passes.
+    """
     facts: dict[str, Any] = {"complete_to": str(state.position) if state.position else "not streamed"}
     if state.status == "gap":
         facts |= {"missing_after": str(state.gap_after), "missing_until": str(state.gap_until)}
     if past := state.gaps[: -1 if state.status == "gap" else None]:
         facts["lost_before"] = [f"after {after} up to {until}" for after, until in past]
+    if holds is not None and holds.after:
+        facts["complete_after"] = holds.after
     healthy = state.status == "healthy"
     return dg.AssetCheckResult(
         passed=healthy,
@@ -58,7 +65,7 @@ class ContinuityReport:
     """Reports `lsn_continuity` of a run's tables with its first window, and again at its end."""
 
     def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> None:
-        self._context = context
+        self._context, self._catalog = context, catalog
         keys = {table: key for key, table in catalog.keys("changes").items()}
         chosen = {check.asset_key for check in context.selected_asset_check_keys}
         self._planned = {table: key for table, key in sorted(keys.items()) if key in chosen}
@@ -75,22 +82,27 @@ class ContinuityReport:
         self._changed.update(progress.tables)
         if self._reported is not None:
             return
-        states = read().tables
+        state = read()
+        states = state.tables
         for table, key in self._planned.items():
             if table in states:
-                self._report(continuity_result(key, states[table]))
-        self._report_new(states)
+                self._report(self._result(table, key, state))
+        self._report_new(state)
 
-    def results(self, states: Mapping[TableId, TableState]) -> Iterator[dg.AssetCheckResult]:
+    def _result(self, table: TableId, key: dg.AssetKey, state: CaptureState) -> dg.AssetCheckResult:
+        return continuity_result(key, state.tables[table], state.retained.get(self._catalog.topic(table)))
+
+    def results(self, state: CaptureState) -> Iterator[dg.AssetCheckResult]:
         """Results at the end of the run: all planned ones, and others that changed or are new.
 
         Raises:
             dagster.Failure: no check was planned, and a table cannot be trusted.
         """
+        states = state.tables
         for table, key in self._planned.items():
             if table in states:
-                yield continuity_result(key, states[table])
-        self._report_new(states, self._changed)
+                yield self._result(table, key, state)
+        self._report_new(state, self._changed)
         broken = [states[table] for table in self._others if table in states and states[table].status != "healthy"]
         if broken and not self._planned:
             raise dg.Failure(
@@ -99,15 +111,15 @@ class ContinuityReport:
                 allow_retries=False,
             )
 
-    def _report_new(self, states: Mapping[TableId, TableState], always: Iterable[TableId] = ()) -> None:
+    def _report_new(self, state: CaptureState, always: Iterable[TableId] = ()) -> None:
         """Report results of tables that are not planned, if Dagster shows another result or the table is in `always`."""
         if self._reported is None:
             self._reported = self._shown()
         chosen = set(always)
         for table, key in self._others.items():
-            if table not in states:
+            if table not in state.tables:
                 continue
-            result = continuity_result(key, states[table])
+            result = self._result(table, key, state)
             if table in chosen or self._reported.get(key) != (result.passed, result.description):
                 self._report(result)
                 self._reported[key] = (result.passed, result.description)

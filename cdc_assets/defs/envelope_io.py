@@ -45,12 +45,15 @@ from cdc_assets.envelope.naming import key_parts, sanitized
 from cdc_assets.errors import InvalidValueError, LakeError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.retained import Retained, retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 
 SNAPSHOT, CHANGES = "snapshot", "changes"
 FROM_LSN, TO_LSN, GENERATION = "cdc/from_lsn", "cdc/to_lsn", "cdc/generation"
 """Metadata keys of an input (`AssetIn(metadata=…)`): commit LSNs in (from, to], and the table's generation."""
+EARLIEST = "earliest"
+"""Value of `cdc/from_lsn`: from where on the topic holds every event."""
 NO_WINDOW = 0
 """`window_id` of appended rows; the capture's windows count from 1."""
 
@@ -83,22 +86,52 @@ class Committed:
 
 
 def account_of(tables: TopicTables, topic: str) -> dict[str, Any]:
-    """Metadata of every materialization of a table besides the run's own: its total number of rows, and its location."""
-    return {"dagster/row_count": tables.row_count(topic), "dagster/uri": tables.location.uri(topic)}
+    """Metadata of every materialization of a table besides the run's own: its total number of rows, its location, and after
+    which LSN it holds every event, if older ones were dropped."""
+    facts = {"dagster/row_count": tables.row_count(topic), "dagster/uri": tables.location.uri(topic)}
+    holds = retained(tables, topic)
+    return facts | ({"complete_after": holds.after} if holds.after else {})
 
 
 @dataclass(frozen=True, slots=True)
 class LsnRange:
-    """Commit LSNs in (after, until]; None is an open end."""
+    """Commit LSNs in (after, until]; None is an open end.
+
+    Args:
+        earliest: whether it begins where the topic does, also if older events were dropped.
+    """
 
     after: Lsn | None = None
     until: Lsn | None = None
+    earliest: bool = False
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any], default: "LsnRange") -> "LsnRange":
         """The range in an input's metadata; missing bounds are taken from `default`."""
         after, until = metadata.get(FROM_LSN), metadata.get(TO_LSN)
-        return cls(Lsn.parse(after) if after else default.after, Lsn.parse(until) if until else default.until)
+        chosen = cls.beginning(after) if after else default
+        return replace(chosen, until=Lsn.parse(until) if until else default.until)
+
+    @classmethod
+    def beginning(cls, text: str) -> "LsnRange":
+        """The range after an LSN, or from `earliest`; everything if the text is empty."""
+        if text == EARLIEST:
+            return cls(earliest=True)
+        return cls(Lsn.parse(text) if text else None)
+
+    def held_by(self, topic: str, found: Retained) -> "LsnRange":
+        """The range, as far as a topic holds it.
+
+        Raises:
+            EventsDroppedError: it begins before the topic does.
+        """
+        if self.earliest:
+            return replace(self, after=Lsn.parse(found.after) if found.after else None, earliest=False)
+        lsn = str(self.after) if self.after else ""
+        wanted = f"events after {lsn}" if lsn else "all events"
+        hint = f"set the input's metadata {FROM_LSN} to {EARLIEST}, or read the table's mirror, which holds what was before"
+        found.require(topic, lsn, wanted, hint)
+        return self
 
     def may_hold(self, least: str | None, greatest: str | None) -> bool:
         """Whether a file with these smallest and greatest positions may hold rows of the range."""
@@ -128,7 +161,9 @@ class LakeIOManager(dg.ConfigurableIOManager):
         default=".", description="Separator between the parts of a topic's name (`topic.delimiter`)."
     )
     from_lsn: str = Field(
-        default="", description="Load only changes after this commit LSN, unless the input's metadata sets one."
+        default="",
+        description="Load only changes after this commit LSN, or `earliest`: those that the topic still holds; unless the "
+        "input's metadata sets one.",
     )
     to_lsn: str = Field(
         default="", description="Load only changes up to this commit LSN, unless the input's metadata sets one."
@@ -204,10 +239,8 @@ class LakeIOManager(dg.ConfigurableIOManager):
 
     def range_of(self, metadata: Mapping[str, Any]) -> LsnRange:
         """The LSN range requested by an input's metadata."""
-        configured = LsnRange(
-            Lsn.parse(self.from_lsn) if self.from_lsn else None, Lsn.parse(self.to_lsn) if self.to_lsn else None
-        )
-        return LsnRange.of(metadata, configured)
+        until = Lsn.parse(self.to_lsn) if self.to_lsn else None
+        return LsnRange.of(metadata, replace(LsnRange.beginning(self.from_lsn), until=until))
 
     def tables(self, application: str) -> TopicTables:
         """The lake's tables; `application` identifies the writer in commits."""
@@ -239,6 +272,7 @@ class EnvelopeIOManager(LakeIOManager):
         """The upstream asset's events.
 
         Raises:
+            EventsDroppedError: the topic no longer holds all that is asked for.
             InvalidValueError: there is no such generation.
             LakeError: the table is missing or cannot be read; or only some partitions are requested, and they are
                 bounded by a key that only the server can order.
@@ -248,6 +282,7 @@ class EnvelopeIOManager(LakeIOManager):
         topic = facts.get(TOPIC) or self.topic(context.asset_key)
         lsns = self.range_of(metadata)
         frame = together([self.load(part, lsns) for part in self._directories(topic, metadata.get(GENERATION))])
+        frame = lsns.held_by(topic, retained(self.tables(""), topic)).filter(frame)  # files were listed before
         if role == SNAPSHOT:
             return self._of_partitions(context, frame.where("value.op = 'r'"))
         return frame.where("value is null or value.op <> 'r'") if role == CHANGES else frame

@@ -120,7 +120,8 @@ def _results(catalog: CaptureCatalog, overview: CaptureOverview) -> Iterator[dg.
             yield evaluated(drift_result(key, drift), key, DRIFT)
     for table, state in overview.known.items():
         if key := keys.get(table):
-            yield evaluated(continuity_result(key, state), key, CONTINUITY, blocking=True)
+            holds = overview.state.retained.get(catalog.topic(table))
+            yield evaluated(continuity_result(key, state, holds), key, CONTINUITY, blocking=True)
 
 
 def _unknown(catalog: CaptureCatalog, reason: str) -> Iterator[dg.AssetCheckEvaluation]:

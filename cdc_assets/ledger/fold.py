@@ -3,12 +3,14 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence, Set
+from datetime import datetime
 from typing import Any
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification
 from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.signal_state import SignalState
@@ -78,6 +80,10 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             return state.advanced(database, until).with_log_read(database, until).published(database, until)
         case "claim":
             return dataclasses.replace(state, writer=detail.get("writer", ""))
+        case "retained":
+            found = decode(dict[str, Retained], detail["retained"])
+            looked = datetime.fromisoformat(detail["looked"])
+            return dataclasses.replace(state, retained={**state.retained, **found}, looked=looked)
         case "forgotten":
             gone = set(decode(list[TableId], detail["forgotten"]))
             kept = {table: entry for table, entry in state.tables.items() if table not in gone}
@@ -152,6 +158,8 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "unpublished": encode(dict(state.unpublished)),
         "writer": state.writer,
         "marks": encode(dict(state.marks)),
+        "retained": encode(dict(state.retained)),
+        "looked": encode(state.looked),
     }
 
 
@@ -171,6 +179,8 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         signals=decode(dict[str, SignalState], data.get("signals", {})),
         logs=decode(dict[str, LogHistory], data.get("logs", {})),
         marks=decode(dict[str, Mark], data.get("marks", {})),
+        retained=decode(dict[str, Retained], data.get("retained", {})),
+        looked=decode(datetime, data["looked"]) if data.get("looked") else None,
         unpublished=decode(dict[str, Unpublished], data.get("unpublished", {})),
         writer=data.get("writer", ""),
     )

@@ -46,6 +46,7 @@ from cdc_assets.core.processes import own_process
 from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError, LakeFullError
 from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.retained import Retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.fenced_log import FencedLog, Row
@@ -320,6 +321,19 @@ class Manifest:
         """
         detail = {"tables": encode(list(tables)), "marks": encode(dict(marks)), "next_window": next_window}
         self._record(now, "audit", detail, "tables-marked")
+
+    def record_retained(self, now: datetime, retained: Mapping[str, Retained], marks: Mapping[str, Mark]) -> None:
+        """Record what topics hold from now on, and the least content of their tables, before anything is dropped.
+
+        Args:
+            retained: by topic; none if there is nothing to drop.
+            marks: content of the tables afterwards, by directory.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        detail = {"retained": encode(dict(retained)), "marks": encode(dict(marks)), "looked": now.isoformat()}
+        self._record(now, "retained", detail, "retention-recorded" if retained else "")
 
     def record_sent(self, now: datetime) -> None:
         """Record that all pending notifications were sent, before a quiet period."""

@@ -16,6 +16,7 @@ from cdc_assets.core.notification import Notification
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.signal_state import SignalState
 
 Status = Literal["healthy", "gap", "failed", "excluded"]
@@ -306,6 +307,10 @@ class CaptureState:
     """History of the log, by database."""
     unpublished: Mapping[str, Unpublished] = field(default_factory=dict)
     """Transactions that the next window of a database publishes, by database."""
+    retained: Mapping[str, Retained] = field(default_factory=dict)
+    """What topics still hold, of those that have dropped events; by topic."""
+    looked: datetime | None = None
+    """When topics were last looked through for events that may be dropped."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
     """Expected content of the lake's tables, by directory; tables without commits may have none."""
     notifications: tuple[Notification, ...] = ()

@@ -36,7 +36,7 @@ from cdc_assets.mirror.fold import Void
 from cdc_assets.mirror.keys import bound_bytes
 from cdc_assets.mirror.leaves import LEAF_BYTES, Leaf, NewFile, groups
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
-from cdc_assets.mirror.steps import Target, files_of, next_step, range_of
+from cdc_assets.mirror.steps import Target, files_of, next_step, range_of, require_events
 from cdc_assets.mirror.tasks import (
     ConvertTask,
     FoldResult,
@@ -200,6 +200,7 @@ class Mirrors:
                 )
             if planned is None or (not planned.whole and not planned.void and not files_of(planned, table.files)):
                 return None
+            require_events(planned, table.target)
             return self._work(table, planned)
         except CdcError as error:
             troubles[table.topic] = error

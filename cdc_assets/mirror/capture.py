@@ -1,6 +1,7 @@
 """The mirrors of a capture: which there are, and what is known of each."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import CdcError, ConfigurationError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
@@ -182,7 +184,9 @@ class CaptureMirrors:
             except CdcError as error:
                 troubles[topic] = error
                 continue
-            found.append(MirroredTable(topic, about, target, self._files(list(generations))))
+            files = self._files(list(generations))
+            holds = retained(self._topics, topic)  # after the files: what is dropped is announced before it goes
+            found.append(MirroredTable(topic, about, replace(target, complete_after=holds.after), files))
         return found, troubles
 
     def _chosen(self, state: CaptureState, wanted: Sequence[TableId] | None) -> list[TableId]:

@@ -12,6 +12,10 @@ LSN R, the rows before say nothing about those after. The step that reaches R ta
 removes what no event has told of since the loss. While the loss is not repaired, the mirror stays at its end, or, if
 `gap.policy=ignore` lets the table go on, it follows and names the gap.
 
+*When old events were dropped* (`retention`), the topic holds every event after some LSN. A mirror that has come at least
+that far goes on. One that is made anew, or late, needs a snapshot of the whole table after it, whose READs tell all rows;
+without one it is refused.
+
 A mirror that is started late, or made anew, begins at the newest such loss, and with a step up to R: before that it would
 lack rows.
 """
@@ -21,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.errors import EventsDroppedError
 from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.events import EventFile, EventRange
 from cdc_assets.mirror.ledger import MirrorState, PlannedStep
@@ -41,6 +46,7 @@ class Target:
         window: greatest number of a window that is complete.
         starts: LSNs at which a new life of the table began, or changes before which were lost; ascending.
         gaps: intervals of lost changes.
+        complete_after: commit LSN after which the topic holds every event; empty if nothing was dropped.
     """
 
     position: str
@@ -48,6 +54,7 @@ class Target:
     window: int
     starts: tuple[str, ...] = ()
     gaps: tuple[tuple[str, str], ...] = ()
+    complete_after: str = ""
 
     @property
     def since(self) -> str:
@@ -109,11 +116,31 @@ def _first(topic: str, known: MirrorState, target: Target, files: Sequence[Event
     """The first step: everything up to the snapshot of the whole table."""
     if target.position < target.read:
         return None
-    after = _before(target.since) if target.since else ""
+    after = max(_before(target.since) if target.since else "", target.complete_after)
     step = PlannedStep(
         topic, known.next_step, after, target.position, _NEVER, target.window, target.since, whole=True, key=key
     )
     return _bounded(step, files, target.read)
+
+
+def require_events(step: PlannedStep, target: Target) -> None:
+    """Check that the topic still holds what a step needs.
+
+    Raises:
+        EventsDroppedError: it does not.
+    """
+    read_again = target.complete_after < target.read
+    if step.after >= target.complete_after and not (step.whole and target.complete_after and not read_again):
+        return
+    if step.whole and read_again:
+        return
+    wanted = f"events after {step.after}" if step.after and not step.whole else "all events, to make its mirror"
+    snapshot = (
+        "" if read_again else "take a snapshot of the whole table (its snapshot asset, or a blocking snapshot), then "
+    )
+    raise EventsDroppedError(
+        step.topic, target.complete_after, wanted, f"{snapshot}cdc-assets mirror --rebuild for this table"
+    )
 
 
 def _before(lsn: str) -> str:

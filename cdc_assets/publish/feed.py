@@ -13,9 +13,11 @@ from cdc_assets.capture.system_topics import HISTORY, WINDOWS, system_topics
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import LakeError
+from cdc_assets.lake.retained import Retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest, manifest_directory
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.publish.recorded import RecordedPlace
 from cdc_assets.publish.rows import TopicRows
 
 _OF_ALL = (WINDOWS, HISTORY)
@@ -33,6 +35,7 @@ class Topic:
         rank: its place among the topics of a window: schema changes come before data.
         numbered: whether its commits have the numbers of windows.
         newest: greatest number that the manifest knows of; None if it does not know.
+        holds: what the topic still holds, as the manifest says.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Topic:
     numbered: bool
     newest: int | None
     rows: TopicRows
+    holds: Retained
 
     @property
     def is_of_table(self) -> bool:
@@ -89,9 +93,21 @@ class Feed:
             if kind in _OWN_NUMBERS:
                 own.add(topic)
         found = [
-            Topic(name, rank, name not in own, newest.get(name), self._rows_of(name)) for name, rank in ranks.items()
+            Topic(
+                name,
+                rank,
+                name not in own,
+                newest.get(name),
+                self._rows_of(name),
+                state.retained.get(name, Retained()),
+            )
+            for name, rank in ranks.items()
         ]
         return state.complete_window, sorted(found, key=lambda topic: (topic.rank, topic.name))
+
+    def recorded(self) -> RecordedPlace:
+        """Where the lake is told how far topics are published."""
+        return RecordedPlace(self._tables.location, self._config.events.topic_prefix)
 
     def forget(self) -> None:
         """Open tables anew the next time."""

@@ -54,6 +54,7 @@ def publish(
                 log.warning("%s Trying again in %s s.", error, pause_s)
                 _pause(pause_s, ends)
             else:
+                publisher.record_place()
                 return
     finally:
         close()

@@ -16,6 +16,10 @@ ahead of their window.
 *A record that is refused for good* stops its topic at the record before it; other topics go on, and the marker holds where
 the topic is. It is tried again at the next start.
 
+*Events that were dropped* (`lake.topic.retention.hours`) are never passed over: retention waits for the place that the lake
+was told last (`recorded`), which is never ahead of the marker. A first start that asks for what is gone is refused; a topic
+that was dropped from nonetheless, because it was published from a copy of the lake, is stopped.
+
 *Two publishers.* The newer one fences the older. A producer is also fenced by the broker itself when its transaction took too
 long; the older one tells the two apart by the marker, which names its writer: each one writes it when it takes over.
 """
@@ -26,17 +30,20 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from time import monotonic
 from uuid import uuid4
 
 from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
-from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.errors import ConfigurationError, LakeError, LakeFullError
 from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.place import RATE_S, WHOLE, Place, Published, parse_published
 from cdc_assets.publish.ports import Broker
 from cdc_assets.publish.render import Record, Renderer
 
 log = logging.getLogger(__name__)
+
+_TELL_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,7 @@ class Publisher:
         self._rows, self._begun, self._complete = 0, False, -1
         self._places: dict[str, Place] = {}
         self._base = -1
+        self._record, self._recorded_at = feed.recorded(), 0.0
 
     def open(self) -> None:
         """Take over, and go on where the newest marker says.
@@ -113,6 +121,7 @@ class Publisher:
         Raises:
             RetryableError: the broker is away.
             LakeError: the marker is of another lake.
+            EventsDroppedError: topics no longer hold what is to be published first.
             ConfigurationError: a start was given, but the topics are published already.
         """
         text, lake = self._broker.open(), self._feed.lake()
@@ -125,15 +134,28 @@ class Publisher:
         self.stopped.clear()
         self._broker.begin()
         self._broker.commit(self._published.text())
+        self.record_place()
+
+    def record_place(self) -> None:
+        """Tell the lake how far topics are published; if it cannot be written, it only knows less."""
+        self._recorded_at = monotonic()
+        try:
+            self._record.write(self._published)
+        except (LakeError, LakeFullError) as error:
+            log.warning("Retention of topics is not told how far they are published: %s", error)
 
     def _check(self, known: Published, lake: str, *, new: bool) -> None:
-        complete, _ = self._feed.look()
+        complete, topics = self._feed.look()
         if known.lake != lake or known.window > complete:
             raise LakeError(
                 f"The topics were published from another lake, or from a newer copy of it (manifest {known.lake}, window "
                 f"{known.window}; here {lake}, {complete}). Next: restore that lake; or delete the topics and the topic of "
                 "markers, and publish anew."
             )
+        newest = max((topic.holds.after for topic in topics), default="")
+        for topic in topics if new else ():
+            wanted = f"events after {known.after}" if known.after else "all events"
+            topic.holds.require(topic.name, known.after, wanted, f"publish with --from-lsn {newest}")
         if not new and self._after and self._after != known.after and known.writer != self._writer:
             raise ConfigurationError(
                 "--from-lsn",
@@ -167,6 +189,8 @@ class Publisher:
         self._complete, topics = self._feed.look()
         self._base, self._places = self._published.window, dict(self._published.places)
         self._rows, self._begun = 0, False
+        for topic in topics:
+            self._stop_if_dropped(topic)
         streams = [_Stream(topic, self._records(topic)) for topic in topics if topic.name not in self.stopped]
         self._prepare([stream.name for stream in streams if stream.head is not None])
         for stream in streams:
@@ -185,6 +209,8 @@ class Publisher:
         if self._begun:
             self._complete = self._base
             yield self._commit()
+        if monotonic() - self._recorded_at >= _TELL_EVERY_S:
+            self.record_place()
 
     def _records(self, topic: Topic) -> Iterator[Record]:
         """Records behind the place of a topic."""
@@ -198,6 +224,15 @@ class Publisher:
         if topic.numbered and self._after:
             return (record for record in records if record.position > self._after + WHOLE)
         return records
+
+    def _stop_if_dropped(self, topic: Topic) -> None:
+        """Stop a topic of which events were dropped that are not published."""
+        window, at = self._published.of(topic.name, numbered=topic.numbered)
+        unpublished = topic.holds.window >= (window + 1 if at == WHOLE else window)
+        if topic.numbered and unpublished and self._after < topic.holds.after and topic.name not in self.stopped:
+            self._stop(
+                topic.name, f"it holds every event after {topic.holds.after}, and is published up to window {window}"
+            )
 
     def _prepare(self, names: list[str]) -> None:
         new = [name for name in names if name not in self._prepared]

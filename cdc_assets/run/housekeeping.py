@@ -1,4 +1,4 @@
-"""Housekeeping after a loop: compact small files, and remove files that nobody needs.
+"""Housekeeping after a loop: drop old events, compact small files, and remove files that nobody needs.
 
 Each window adds files: one per topic table and slice, two to the manifest. So housekeeping runs when a loop ends and,
 in a loop that never ends, every `lake.compact.after.files` windows, always between two windows.
@@ -10,10 +10,12 @@ from dataclasses import replace
 from cdc_assets.capture.system_topics import GROWING, system_topics
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ports import Clock
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.retention.drop import Retention
 from cdc_assets.run.account import Account
 
 _REPLACED_HOURS = 1
@@ -28,19 +30,29 @@ class Housekeeper:
         account: counts what was written since the last housekeeping.
     """
 
-    def __init__(self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, account: Account) -> None:
+    def __init__(
+        self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, account: Account, clock: Clock
+    ) -> None:
         self._tables, self._manifest, self._config, self._account = tables, manifest, config, account
+        self._retention = Retention(tables, manifest, config, clock)
         self._often = config.lake.compact_after_files
 
     def tidy_when_due(self) -> None:
-        """Run `tidy` if there were enough windows since the last time."""
+        """Run `tidy` if there were enough windows since the last time; drop old events also if there were none."""
+        self._drop_old()
         if self._often and self._account.commits >= self._often:
             self.tidy()
 
     def tidy(self) -> None:
-        """Compact and vacuum the tables that changed since the last time; postponed while files wait for their commit."""
+        """Drop old events; compact and vacuum the tables that changed since the last time. It is postponed while files wait for
+        their commit."""
+        self._drop_old()
         if tidy(self._tables, self._manifest, self._config, self._account.written):
             self._account.reset_written()
+
+    def _drop_old(self) -> None:
+        if not self._manifest.state.files_wait:
+            self._retention.run_when_due()
 
 
 def tidy(tables: TopicTables, manifest: Manifest, config: CaptureConfig, written: Iterable[TableId]) -> bool:

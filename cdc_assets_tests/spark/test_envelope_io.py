@@ -1,6 +1,7 @@
 """Topic tables through the IO managers: what Spark loads, what it appends, once."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +10,14 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
+from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.spark import SparkResource
+from cdc_assets.errors import EventsDroppedError
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.retained import Retained, announce
+from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.shop import Shop, key, open_shop
 
 pytestmark = [
@@ -103,3 +109,24 @@ def test_schema_history_of_one_table(shop: Shop, spark_resource: SparkResource) 
     (entry,) = manager.load_input(context).collect()
     assert entry.table == "customers"
     assert "name" in entry.columns
+
+
+def test_an_input_that_was_dropped_is_refused_and_the_earliest_is_what_there_is(
+    shop: Shop, spark_resource: SparkResource, tmp_path: Path
+) -> None:
+    shutil.copytree(shop.folder / "lake", tmp_path / "lake")
+    created, changed = (event["position"][:22] for event in shop.events("customers")[-2:])
+    tables = TopicTables(Location(str(tmp_path / "lake")), "shop")
+    announce(tables, "shop.SalesDb.dbo.customers", Retained(created, 1))
+    manager = EnvelopeIOManager(lake=str(tmp_path / "lake"), spark=spark_resource)
+    asset = key("customers", "changes")
+
+    def load_from(start: str) -> list[str]:
+        metadata = {"cdc/from_lsn": start} if start else {}
+        frame = manager.load_input(dg.build_input_context(asset_key=asset, definition_metadata=metadata))
+        return [row.position[:22] for row in frame.collect()]
+
+    for start in ("", str(ZERO_LSN)):
+        with pytest.raises(EventsDroppedError, match=created):
+            load_from(start)
+    assert load_from(created) == load_from("earliest") == [changed]

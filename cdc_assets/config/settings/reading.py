@@ -129,6 +129,8 @@ class LakeSettings:
         retention_hours: age at which unreferenced files may be removed.
         log_commits: number of newest commits that stay in a table's Delta log.
         sample_rows: rows that asset pages show of a table; 0 for none.
+        topic_hours: age of events that may be dropped from topics; 0 keeps all.
+        topic_unmirrored: whether also topics without a mirror lose them.
     """
 
     path: str
@@ -138,6 +140,8 @@ class LakeSettings:
     retention_hours: int = 2
     log_commits: int = 200
     sample_rows: int = 5
+    topic_hours: int = 0
+    topic_unmirrored: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,6 +303,23 @@ LAKE = (
         "lake.sample_rows",
         note="Ours.",
     ),
+    Property(
+        "lake.topic.retention.hours",
+        kinds.integer(0, 1_000_000),
+        "0",
+        "Age of changes that are dropped from topics, once their mirror and the publisher to Kafka have them; 0 keeps all. Topics "
+        "without a mirror keep theirs. Whoever asks for what was dropped gets an error.",
+        "lake.topic_hours",
+        note="Ours.",
+    ),
+    Property(
+        "lake.topic.retention.unmirrored",
+        kinds.BOOLEAN,
+        "false",
+        "Drop them also from topics without a mirror: then they are nowhere in the lake.",
+        "lake.topic_unmirrored",
+        note="Ours.",
+    ),
 )
 
 MIRROR = (

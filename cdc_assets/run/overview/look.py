@@ -227,6 +227,7 @@ def lag_of(reached: Lsn | None, planned: Lsn | None, facts: DatabaseFacts, job: 
 def _table(table: TableOverview, overview: CaptureOverview, drift: Drift | None, reads_per_s: float) -> TableReport:
     condition, reason = _condition(table, overview, drift)
     percent, eta_s = None, None
+    dropped = overview.state.retained.get(table.topic)
     if condition == "snapshotting":
         percent, eta_s = _progress(overview.state.snapshots[table.table.database], table.table, reads_per_s)
     return TableReport(
@@ -239,6 +240,7 @@ def _table(table: TableOverview, overview: CaptureOverview, drift: Drift | None,
         percent=percent,
         eta_s=eta_s,
         headroom_h=table.headroom.hours if table.headroom else None,
+        complete_after=Lsn.parse(dropped.after) if dropped and dropped.after else None,
     )
 
 

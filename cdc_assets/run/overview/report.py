@@ -118,6 +118,7 @@ class TableReport:
         percent: how much of its snapshot is read; None if none is in flight.
         eta_s: seconds until its snapshot is read at the present rate; None if not known.
         headroom_h: hours until unread changes are cleaned up; None if not known.
+        complete_after: LSN after which its topic holds every event; None if no older ones were dropped.
     """
 
     table: TableId
@@ -129,6 +130,7 @@ class TableReport:
     percent: float | None = None
     eta_s: float | None = None
     headroom_h: float | None = None
+    complete_after: Lsn | None = None
 
 
 @dataclass(frozen=True, slots=True)

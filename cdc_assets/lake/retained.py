@@ -1,0 +1,121 @@
+"""What a topic no longer holds: properties of its first Delta table, and the removal of whole files.
+
+The properties say after which commit LSN a topic holds every event. They are set before files are removed, so a reader
+that lists files first and asks for the properties then never takes a part of a topic for the whole. Readers need
+nothing else: neither the manifest nor the capture's settings.
+
+*Removal* is one Delta commit for each table. It names the files of the version in which they were chosen; if another
+writer has rewritten one of them meanwhile, the commit is refused and nothing is removed. The application transactions
+stay, and the files themselves until no version within `lake.retention.hours` names them. A crash between two commits
+leaves events that nobody is promised any more; the next removal takes them along.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from deltalake import CommitProperties
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from cdc_assets.errors import EventsDroppedError, LakeConflictError
+from cdc_assets.lake.location import STORE_ERRORS, trouble
+from cdc_assets.lake.topics import HOOKS, TopicTables
+
+COMPLETE_AFTER = "cdc.completeAfter"
+DROPPED_WINDOW = "cdc.droppedWindow"
+"""Names of the properties in Delta's log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What a topic still holds.
+
+    Args:
+        after: commit LSN after which it holds every event; empty if nothing was dropped.
+        window: greatest number of a window of which something was dropped; -1 if nothing was.
+    """
+
+    after: str = ""
+    window: int = -1
+
+    def require(self, topic: str, lsn: str, wanted: str, hint: str) -> None:
+        """Check that the topic holds every event after an LSN.
+
+        Args:
+            lsn: empty for the beginning.
+            wanted: description for people.
+            hint: next step for the reader.
+
+        Raises:
+            EventsDroppedError: it does not.
+        """
+        if lsn < self.after:
+            raise EventsDroppedError(topic, self.after, wanted, hint)
+
+
+def retained(tables: TopicTables, topic: str) -> Retained:
+    """What a topic still holds, as its table says now.
+
+    Raises:
+        LakeError: it cannot be read.
+    """
+    handle = tables.open(topic)
+    if handle is None:
+        return Retained()
+    found = handle.metadata().configuration
+    return Retained(found.get(COMPLETE_AFTER, ""), int(found.get(DROPPED_WINDOW, "-1")))
+
+
+def announce(tables: TopicTables, topic: str, found: Retained) -> None:
+    """Say what a topic holds from now on.
+
+    Raises:
+        LakeConflictError: another writer was first.
+        LakeError: the store refuses.
+    """
+    if (handle := tables.open(topic)) is None:
+        return
+    properties = {COMPLETE_AFTER: found.after, DROPPED_WINDOW: str(found.window)}
+    _changed(tables, topic, lambda: handle.alter.set_table_properties(properties, raise_if_not_exists=False))
+
+
+def remove(tables: TopicTables, directory: str, paths: Sequence[str], after: str) -> None:
+    """Remove files from the version of a table that was opened last.
+
+    Args:
+        after: commit LSN after which the topic holds every event, for the commit's metadata.
+
+    Raises:
+        LakeConflictError: another writer was first; nothing is removed.
+        LakeError: the store refuses.
+    """
+    now = int(time.time() * 1000)
+    actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now) for path in paths]
+    handle = tables.kept(directory)
+    _changed(
+        tables,
+        directory,
+        lambda: handle.create_write_transaction(
+            actions,
+            "append",
+            handle.schema(),
+            commit_properties=CommitProperties(custom_metadata={"complete_after": after}),
+            post_commithook_properties=HOOKS,
+        ),
+    )
+
+
+def _changed(tables: TopicTables, directory: str, change: Callable[[], None]) -> None:
+    """Change a table; if another writer was first, it stays as it is."""
+    try:
+        change()
+    except CommitFailedError as error:
+        raise LakeConflictError(
+            f"{tables.location.uri(directory)} was written by another writer meanwhile. Next: nothing, it is tried again."
+        ) from error
+    except STORE_ERRORS as error:
+        place = tables.location.uri(directory)
+        raise trouble(f"{place} cannot be written", error, "check the path and its rights") from error
+    finally:
+        tables.forget(directory)

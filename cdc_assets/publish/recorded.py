@@ -1,0 +1,58 @@
+"""How far topics are published, as the lake knows it: one small file, `<prefix>.__publisher/published.json`.
+
+The truth is the marker in Kafka. The file is written after it, now and then, so it never says more than is published;
+retention of topics waits for what it says, without asking a broker. It is replaced as a whole: a crash leaves the former
+one. A publisher that was fenced may write it once more, with a place that the other one has passed.
+"""
+
+from pyarrow import fs
+
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.folder import Folder
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.publish.place import Published, parse_published
+
+_NAME = "published.json"
+
+
+class RecordedPlace:
+    """Reads and writes the file; every method may raise LakeError.
+
+    Args:
+        prefix: topic prefix of the capture.
+    """
+
+    def __init__(self, location: Location, prefix: str) -> None:
+        self.directory = f"{prefix}.__publisher"
+        self._location = location
+        self._folder = Folder(location, self.directory)
+
+    def write(self, published: Published) -> None:
+        """Record a place."""
+        self._folder.write(_NAME, published.text().encode())
+
+    def read(self) -> Published | None:
+        """The place recorded last; None if nothing was ever published."""
+        if not self._exists():
+            return None
+        content = self._folder.read(_NAME)
+        try:
+            return parse_published(content.decode())
+        except (LakeError, ValueError):
+            place = f"{self._location.uri(self.directory)}/{_NAME}"
+            raise LakeError(
+                f"{place} does not say how far topics are published. Next: run cdc-assets publish."
+            ) from None
+
+    def forget(self) -> None:
+        """Wait no longer for a publisher that is not used any more."""
+        if self._exists():
+            self._folder.drop()
+
+    def _exists(self) -> bool:
+        try:
+            found = self._location.existing(self.directory).get_file_info(_NAME)
+        except STORE_ERRORS as error:
+            place = self._location.uri(self.directory)
+            raise trouble(f"The folder {place} cannot be read", error, "check lake.path") from error
+        return bool(found.type != fs.FileType.NotFound)

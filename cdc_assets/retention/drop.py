@@ -1,0 +1,190 @@
+"""Drops old events from topics: whole files, once every reader of this capture has them.
+
+*What is dropped.* Files in the order of their newest event, as long as their newest commit is older than
+`lake.topic.retention.hours`, readers have them (`limits`), and no earlier file has to stay. So what remains is a suffix:
+the topic holds every event after the newest LSN that was dropped, and perhaps some before it, in files that straddle it.
+The newest file of each table stays, because its bounds tell how far the table is.
+
+| after | state | a crash here |
+|---|---|---|
+| the manifest's row `retained` | fenced: what topics hold, and that their tables may hold fewer rows from now on | nothing is dropped, no reader is told; the next look decides anew |
+| the property of a topic's first table | readers are told | they are refused events that are still there; the next look goes on |
+| the removal from one table | its files are in no new version | the same for the other tables of the topic |
+
+*Why no reader is misled.* It lists files and then asks for the property (`lake.retained`), which is older than any
+removal. *Why a mirror loses nothing:* only files below its own LSN go, which no later step of it reads. If it is made
+anew at this very moment, its plan is either seen after readers were told, and then nothing is removed, or it was made
+with files that were listed before, which stay on disk for `lake.retention.hours`. Each look also removes from disk what earlier looks have dropped, for a topic
+that gets no new events is not tidied otherwise.
+
+*Two writers.* Only the writer of the manifest decides; one that was fenced after its row may still remove files, but only
+those that the row allowed and that nobody has rewritten since.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ports import Clock
+from cdc_assets.core.steps import step
+from cdc_assets.envelope.naming import topic_name
+from cdc_assets.errors import LakeConflictError, LakeError, LakeFullError
+from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.retained import Retained, announce, remove, retained
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.mirror.delta import MirrorTables, current_directory
+from cdc_assets.mirror.ledger import MirrorLedger
+from cdc_assets.publish.recorded import RecordedPlace
+from cdc_assets.retention.files import TopicFile, latest, listed, newest_in
+from cdc_assets.retention.limits import Limit, Readers
+
+log = logging.getLogger(__name__)
+
+_LOOK_SHARE = 0.1
+"""Time between two looks, as a share of the age."""
+
+
+@dataclass(frozen=True)
+class _Drop:
+    """What is to be dropped from a topic.
+
+    Args:
+        former: what it holds now.
+        found: what it holds afterwards.
+        files: all files of its tables.
+        gone: those that are dropped, as directory and path.
+    """
+
+    table: TableId
+    topic: str
+    former: Retained
+    found: Retained
+    files: Sequence[TopicFile]
+    gone: frozenset[tuple[str, str]]
+
+    def marks(self, known: Mapping[str, Mark]) -> dict[str, Mark]:
+        """Content of the tables that are recorded, afterwards."""
+        left: dict[str, int] = {}
+        for file in self.files:
+            stays = (file.directory, file.path) not in self.gone
+            left[file.directory] = left.get(file.directory, 0) + (file.rows if stays else 0)
+        return {
+            name: replace(known[name], rows=min(known[name].rows, rows)) for name, rows in left.items() if name in known
+        }
+
+
+class Retention:
+    """Drops what is old from the topics of a capture; for its only writer, between two windows.
+
+    Args:
+        tables: the lake's Delta tables.
+        manifest: claimed.
+    """
+
+    def __init__(self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, clock: Clock) -> None:
+        self._tables, self._manifest, self._config, self._clock = tables, manifest, config, clock
+        self._age = timedelta(hours=config.lake.topic_hours)
+
+    def run_when_due(self) -> None:
+        """Drop what may be dropped, if nobody has looked for a while; after a failure the next look goes on."""
+        looked = self._manifest.state.looked
+        if not self._age or (looked is not None and self._clock.now() - looked < self._age * _LOOK_SHARE):
+            return
+        try:
+            self.run()
+        except (LakeError, LakeFullError, LakeConflictError) as error:
+            log.warning("Old events could not be dropped from topics; it is tried again: %s", error)
+
+    def run(self) -> None:
+        """Drop what may be dropped.
+
+        Raises:
+            FencedError: another writer has taken over.
+            LakeError: the lake cannot be read or written.
+        """
+        now, state = self._clock.now(), self._manifest.state
+        readers = self._readers()
+        topics = {table: topic_name(table, self._config.events) for table in sorted(state.tables)}
+        drops = [
+            drop
+            for table, topic in topics.items()
+            if (drop := self._drop(table, topic, readers.limit(state, table, topic), now)) is not None
+        ]
+        marks = {**state.marks, **self._tables.fresh_marks()}
+        changed = {name: mark for drop in drops for name, mark in drop.marks(marks).items()}
+        self._manifest.record_retained(now, {drop.topic: drop.found for drop in drops}, changed)
+        for drop in drops:
+            self._carry_out(drop)
+        upkeep = Upkeep(self._tables, self._config.lake)
+        for topic in sorted(self._manifest.state.retained):
+            for directory in self._tables.generations(topic):
+                upkeep.try_vacuum(directory)
+
+    def _readers(self) -> Readers:
+        mirrors, prefix = MirrorTables.of(self._config), self._config.events.topic_prefix
+        return Readers(
+            self._config,
+            MirrorLedger(mirrors.tables, prefix).read(),
+            _stands(mirrors),
+            RecordedPlace(self._tables.location, prefix).read(),
+        )
+
+    def _drop(self, table: TableId, topic: str, limit: Limit, now: datetime) -> _Drop | None:
+        """What may be dropped from a topic; None if it is nothing."""
+        if not limit.below:
+            log.debug("Nothing is dropped from %s: %s.", topic, limit.reason)
+            return None
+        parts = [listed(self._tables, directory) for directory in self._tables.generations(topic)]
+        files = [file for part in parts for file in part or ()]
+        if None in parts or not files:
+            return None
+        former = retained(self._tables, topic)
+        newest, found = latest(files), former
+        gone: list[TopicFile] = []
+        oldest_ms = int((now - self._age).timestamp() * 1000)
+        for file in sorted(files, key=lambda file: (file.until, file.directory, file.path)):
+            if (file.directory, file.path) in newest:
+                continue
+            about = newest_in(self._tables.location, file) if limit.allows(file.until) else None
+            if about is None or about.committed_ms >= oldest_ms:
+                break
+            if limit.window is not None and about.window > limit.window:
+                break
+            gone.append(file)
+            found = Retained(max(found.after, file.until), max(found.window, about.window))
+        if not gone:
+            return None
+        return _Drop(table, topic, former, found, files, frozenset((file.directory, file.path) for file in gone))
+
+    def _carry_out(self, drop: _Drop) -> None:
+        announce(self._tables, drop.topic, drop.found)
+        step("retention-announced")
+        limit = self._readers().limit(self._manifest.state, drop.table, drop.topic)
+        if not limit.allows(drop.found.after):  # the mirror is being made anew since a moment ago
+            announce(self._tables, drop.topic, drop.former)
+            self._manifest.record_retained(self._clock.now(), {drop.topic: drop.former}, {})
+            return
+        for directory in sorted({directory for directory, _ in drop.gone}):
+            there = {(file.directory, file.path) for file in listed(self._tables, directory) or ()}
+            paths = sorted(path for name, path in drop.gone & there if name == directory)
+            if paths:
+                remove(self._tables, directory, paths, drop.found.after)
+            step("topic-dropped")
+        log.info(
+            "%s holds every event after %s; %d older files are dropped.", drop.topic, drop.found.after, len(drop.gone)
+        )
+
+
+def _stands(mirrors: MirrorTables) -> Callable[[str], bool]:
+    def stands(topic: str) -> bool:
+        return (
+            mirrors.leaves(current_directory(topic)) is not None
+            and mirrors.schema(current_directory(topic)) is not None
+        )
+
+    return stands

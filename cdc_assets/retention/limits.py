@@ -1,0 +1,88 @@
+"""How far the readers of a topic are: up to where its events may be dropped.
+
+*A mirror* holds the events up to its LSN. A READ may still be committed at that very LSN (`mirror.steps`), never below it,
+so events strictly below may go; of a mirror that is being made anew, none. *The publisher* is told by windows. Readers that
+nobody knows of, such as assets, have the time that the age gives them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.mirror.capture import has_mirror
+from cdc_assets.mirror.ledger import MirrorState
+from cdc_assets.publish.place import WHOLE, Published
+
+NOTHING = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Up to where the readers of a topic have its events.
+
+    Args:
+        below: commit LSN below which they have all of them; empty if none may be dropped.
+        window: greatest number of a window that is published; None if topics are not published.
+        reason: why it is not further, for people.
+    """
+
+    below: str
+    window: int | None
+    reason: str
+
+    def allows(self, until: str) -> bool:
+        """Whether events up to an LSN may be dropped, as far as mirrors are concerned."""
+        return until < self.below
+
+
+class Readers:
+    """What reads the topics of a capture.
+
+    Args:
+        mirrors: states of its mirrors, by topic.
+        stands: whether the tables of a topic's mirror are there.
+        published: how far topics are published, if they are.
+    """
+
+    def __init__(
+        self,
+        config: CaptureConfig,
+        mirrors: Mapping[str, MirrorState],
+        stands: Callable[[str], bool],
+        published: Published | None,
+    ) -> None:
+        self._config, self._mirrors, self._stands, self._published = config, mirrors, stands, published
+
+    def limit(self, state: CaptureState, table: TableId, topic: str) -> Limit:
+        """How far the readers of a table's topic are."""
+        window = None
+        if self._published is not None:
+            newest, at = self._published.of(topic)
+            window = newest if at == WHOLE else newest - 1
+        below, reason = self._below(state, state.tables[table], topic)
+        if below and window is not None:
+            reason = f"{reason}; published up to window {window}"
+        return Limit(below, window, reason)
+
+    def _below(self, state: CaptureState, table: TableState, topic: str) -> tuple[str, str]:
+        if table.status != "healthy" or table.position is None:
+            return NOTHING, f"the table is not followed ({table.status})"
+        if any(entry.table == table.table for run in state.snapshots.values() for entry in run.tables):
+            return NOTHING, "a snapshot of the table is in flight"
+        if not self._is_mirrored(table.table):
+            if not self._config.lake.topic_unmirrored:
+                return NOTHING, "it has no mirror (lake.topic.retention.unmirrored)"
+            return str(table.position), f"complete up to {table.position}"
+        known = self._mirrors.get(topic, MirrorState())
+        if known.step == 0 or not self._stands(topic):
+            return NOTHING, "its mirror is not made yet"
+        if known.gaps:
+            return NOTHING, "its mirror lacks changes"
+        if known.pending is not None and (known.pending.whole or known.pending.void):
+            return NOTHING, "its mirror is being made anew"
+        return known.lsn, f"its mirror is right up to {known.lsn}"
+
+    def _is_mirrored(self, table: TableId) -> bool:
+        return has_mirror(self._config, table) and table not in self._config.signals.collections

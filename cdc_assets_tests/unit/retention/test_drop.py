@@ -1,0 +1,275 @@
+"""What is dropped from topics, what is not, and who is told."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from cdc_assets.config.load import config_of
+from cdc_assets.config.settings import TextSettings
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.steps import listening
+from cdc_assets.defs.continuity import continuity_result
+from cdc_assets.defs.envelope_io import EARLIEST, FROM_LSN, LsnRange
+from cdc_assets.errors import ConfigurationError, EventsDroppedError, FencedError
+from cdc_assets.lake import audit
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.publisher import Publisher
+from cdc_assets.publish.render import Renderer
+from cdc_assets.run.overview import CaptureOverview
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.config.minimum import MINIMUM
+from cdc_assets_tests.unit.publish.test_publisher import MemoryBroker
+from cdc_assets_tests.unit.retention.world import HOURS, World
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import make_capture
+
+RETENTION = ["retention-recorded", "retention-announced", "retention-announced:2", "topic-dropped", "topic-dropped:2"]
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Three windows that are mirrored, and old."""
+    made = World(str(tmp_path_factory.mktemp("old") / "lake"))
+    for picks in ([0, 1, 2, 3], [2, 3, 6, 7], [0, 1, 4, 5]):
+        made.turn(picks)
+    made.later(2 * HOURS)
+    return made
+
+
+@pytest.fixture
+def world(old: World, tmp_path: Path) -> World:
+    return old.copy(tmp_path / "lake")
+
+
+def dropped(world: World) -> list[int]:
+    return [len(world.ever[table]) - len(events_of(world.config, table)) for table in world.tables]
+
+
+def test_old_events_go_once_their_mirror_has_them(world: World) -> None:
+    world.stream()
+    assert all(dropped(world))
+    world.check()
+    assert all(len(events_of(world.config, table)) for table in world.tables), "the newest file tells the position"
+    before = dropped(world)
+    world.turn([0, 1])
+    world.later(HOURS / 2)
+    world.stream()
+    assert dropped(world) >= before
+    young = {event.position for table in world.tables for event in events_of(world.config, table)}
+    assert {
+        at for table in world.tables for at, event in world.ever[table].items() if event.lsn == last(world)
+    } <= young
+    world.check()
+
+
+def last(world: World) -> Lsn:
+    return world.server.history[-1].lsn
+
+
+def test_files_of_dropped_events_leave_the_disk_after_the_retention_of_files(tmp_path: Path) -> None:
+    world = World(str(tmp_path), retention_hours=0)
+    for picks in ([0, 1], [2, 3]):
+        world.turn(picks)
+    world.later(2 * HOURS)
+    world.stream()
+    for table in world.tables:
+        handle = TopicTables.of(world.config).open(world.topic(table))
+        assert handle is not None
+        assert {path.name for path in (tmp_path / world.topic(table)).glob("*.parquet")} == {
+            Path(uri).name for uri in handle.file_uris()
+        }
+
+
+def test_what_the_mirror_lacks_stays(world: World) -> None:
+    world.work([0, 1, 2, 3])
+    world.stream()
+    world.later(3 * HOURS)
+    world.stream()
+    left = {event.position for table in world.tables for event in events_of(world.config, table)}
+    assert {at for found in world.ever.values() for at, event in found.items() if event.lsn == last(world)} <= left
+    assert not world.mirror()
+    world.check()
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_topics_without_a_mirror_lose_nothing_unless_that_is_wanted(tmp_path: Path, explicit: bool) -> None:
+    world = World(str(tmp_path), mirrored=False, topic_unmirrored=explicit)
+    for picks in ([0, 1], [2, 3], [4, 5]):
+        world.work(picks)
+        world.stream()
+    world.later(2 * HOURS)
+    world.stream()
+    assert all(dropped(world)) if explicit else not any(dropped(world))
+    if explicit:  # a mirror that begins now is told
+        world.config = replace(world.config, mirror=replace(world.config.mirror, enabled=True))
+        assert {type(error) for error in world.mirror().values()} == {EventsDroppedError}
+
+
+def test_a_mirror_of_which_a_table_is_gone_keeps_its_events(world: World) -> None:
+    table = world.tables[0]
+    for path in (Path(world.config.lake.path) / f"{world.topic(table)}.__current").glob("_delta_log/*"):
+        path.unlink()
+    world.stream()
+    assert [bool(count) for count in dropped(world)] == [False, True]
+
+
+@pytest.mark.parametrize("step", RETENTION)
+def test_after_a_crash_the_next_look_goes_on(world: World, step: str) -> None:
+    name, _, times = step.partition(":")
+    with cut_at(name, int(times or "1")):
+        assert world.stream() == name
+    world.check()
+    world.later(HOURS)
+    world.stream()
+    assert all(dropped(world))
+    world.turn([0, 1])
+    world.check()
+
+
+def test_a_mirror_that_is_made_anew_meanwhile_keeps_its_events(world: World) -> None:
+    """It is planned after its place was looked at and before readers are told."""
+    planned: list[str] = []
+
+    def rebuild(name: str) -> None:
+        if name == "retention-recorded" and not planned:
+            planned.append(name)
+            with cut_at("mirror-planned"), pytest.raises(PowerCutError):
+                world.mirrors().catch_up(anew=True)
+
+    with listening(rebuild):
+        world.stream()
+    assert planned
+    assert not any(dropped(world))
+    assert not any(world.holds(table).after for table in world.tables)
+    assert not world.mirror()
+    world.check()
+
+
+def test_a_fenced_writer_drops_nothing(world: World) -> None:
+    late = make_capture(world.server, world.config)
+    late.claim()
+    make_capture(world.server, world.config).claim()
+    with pytest.raises(FencedError):
+        late._activities.housekeeper.tidy()
+    assert not any(dropped(world))
+
+
+# ---- readers -------------------------------------------------------------------------------------------------------
+
+
+def test_an_asset_that_asks_for_what_was_dropped_is_told(world: World) -> None:
+    world.stream()
+    table = world.tables[0]
+    topic, holds = world.topic(table), world.holds(table)
+    whole, earliest = (LsnRange.of({FROM_LSN: start} if start else {}, LsnRange()) for start in ("", EARLIEST))
+    with pytest.raises(EventsDroppedError, match=f"holds every event after {holds.after}") as told:
+        whole.held_by(topic, holds)
+    assert told.value.complete_after == holds.after
+    assert earliest.held_by(topic, holds) == LsnRange(Lsn.parse(holds.after))
+    assert LsnRange.of({FROM_LSN: holds.after}, LsnRange()).held_by(topic, holds).after == Lsn.parse(holds.after)
+
+
+def test_a_mirror_is_made_anew_only_after_the_table_was_read_again(world: World) -> None:
+    world.stream()
+    told = world.mirror(anew=True)
+    assert {type(error) for error in told.values()} == {EventsDroppedError}
+    assert all("snapshot of the whole table" in str(error) for error in told.values())
+    world.check()
+    world.read_again()
+    world.turn([0, 1, 2])
+    assert not world.mirror(anew=True)
+    mirrors = world.mirrors()
+    for table in world.tables:
+        rows = {row["id"]: row["note"] for row in _current(mirrors, world.topic(table))}
+        assert rows == {key: row["note"] for key, row in world.server.rows[table].items()}
+
+
+def _current(mirrors: CaptureMirrors, topic: str) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = MirrorReader(mirrors.tables, topic).current().to_pylist()
+    return rows
+
+
+def publisher(world: World, broker: MemoryBroker, after: str = "") -> Publisher:
+    feed = Feed(world.config, TopicTables.of(world.config))
+    return Publisher(feed, broker, Renderer(world.config.kafka, TextSettings()), 1000, lambda _: None, after)
+
+
+def test_what_is_not_published_stays(world: World) -> None:
+    broker = MemoryBroker()
+    first = publisher(world, broker)
+    first.open()
+    world.stream()
+    assert not any(dropped(world)), "the lake knows of the publisher, which has published nothing"
+    assert first.turn()
+    first.record_place()
+    world.later(HOURS)
+    world.stream()
+    assert all(dropped(world))
+    world.turn([0, 1])
+    again = publisher(world, broker)
+    again.open()
+    while again.turn():
+        pass
+    for table in world.tables:
+        assert [record.position for record in broker.topics[world.topic(table)]] == sorted(world.ever[table])
+    assert not again.stopped
+
+
+def test_a_publisher_that_asks_for_what_was_dropped_is_told(world: World) -> None:
+    world.stream()
+    newest = max(world.holds(table).after for table in world.tables)
+    with pytest.raises(EventsDroppedError, match=f"--from-lsn {newest}"):
+        publisher(world, MemoryBroker()).open()
+    broker = MemoryBroker()
+    late = publisher(world, broker, newest)
+    late.open()
+    while late.turn():
+        pass
+    assert not late.stopped
+    for table in world.tables:
+        wanted = sorted(at for at in world.ever[table] if at[:22] > newest)
+        assert [record.position for record in broker.topics[world.topic(table)]] == wanted
+
+
+def test_a_forgotten_publisher_is_stopped_when_it_comes_back(world: World) -> None:
+    broker = MemoryBroker()
+    first = publisher(world, broker)
+    first.open()
+    Feed(world.config, TopicTables.of(world.config)).recorded().forget()
+    world.stream()
+    assert all(dropped(world))
+    again = publisher(world, broker)
+    again.open()
+    again.turn()
+    assert {world.topic(table) for table in world.tables} <= again.stopped.keys()
+    assert "holds every event after" in again.stopped[world.topic(world.tables[0])]
+
+
+def test_audit_status_and_check_tell_it_and_find_no_loss(world: World) -> None:
+    world.stream()
+    state = state_of(world.config)
+    tables = TopicTables.of(world.config)
+    found = audit.audit(tables, state.marks, list(state.marks))
+    assert not [result.loss for result in found.values() if result.loss]
+    overview = CaptureOverview(world.config, audit_s=None)
+    assert not overview.losses
+    for table in world.tables:
+        holds = world.holds(table)
+        assert overview.state.retained[world.topic(table)] == holds
+        check = continuity_result(dg.AssetKey("t"), state.tables[table], holds)
+        assert check.passed
+        assert check.metadata["complete_after"].value == holds.after
+
+
+def test_a_capture_without_mirrors_is_refused() -> None:
+    properties = MINIMUM | {"lake.topic.retention.hours": "24"}
+    with pytest.raises(ConfigurationError, match=r"mirror\.enabled=true"):
+        config_of(properties, {})
+    assert config_of(properties | {"mirror.enabled": "true"}, {}).lake.topic_hours == 24
+    assert config_of(properties | {"lake.topic.retention.unmirrored": "true"}, {}).lake.topic_unmirrored

@@ -1,0 +1,125 @@
+"""A simulated server, its capture, its mirrors, and time that passes: what topics hold, and what they ever held."""
+
+import contextlib
+import copy
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.config.settings import MirrorSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.steps import listening
+from cdc_assets.errors import CdcError
+from cdc_assets.lake.retained import Retained, retained
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets_tests.crashes import PowerCutError, cut_after
+from cdc_assets_tests.unit.streaming.lake_reader import Event, events_of
+from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import Row, SimulatedClock, make_capture
+from cdc_assets_tests.unit.streaming.test_law import World as Capturing
+from cdc_assets_tests.unit.streaming.test_law import run
+
+HOURS = 10
+"""Age at which events are dropped."""
+
+
+class World(Capturing):
+    """Two tables, their topics and their mirrors."""
+
+    def __init__(self, path: str, *, mirrored: bool = True, **changes: object) -> None:
+        super().__init__(path, topic_hours=HOURS, **changes)
+        self.config = replace(self.config, mirror=MirrorSettings(enabled=mirrored))
+        self.ever: dict[TableId, dict[str, Event]] = {table: {} for table in self.tables}
+        self.stream(what="snapshot")
+
+    def stream(self, cut: int | None = None, what: str = "stream") -> str:
+        """Run the capture, which drops what it may; the step at which it died, if it did."""
+        died = run(self.server, self.config, cut, what)
+        for table in self.tables:
+            self.ever[table] |= {event.position: event for event in events_of(self.config, table)}
+        return died
+
+    def copy(self, path: Path) -> "World":
+        """The same in another lake, with a server of its own."""
+        shutil.copytree(self.config.lake.path, path)
+        made = copy.copy(self)
+        made.server, made.ever = copy.deepcopy(self.server), {table: dict(found) for table, found in self.ever.items()}
+        made.config = replace(self.config, lake=replace(self.config.lake, path=str(path)))
+        return made
+
+    def read_again(self) -> None:
+        """A snapshot of both tables."""
+        make_capture(self.server, self.config).snapshot(self.tables)
+        self.stream()
+
+    def mirrors(self) -> CaptureMirrors:
+        return CaptureMirrors(self.config, LocalRunner(1), SimulatedClock(self.server))
+
+    def mirror(self, cut: int | None = None, *, anew: bool = False) -> dict[str, CdcError]:
+        with listening(cut_after(cut or 0)), contextlib.suppress(PowerCutError):
+            return dict(self.mirrors().catch_up(anew=anew))
+        return {}
+
+    def later(self, hours: float) -> None:
+        self.server.now += timedelta(hours=hours)
+
+    def compact(self) -> None:
+        tables = TopicTables.of(self.config)
+        for table in self.tables:
+            Upkeep(tables, self.config.lake).compact(self.topic(table))
+
+    def turn(self, picks: Sequence[int]) -> None:
+        """A transaction, captured and mirrored."""
+        self.work(picks)
+        self.stream()
+        assert not self.mirror()
+
+    @staticmethod
+    def topic(table: TableId) -> str:
+        return f"shop.{table}"
+
+    def holds(self, table: TableId) -> Retained:
+        return retained(TopicTables.of(self.config), self.topic(table))
+
+    def rows_at(self, table: TableId, lsn: Lsn) -> dict[int, object]:
+        """Rows that the server had right after a commit, by key."""
+        rows: dict[int, Row] = {
+            event.key: event.after or {} for event in self.ever[table].values() if event.op == "r" and event.lsn <= lsn
+        }
+        for change in self.server.history:
+            if change.table == table and change.lsn <= lsn:
+                key = int(str(change.row["id"]))
+                if change.operation in (2, 4):
+                    rows[key] = change.row
+                elif change.operation == 1:
+                    rows.pop(key, None)
+        return {key: row["note"] for key, row in rows.items()}
+
+    def check(self) -> None:
+        """Compare topics with what they ever held, and mirrors with the server at each commit."""
+        assert all(entry.status == "healthy" for entry in state_of(self.config).tables.values())
+        mirrors = self.mirrors()
+        for table in self.tables:
+            topic, left = self.topic(table), {event.position for event in events_of(self.config, table)}
+            holds, known = self.holds(table), mirrors.states().get(topic)
+            assert left <= self.ever[table].keys()
+            assert {at for at in self.ever[table] if at[:22] > holds.after} <= left, (
+                "what remains is complete after its LSN"
+            )
+            gone = [event for at, event in self.ever[table].items() if at not in left]
+            assert all(event.window_id <= holds.window for event in gone)
+            if known is None or not known.step:
+                assert not gone
+                continue
+            assert all(event.position[:22] < known.lsn for event in gone), "mirrors have what was dropped"
+            reader = MirrorReader(mirrors.tables, topic, known.lsn)
+            for lsn in {change.lsn for change in self.server.history if str(change.lsn) <= known.lsn}:
+                rows = {row["id"]: row["note"] for row in reader.as_of(lsn).to_pylist()}
+                assert rows == self.rows_at(table, lsn), f"{table} at {lsn}"
