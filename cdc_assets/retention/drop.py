@@ -56,7 +56,7 @@ class _Drop:
     Args:
         former: what it holds now.
         found: what it holds afterwards.
-        files: all files of its tables.
+        files: those of all its generations.
         gone: those that are dropped, as directory and path.
     """
 

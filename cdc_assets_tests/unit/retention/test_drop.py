@@ -23,7 +23,7 @@ from cdc_assets.publish.render import Renderer
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.config.minimum import MINIMUM
-from cdc_assets_tests.unit.publish.test_publisher import MemoryBroker
+from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.retention.world import HOURS, World
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -168,18 +168,18 @@ def test_an_asset_that_asks_for_what_was_dropped_is_told(world: World) -> None:
     table = world.tables[0]
     topic, holds = world.topic(table), world.holds(table)
     whole, earliest = (LsnRange.of({FROM_LSN: start} if start else {}, LsnRange()) for start in ("", EARLIEST))
-    with pytest.raises(EventsDroppedError, match=f"holds every event after {holds.after}") as told:
+    with pytest.raises(EventsDroppedError, match=f"holds every event after {holds.after}") as refusal:
         whole.held_by(topic, holds)
-    assert told.value.complete_after == holds.after
+    assert refusal.value.complete_after == holds.after
     assert earliest.held_by(topic, holds) == LsnRange(Lsn.parse(holds.after))
     assert LsnRange.of({FROM_LSN: holds.after}, LsnRange()).held_by(topic, holds).after == Lsn.parse(holds.after)
 
 
 def test_a_mirror_is_made_anew_only_after_the_table_was_read_again(world: World) -> None:
     world.stream()
-    told = world.mirror(anew=True)
-    assert {type(error) for error in told.values()} == {EventsDroppedError}
-    assert all("snapshot of the whole table" in str(error) for error in told.values())
+    refused = world.mirror(anew=True)
+    assert {type(error) for error in refused.values()} == {EventsDroppedError}
+    assert all("snapshot of the whole table" in str(error) for error in refused.values())
     world.check()
     world.read_again()
     world.turn([0, 1, 2])

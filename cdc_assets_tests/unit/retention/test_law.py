@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cdc_assets_tests.unit.retention.world import HOURS, World
-from cdc_assets_tests.unit.streaming.test_law import HAND_OVER, WORK
+from cdc_assets_tests.unit.streaming.histories import HAND_OVER, WORK
 
 EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "3"))
 CUT = st.one_of(st.none(), st.integers(1, 14))

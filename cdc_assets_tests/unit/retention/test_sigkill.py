@@ -83,15 +83,15 @@ def test_the_next_run_goes_on(server: StandIn, lake: Path, tmp_path: Path, step:
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
     config = retaining(server.port, server.password, str(own))
     ever, tables = positions(lake), TopicTables.of(config)
-    told = retained(tables, TOPIC).after
-    assert {at for at in ever if at[:22] > told} <= positions(own) <= ever
+    announced = retained(tables, TOPIC).after
+    assert {at for at in ever if at[:22] > announced} <= positions(own) <= ever
 
     assert not CaptureOverview(config, audit_s=None).losses
     assert rows(own) == rows(lake)
     again = subprocess.run([*command, "2"], capture_output=True, timeout=300)
     assert again.returncode == 0, again.stderr.decode()
-    left, told = positions(own), retained(TopicTables.of(config), TOPIC).after
-    assert {at for at in ever if at[:22] > told} <= left < ever
+    left, announced = positions(own), retained(TopicTables.of(config), TOPIC).after
+    assert {at for at in ever if at[:22] > announced} <= left < ever
     assert not CaptureMirrors(config, LocalRunner(1), SystemClock()).catch_up()
     assert rows(own) == rows(lake)
     assert not CaptureOverview(config, audit_s=None).losses

@@ -20,11 +20,11 @@ from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets_tests.crashes import PowerCutError, cut_after
+from cdc_assets_tests.unit.streaming.histories import World as Capturing
+from cdc_assets_tests.unit.streaming.histories import run
 from cdc_assets_tests.unit.streaming.lake_reader import Event, events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import Row, SimulatedClock, make_capture
-from cdc_assets_tests.unit.streaming.test_law import World as Capturing
-from cdc_assets_tests.unit.streaming.test_law import run
 
 HOURS = 10
 """Age at which events are dropped."""
