@@ -8,6 +8,8 @@ skipped by the statistics in the Delta log. Spark reads local files itself, and 
 structure of the Delta table, so rows written before a column was added read as null. A topic that changed in an
 incompatible way is read over all its generations (`generations`), unless the input's metadata chooses one.
 
+*Mirrors.* On `"table.current"` and `"table.history"` an asset gets the rows of that table in natural types.
+
 *Appending.* Spark's tasks write Parquet files below the table's directory, and one Delta commit adds them to the table. The
 commit carries the application transaction `(run, step)`, so a step that is retried in its run appends once. A crash
 before the commit leaves files that no version refers to; vacuum removes them.
@@ -48,12 +50,14 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.retained import Retained, retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.mirror.delta import current_directory, history_directory
 
 SNAPSHOT, CHANGES = "snapshot", "changes"
 FROM_LSN, TO_LSN, GENERATION = "cdc/from_lsn", "cdc/to_lsn", "cdc/generation"
 """Metadata keys of an input (`AssetIn(metadata=…)`): commit LSNs in (from, to], and the table's generation."""
 EARLIEST = "earliest"
 """Value of `cdc/from_lsn`: from where on the topic holds every event."""
+_MIRRORS = {"current": current_directory, "history": history_directory}
 NO_WINDOW = 0
 """`window_id` of appended rows; the capture's windows count from 1."""
 
@@ -269,7 +273,7 @@ class EnvelopeIOManager(LakeIOManager):
     """Loads topic tables as Spark data frames and appends data frames to them."""
 
     def load_input(self, context: dg.InputContext) -> DataFrame:
-        """The upstream asset's events.
+        """The upstream asset's events; of a mirror's asset its rows.
 
         Raises:
             EventsDroppedError: the topic no longer holds all that is asked for.
@@ -280,6 +284,8 @@ class EnvelopeIOManager(LakeIOManager):
         facts, metadata = asset_facts(context), context.definition_metadata or {}
         role = facts.get(ROLE) or table_and_role(context.asset_key)[1]
         topic = facts.get(TOPIC) or self.topic(context.asset_key)
+        if role in _MIRRORS:
+            return self.load(_MIRRORS[role](topic))
         lsns = self.range_of(metadata)
         frame = together([self.load(part, lsns) for part in self._directories(topic, metadata.get(GENERATION))])
         frame = lsns.held_by(topic, retained(self.tables(""), topic)).filter(frame)  # files were listed before

@@ -1,4 +1,4 @@
-"""The recipes of docs/mirrors.md give the server's rows; the view gives all versions in each engine."""
+"""The recipes of docs/reading.md for mirrors give the server's rows; the view gives all versions in each engine."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.shop import ROOT
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 
-PAGE = (ROOT / "docs" / "mirrors.md").read_text()
+PAGE = (ROOT / "docs" / "reading.md").read_text()
 RECIPES = dict(re.findall(r"In (DuckDB|Polars|pandas):\n\n```python\n(.*?)```", PAGE, re.DOTALL))
 TOPIC = f"shop.{DATABASE}.dbo.customers"
 

@@ -1,5 +1,6 @@
 """The recipes of docs/reading.md, as they stand there, and what `current_rows` makes of hard histories."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,17 +10,24 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
+from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.spark.current_rows import POSITION, current_rows
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import InvalidValueError
+from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets_tests.shop import ROOT, Shop, key, open_shop
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning"),
 ]
-RECIPE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "reading.md").read_text(), re.DOTALL)[0]
+PAGE = (ROOT / "docs" / "reading.md").read_text()
+OF_TABLES, OF_EVENTS = (
+    next(iter(re.findall(r"```python\n(.*?)```", part, re.DOTALL))) for part in PAGE.split("## Events\n")
+)
 
 
 @pytest.fixture(scope="module")
@@ -68,19 +76,39 @@ def test_without_a_key_there_is_an_error(shop: Shop, spark_resource: SparkResour
         rows(shop, spark_resource, "loose")
 
 
+def carried_out(recipe: str, shop: Shop, asset: str) -> dg.Definitions:
+    """The recipe's definitions, after its asset was materialized."""
+    with shop.in_environment(), dg.DagsterInstance.ephemeral() as instance:
+        module: dict[str, Any] = {}
+        exec(compile(recipe, "reading.md", "exec"), module)  # noqa: S102 - our own document
+        definitions: dg.Definitions = module["defs"]()
+        job = definitions.resolve_implicit_global_asset_job_def()
+        assert job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(asset)]).success
+    return definitions
+
+
 def test_the_asset_of_the_document(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.json").symlink_to(shop.file)
-    with shop.in_environment(), dg.DagsterInstance.ephemeral() as instance:
-        module: dict[str, Any] = {}
-        exec(compile(RECIPE, "reading.md", "exec"), module)  # noqa: S102 - our own document
-        definitions: dg.Definitions = module["defs"]()
-        job = definitions.resolve_implicit_global_asset_job_def()
-        result = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey("customers")])
-    assert result.success
+    definitions = carried_out(OF_EVENTS, shop, "customers")
     assert key("customers", "changes") in {dep for spec in definitions.resolve_all_asset_specs() for dep in _deps(spec)}
     (count,) = shop.execute("SELECT COUNT(*) FROM dbo.customers")[0]
     assert DeltaTable("var/tables/customers").to_pyarrow_table().num_rows == count
+
+
+def test_the_asset_of_the_document_that_reads_a_mirror(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.json").write_text(json.dumps(shop.properties | {"mirror.enabled": "true"}))
+    table = TableId("SalesDb", "dbo", "customers")
+    assert not CaptureMirrors(shop.config(), LocalRunner(2), SystemClock()).catch_up([table])
+    definitions = carried_out(OF_TABLES, shop, "noted")
+    assert key("customers", "current") in {dep for spec in definitions.resolve_all_asset_specs() for dep in _deps(spec)}
+    found = DeltaTable("var/tables/noted").to_pyarrow_table(columns=["id", "name", "notes"]).to_pylist()
+    expected = shop.execute("SELECT id, name, notes FROM dbo.customers WHERE notes IS NOT NULL")
+    assert sorted(map(repr, (tuple(row.values()) for row in found))) == sorted(map(repr, expected))
+    assert expected
 
 
 def _deps(spec: dg.AssetSpec) -> list[dg.AssetKey]:
