@@ -36,6 +36,24 @@ class TableProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class SliceProgress:
+    """What one slice of a snapshot brought.
+
+    Args:
+        ranges: first and last number of the table's key ranges that it covers.
+        rows: number of rows.
+        seconds: how long it was read.
+        by_range: rows of each of these ranges; None if they cannot be told apart.
+    """
+
+    table: TableId
+    ranges: tuple[int, int]
+    rows: int
+    seconds: float
+    by_range: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StructureChange:
     """A table's events have another structure from now on.
 
@@ -80,6 +98,7 @@ class Progress:
         troubled: tables that stopped in this window.
         slices_done: slices of the snapshot that are committed after this round.
         slices: number of all slices of the snapshot; 0 for a window.
+        slices_read: those of this round; empty if an earlier run has read them.
         lag_s: seconds between the newest commit read and the server's clock, if known.
         structures: structures that the window recorded in the schema history, in order.
         counts: what no event shows, by name (`core.counts`); of windows alone.
@@ -94,6 +113,7 @@ class Progress:
     troubled: tuple[TroubledTable, ...] = ()
     slices_done: int = 0
     slices: int = 0
+    slices_read: tuple[SliceProgress, ...] = ()
     lag_s: float | None = None
     structures: tuple[StructureChange, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from time import monotonic
 
 import dagster as dg
 
-from cdc_assets.capture.progress import Progress
+from cdc_assets.capture.progress import Progress, SliceProgress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.processes import own_process
 from cdc_assets.core.schema import TableSchema
@@ -14,13 +14,19 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.columns import stored_columns
 from cdc_assets.defs.envelope_io import Committed, EnvelopeIOManager, account_of
 from cdc_assets.defs.keys import Role
+from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.process import PROCESS_TAG
+from cdc_assets.defs.range_facts import partition_facts
 from cdc_assets.defs.reporting import Sum, Tally
 from cdc_assets.defs.samples import sample_of_events
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.state import TableState
 
 Results = Iterator[dg.MaterializeResult[Committed]]
+
+_OF_TABLE = frozenset({"rows", "rows_reads", "bytes", "windows"})
+"""Numbers that a run has of a table, not of its partitions."""
 
 _UNASKED: Mapping[TableId, TableSchema] = {}
 
@@ -50,6 +56,8 @@ class Session:
         self._structures = {schema.table: schema for schema in catalog.tables}
         context.instance.add_run_tags(context.run.run_id, {PROCESS_TAG: own_process()})
         self.windows = 0
+        self._slices: dict[TableId, list[SliceProgress]] = {}
+        """What a snapshot has read, by table."""
 
     def chosen(self) -> list[TableId]:
         """Tables of the selected assets."""
@@ -64,6 +72,8 @@ class Session:
         """
         self._tallies["changes" if progress.kind == "stream" else "snapshot"].add(progress, monotonic())
         self.windows += 1
+        for read in progress.slices_read:
+            self._slices.setdefault(read.table, []).append(read)
         self._context.log.info(_line(progress))
         for trouble in progress.troubled:
             self._context.log.error(f"{trouble.table} has stopped: {trouble.reason}")
@@ -90,6 +100,16 @@ class Session:
                 else:  # not selected, but read in the same loop; or newer than the loaded code location
                     self._log_one(key, committed)
 
+    def tell_partitions(self, states: Mapping[TableId, TableState]) -> None:
+        """Give each partition's materialization the numbers of its own; called before `results` of a snapshot."""
+        names = self._catalog.partitions.get_partition_keys()
+        chosen = range_numbers(self._catalog.partitions, self._context.partition_keys)
+        for table, slices in self._slices.items():
+            key = self._catalog.key(table, "snapshot")
+            if key in self._context.selected_asset_keys and table in states:
+                for name, facts in partition_facts(slices, states[table].ranges, names, chosen):
+                    self._context.add_asset_metadata(facts, key, name)
+
     def _log(self, role: Role, totals: Mapping[TableId, Sum]) -> None:
         for key, committed in self._reports(role, totals):
             self._log_one(key, committed)
@@ -111,6 +131,8 @@ class Session:
             if not self._catalog.has(table, role):
                 continue
             facts = total.metadata(self._tallies[role].lag_s)
+            if self._role == role == "snapshot":  # of all partitions; each has its own besides
+                facts = {f"table_{name}" if name in _OF_TABLE else name: value for name, value in facts.items()}
             if total.structures:
                 self._structures[table] = total.structures[-1].entry.events_of
             schema = structures.get(table) or self._structures.get(table)

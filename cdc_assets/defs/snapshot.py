@@ -62,6 +62,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 _warn_of_missing_tables(catalog, context, capture.state(), summary)
             else:
                 summary = capture.snapshot(session.chosen(), _ranges(catalog, context))
+        session.tell_partitions(capture.state().tables)
         yield from session.results(capture.structures())
         MirrorFollower(catalog, context, resource).finish()
         yield from system.results(session.windows, page.facts())

@@ -26,7 +26,7 @@ import pyarrow as pa
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
-from cdc_assets.capture.progress import Progress, ProgressListener, TableProgress, rows_of
+from cdc_assets.capture.progress import Progress, ProgressListener, SliceProgress, TableProgress, rows_of
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
@@ -43,7 +43,7 @@ from cdc_assets.snapshot.markers import MarkedRow, Markers
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import readers_of
 from cdc_assets.snapshot.slices import MIN_SLICE, bundles
-from cdc_assets.snapshot.tasks import RoundResult, RoundTask, TableReading, run_bundle
+from cdc_assets.snapshot.tasks import RoundResult, RoundTask, SliceEnds, TableReading, run_bundle
 
 _ROUND_SLICES = 4
 """Slices in a round per parallel task; a crash repeats at most one round."""
@@ -73,6 +73,8 @@ class Rounds:
     ) -> None:
         self._server, self._lake, self._ledger, self._runner = server, lake, ledger, runner
         self._settings, self._notices, self._listener = settings, notices, listener
+        self._slices_read: tuple[int, tuple[SliceProgress, ...]] = 0, ()
+        """Number of the round that was read last, and its slices."""
 
     @property
     def _state(self) -> CaptureState:
@@ -155,6 +157,7 @@ class Rounds:
             for failure in result.failures:
                 failed.setdefault(failure.table, failure.reason)
         ends = [end for result in results for end in result.ends if end.table not in failed]
+        self._slices_read = window.window_id, tuple(_slice_progress(run, end) for end in ends)
         scanned = Counter(dict(run.scanned))
         for end in ends:
             scanned[end.table] += end.rows
@@ -219,7 +222,9 @@ class Rounds:
             plan, directory = self._lake.destination(entries[table])
             planned = run.of(table)
             override = planned.select or self._settings.override_of(table) or None
-            readings[table] = TableReading(plan, entries[table].schema, directory, planned.low, server_time, override)
+            readings[table] = TableReading(
+                plan, entries[table].schema, directory, planned.low, server_time, override, planned.ranges
+            )
         return readings
 
     def _with_decided(
@@ -263,7 +268,12 @@ class Rounds:
             tables,
             slices_done=written.done,
             slices=len(run.slices),
+            slices_read=self._slices_read[1] if self._slices_read[0] == window.window_id else (),
         )
+
+
+def _slice_progress(run: SnapshotRun, end: SliceEnds) -> SliceProgress:
+    return SliceProgress(end.table, run.slices[end.number].partition, end.rows, end.seconds, end.by_range)
 
 
 def _without(

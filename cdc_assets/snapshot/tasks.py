@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from time import monotonic
 from typing import Final
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from cdc_assets.capture.statements import rows_query
 from cdc_assets.core import interruption
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.ports import BulkSource
+from cdc_assets.core.ports import BulkSource, KeyRange
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.reads import ReadContext, build_reads
@@ -39,6 +40,7 @@ from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.state import SnapshotSlice
 from cdc_assets.snapshot.barrier import Barrier
+from cdc_assets.snapshot.range_count import RangeCount
 
 Read = Callable[[str, Sequence[object]], Iterator[pa.RecordBatch]]
 """Reads rows by a statement and its parameters."""
@@ -66,6 +68,7 @@ class TableReading:
         directory: directory of the topic table for its events.
         low: low watermark of the snapshot.
         server_time: the server's clock when the round began.
+        ranges: all key ranges of the table.
         override: SELECT statement of a signal or of `snapshot.select.statement.overrides`, or None.
     """
 
@@ -75,6 +78,7 @@ class TableReading:
     low: Lsn
     server_time: datetime
     override: str | None = None
+    ranges: tuple[KeyRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +107,20 @@ class RoundTask:
 
 @dataclass(frozen=True, slots=True)
 class SliceEnds:
-    """First and last event of a slice as Arrow IPC streams; `last` is None if there is one row, both are if there is none."""
+    """First and last event of a slice as Arrow IPC streams; `last` is None if there is one row, both are if there is none.
+
+    Args:
+        seconds: how long it was read.
+        by_range: rows of each of its ranges; None if only the server can tell them apart.
+    """
 
     number: int
     table: TableId
     first: bytes | None
     last: bytes | None
     rows: int
+    seconds: float = 0.0
+    by_range: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +206,11 @@ def _read_slice(
 ) -> SliceEnds:
     statement, parameters = rows_query(reading.plan, reading.schema, entry.range, reading.override)
     context = ReadContext(task.window_id, reading.low, reading.server_time, entry.number)
-    held = HeldEnds()
-    writer.write(held.between(build_reads(reading.plan, iter(read(statement, parameters)), context)))
-    return SliceEnds(entry.number, entry.table, pack(held.first), pack(held.last), held.rows)
+    held, counted, begun = HeldEnds(), RangeCount(reading.ranges, *entry.partition), monotonic()
+    rows = counted.of(iter(read(statement, parameters)))
+    writer.write(held.between(build_reads(reading.plan, rows, context)))
+    by_range, seconds = counted.by_range(held.rows), monotonic() - begun
+    return SliceEnds(entry.number, entry.table, pack(held.first), pack(held.last), held.rows, seconds, by_range)
 
 
 class HeldEnds:

@@ -39,7 +39,7 @@ def test_first_run_reads_every_row_once(shop: Shop, instance: dg.DagsterInstance
     assert shop.differences() == {}
     assert {event["value"]["op"] for table in TABLES for event in shop.events(table)} == {"r"}
     facts = metadata(result, key("customers", "snapshot"))
-    assert facts["rows_reads"] == 40
+    assert facts["table_rows_reads"] == 40
     assert facts["dagster/row_count"] == 40
 
 

@@ -127,3 +127,37 @@ def test_a_backfill_neither_loses_nor_hides_changes(shop: Shop, instance: dg.Dag
     updates = [event for event in shop.events("ledger") if event["value"] and event["value"]["op"] == "u"]
     assert [event["value"]["after"]["amount"] for event in updates] == [77]
     assert shop.differences() == {}
+
+
+def of_partitions(instance: dg.DagsterInstance, table: str) -> dict[str, dict[str, object]]:
+    """Metadata of the newest materialization of each partition of a snapshot."""
+    records = instance.fetch_materializations(key(table, "snapshot"), limit=100).records
+    found: dict[str, dict[str, object]] = {}
+    for record in reversed(records):
+        event = record.asset_materialization
+        assert event is not None
+        assert event.partition is not None
+        found[event.partition] = {name: value.value for name, value in event.metadata.items()}
+    return found
+
+
+def test_each_partition_has_numbers_of_its_own(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.execute("DELETE FROM dbo.ledger WHERE id BETWEEN 1000 AND 1009")
+    again(shop, instance, 1, 3)
+    found = of_partitions(instance, "ledger")
+    assert [found[f"range_{n:02d}_of_08"]["rows"] for n in (1, 2, 3, 8)] == [1000, 990, 1000, 1000]
+    assert {found[f"range_{n:02d}_of_08"]["table_rows"] for n in (1, 2, 3)} == {2990}
+    assert found["range_01_of_08"]["key_range"] == "id < 1000"
+    assert found["range_02_of_08"]["key_range"] == "1000 ≤ id < 2000"
+    assert found["range_08_of_08"]["key_range"] == "id ≥ 7000"
+    assert found["range_01_of_08"]["read_together"] == "range_01_of_08 to range_03_of_08"
+    assert all(facts["seconds"] for facts in found.values())
+
+
+def test_rows_that_only_the_server_can_tell_apart_are_not_guessed(shop: Shop, instance: dg.DagsterInstance) -> None:
+    found = of_partitions(instance, "named")
+    assert {"rows", "read_together"} & found["range_02_of_08"].keys() == {"read_together"}
+    assert found["range_02_of_08"]["table_rows"] == ROWS
+    small = of_partitions(instance, "customers")
+    assert (small["range_01_of_08"]["rows"], small["range_01_of_08"]["key_range"]) == (40, "all rows")
+    assert small["range_02_of_08"]["rows"] == 0
