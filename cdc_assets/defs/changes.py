@@ -71,6 +71,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         def on_progress(progress: Progress) -> None:
             page.note(catalog.key(table, "changes") for table in progress.tables)
             session.on_progress(progress)
+            system.note(progress)
             continuity.on_progress(progress, capture.state)
             mirrors.note_commit()
             count(progress)

@@ -9,8 +9,10 @@ A mirror that cannot follow fails nothing but itself: in a run of topics the rea
 the failure.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -55,7 +57,7 @@ def mirror_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         selected = context.selected_asset_keys
         reports: dict[str, StepReport] = {}
         with as_step(context):
-            opened = resource.mirrors(lambda report: reports.update({report.topic: report}))
+            opened = resource.mirrors(partial(_add, reports))
             tables = {
                 table for role in catalog.mirror_roles for key, table in catalog.keys(role).items() if key in selected
             }
@@ -123,13 +125,21 @@ class MirrorFollower:
             return
         for topic, trouble in troubles.items():
             self._context.log.error(f"The mirror of {topic} cannot follow: {trouble}")
-        newest = {report.topic: report for report in reports}
-        for key, facts in materializations(self._catalog, opened, newest.values()):
+        sums: dict[str, StepReport] = {}
+        for report in reports:
+            _add(sums, report)
+        for key, facts in materializations(self._catalog, opened, sums.values()):
             self._context.log_event(dg.AssetMaterialization(key, metadata=facts))
 
 
+def _add(sums: dict[str, StepReport], report: StepReport) -> None:
+    """Add a step to those of the same mirror that are not reported yet."""
+    earlier = sums.get(report.topic)
+    sums[report.topic] = report.after(earlier) if earlier else report
+
+
 def materializations(
-    catalog: CaptureCatalog, mirrors: CaptureMirrors, reports: Any
+    catalog: CaptureCatalog, mirrors: CaptureMirrors, reports: Iterable[StepReport]
 ) -> Iterator[tuple[dg.AssetKey, dict[str, Any]]]:
     """Keys and metadata of the assets that steps have written."""
     topics = {catalog.topic(table): table for table in catalog.keys("current").values()}
@@ -138,11 +148,15 @@ def materializations(
         table = topics.get(report.topic)
         if table is None:
             continue
-        common = {"lsn": report.lsn, "step": report.step, "events": report.events, "bytes": report.size}
-        rows = {"dagster/row_count": report.rows, "files_written": report.rewritten}
+        common: dict[str, Any] = {"lsn": report.lsn, "step": report.step, "events": report.events, "bytes": report.size}
+        if report.newest:
+            common["last_commit"] = dg.MetadataValue.timestamp(report.newest)
+            common["lag_seconds"] = round(max(0.0, (datetime.now(UTC) - report.newest).total_seconds()), 3)
+        rows = {"dagster/row_count": report.rows, "files_written": report.rewritten, "leaves_rewritten": report.leaves}
         rows |= sample_of_mirror(catalog.config, mirrors.tables.tables, report.topic, schemas[table])
         yield catalog.key(table, "current"), common | rows | _columns(catalog, mirrors, table, "current")
-        ended = {"versions_ended": report.ended}
+        versions = sum(count for _, _, count in mirrors.tables.files(history_directory(report.topic)))
+        ended = {"versions_ended": report.ended, "dagster/row_count": versions}
         yield catalog.key(table, "history"), common | ended | _columns(catalog, mirrors, table, "history")
 
 

@@ -1,13 +1,20 @@
 """Materializations of the assets of a capture as a whole: those whose tables grew during a run, at its end."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import dagster as dg
 
-from cdc_assets.capture.system_topics import WINDOWS
+from cdc_assets.capture.progress import Progress
+from cdc_assets.capture.system_topics import HISTORY, WINDOWS
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.envelope_io import Committed, account_of
+from cdc_assets.defs.history_facts import history_facts
+from cdc_assets.envelope.plan import ConnectorIdentity
+from cdc_assets.errors import CdcError
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
 
 
@@ -26,6 +33,20 @@ class SystemReport:
         """Number of this capture's last commit to each table."""
         return {name: self._topics.reached(directory) for name, directory in self._catalog.system.items()}
 
+    def note(self, progress: Progress) -> None:
+        """Report the schema history at once if a window has changed it, since a run that streams may last for ever."""
+        if progress.structures:
+            self._before[HISTORY] = self._topics.reached(self._catalog.system[HISTORY])
+            self._log(HISTORY, history_facts(self._structures()))
+
+    def _structures(self) -> list[HistoryEntry]:
+        """The schema history, which is small; none if it cannot be read, since the run has ended well without it."""
+        config = self._catalog.config
+        history = SchemaHistory(self._topics, config.events, config.history, ConnectorIdentity())
+        with suppress(CdcError):
+            return [entry for _, entry in history.read()]
+        return []
+
     def results(self, windows: int, page: Mapping[str, Any]) -> Iterator[dg.MaterializeResult[Committed]]:
         """Materializations of the tables that grew.
 
@@ -37,10 +58,13 @@ class SystemReport:
             if number == self._before[name] or (name == WINDOWS and not windows):
                 continue
             key = self._catalog.system_key(name)
-            directory = self._catalog.system[name]
             facts: dict[str, Any] = {"windows": windows, **page} if name == WINDOWS else {}
+            facts |= history_facts(self._structures()) if name == HISTORY else {}
             if key in self._context.selected_asset_keys:
-                yield dg.MaterializeResult(asset_key=key, value=Committed(directory, facts))
+                yield dg.MaterializeResult(asset_key=key, value=Committed(self._catalog.system[name], facts))
             else:
-                metadata = facts | account_of(self._topics, directory)
-                self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+                self._log(name, facts)
+
+    def _log(self, name: str, facts: Mapping[str, Any]) -> None:
+        metadata = {**facts, **account_of(self._topics, self._catalog.system[name])}
+        self._context.log_event(dg.AssetMaterialization(self._catalog.system_key(name), metadata=metadata))

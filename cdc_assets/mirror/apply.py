@@ -20,6 +20,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import pyarrow as pa
 
@@ -78,10 +79,12 @@ class StepReport:
     Args:
         lsn: commit LSN up to which the mirror is right now.
         events: events that were folded.
-        rewritten: leaves that were written anew.
+        rewritten: files of `current` that were written.
         ended: versions that went to `history`.
         size: bytes that were written.
         rows: rows of `current`.
+        leaves: leaves that were folded anew.
+        newest: when the newest of the events was committed, if it is known.
     """
 
     topic: str
@@ -92,6 +95,20 @@ class StepReport:
     ended: int = 0
     size: int = 0
     rows: int = 0
+    leaves: int = 0
+    newest: datetime | None = None
+
+    def after(self, earlier: "StepReport") -> "StepReport":
+        """This step and an earlier one of the same mirror, as one."""
+        return replace(
+            self,
+            events=earlier.events + self.events,
+            rewritten=earlier.rewritten + self.rewritten,
+            ended=earlier.ended + self.ended,
+            size=earlier.size + self.size,
+            leaves=earlier.leaves + self.leaves,
+            newest=max((at for at in (earlier.newest, self.newest) if at), default=None),
+        )
 
 
 OnStep = Callable[[StepReport], None]
@@ -395,6 +412,8 @@ class Mirrors:
             sum(result.ended for result in results),
             sum(file.size for file in files),
             rows,
+            sum(bool(result.leaves or result.removed) for result in results),
+            max((result.newest for result in results if result.newest), default=None),
         )
         return state, report
 

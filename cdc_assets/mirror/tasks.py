@@ -9,7 +9,8 @@ when a commit names them, so a task may be repeated or given up at any moment.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import pairwise
 from uuid import uuid4
 
@@ -25,7 +26,7 @@ from cdc_assets.mirror.keys import bound_bytes, bound_key
 from cdc_assets.mirror.leaves import Leaf, NewFile, cut, new_name, places_of
 from cdc_assets.mirror.multiset import fold_multiset
 from cdc_assets.mirror.rewrite import LeafWriter, folded_portions
-from cdc_assets.mirror.shape import OPERATION, STEP, TO_LSN, Shape
+from cdc_assets.mirror.shape import CHANGED_AT, OPERATION, STEP, TO_LSN, Shape
 
 PORTION_ROWS = 2_000_000
 """Events that are folded at once; more are folded portion by portion."""
@@ -152,6 +153,7 @@ class FoldResult:
         ended: number of these versions.
         events: number of events that were folded.
         nulls: columns that should be NOT NULL and hold NULLs.
+        newest: when the newest of these events was committed, if it is known.
     """
 
     removed: tuple[str, ...]
@@ -160,6 +162,7 @@ class FoldResult:
     ended: int
     events: int
     nulls: tuple[str, ...] = ()
+    newest: datetime | None = None
 
 
 def fold_leaf(task: FoldTask) -> FoldResult:
@@ -169,7 +172,8 @@ def fold_leaf(task: FoldTask) -> FoldResult:
         LakeError: the lake cannot be read or written.
     """
     events = in_order(list(_staged(task)), task.shape)
-    return _fold_portions(task, events) if task.shape.keyed else _fold_rows(task, events)
+    result = _fold_portions(task, events) if task.shape.keyed else _fold_rows(task, events)
+    return replace(result, newest=pc.max(events[CHANGED_AT]).as_py())
 
 
 def _fold_portions(task: FoldTask, events: pa.Table) -> FoldResult:

@@ -43,9 +43,13 @@ def test_mirrors_follow_in_the_runs_that_write_topics(shop: Shop) -> None:
         assert found.metadata["dagster/row_count"].value in rows
         lineage = found.metadata["dagster/column_lineage"].value
         assert lineage.deps_by_column["name"][0].asset_key == key("customers", "source")  # type: ignore[union-attr]
+        assert (found.metadata["events"].value, found.metadata["leaves_rewritten"].value) == (4, 1)
+        assert isinstance(lag := found.metadata["lag_seconds"].value, float)
+        assert 0 <= lag < 3600
         columns = {column.name: column.description for column in found.metadata["dagster/column_schema"].value.columns}  # type: ignore[union-attr]
         assert columns["credit"] == "money; What the customer may still spend, in euro."
-        assert newest(instance, key("customers", "history")).metadata["versions_ended"].value == 1
+        ended = newest(instance, key("customers", "history")).metadata
+        assert (ended["versions_ended"].value, ended["dagster/row_count"].value) == (1, 1)
         assert instance.get_latest_materialization_event(key("products", "current")) is None
 
 

@@ -66,6 +66,16 @@ def test_hand_over(shop: Shop, instance: dg.DagsterInstance) -> None:
     record = handed.metadata["schema_history_record"].value
     assert [column["name"] for column in record["table"]["columns"]][-1] == "weight"
 
+    history = instance.get_latest_materialization_event(dg.AssetKey(["shop", "schema_history"]))
+    assert history is not None
+    assert history.asset_materialization is not None
+    facts = history.asset_materialization.metadata
+    assert str(facts["last_ddl"].value).startswith("ALTER of SalesDb.dbo.customers from ")
+    assert str(facts["last_ddl"].value).endswith(": weight added (decimal(9, 3))")
+    assert (facts["structures"].value, facts["tables"].value) == (6, 5), "one of a table that the filters leave out"
+    newest = str(facts["newest_structures"].value).splitlines()[2]
+    assert "SalesDb.dbo.customers | ALTER" in newest
+
     shop.execute("UPDATE dbo.customers SET weight = 2.5 WHERE id = 1")
     after = changes(shop, instance)
     assert columns_of(after) == columns_of(handed)

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import VARIABLE, listening
 from cdc_assets.errors import ConfigurationError, FencedError, InvalidValueError
 from cdc_assets.mirror import leaves, steps
+from cdc_assets.mirror.apply import StepReport
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.shape import STEP
@@ -402,3 +404,11 @@ def test_a_capture_goes_on_without_comments_that_it_may_not_read(server: StandIn
     assert server.faults.struck
     assert world.comments("__current") == {}
     assert world.rows() == [{"id": 1}]
+
+
+def test_steps_between_two_reports_are_added_up() -> None:
+    first, second = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    earlier = StepReport("t", 1, "a", events=3, rewritten=2, ended=1, size=100, rows=10, leaves=1, newest=second)
+    later = StepReport("t", 2, "b", events=4, rewritten=1, ended=0, size=50, rows=12, leaves=1, newest=first)
+    expected = StepReport("t", 2, "b", events=7, rewritten=3, ended=1, size=150, rows=12, leaves=2, newest=second)
+    assert later.after(earlier) == expected
