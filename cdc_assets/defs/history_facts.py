@@ -22,10 +22,10 @@ def history_facts(entries: Sequence[HistoryEntry]) -> dict[str, Any]:
     if not entries:
         return {}
     newest = {entry.table: entry for entry in entries}
-    told = list(_told(entries))[-_NEWEST:]
-    last, text = told[-1]
+    described = list(_described(entries))[-_NEWEST:]
+    last, text = described[-1]
     rows = [(f"{entry.at:%Y-%m-%d %H:%M:%S}", str(entry.table), entry.kind, str(entry.lsn), text)
-            for entry, text in reversed(told)]  # fmt: skip
+            for entry, text in reversed(described)]  # fmt: skip
     return {
         "structures": len(entries),
         "tables": sum(entry.kind != "DROP" for entry in newest.values()),
@@ -37,7 +37,7 @@ def history_facts(entries: Sequence[HistoryEntry]) -> dict[str, Any]:
     }
 
 
-def _told(entries: Sequence[HistoryEntry]) -> Iterator[tuple[HistoryEntry, str]]:
+def _described(entries: Sequence[HistoryEntry]) -> Iterator[tuple[HistoryEntry, str]]:
     """Each entry, and what it changed."""
     known: dict[TableId, HistoryEntry] = {}
     for entry in entries:

@@ -241,7 +241,7 @@ def _drop_columns(
         dropped.append(column)
     table.columns = [column for column in table.columns if column not in dropped]
     gone = {column.column_id for column in dropped}
-    table.properties = tuple(told for told in table.properties if told.column_id not in gone)
+    table.properties = tuple(kept for kept in table.properties if kept.column_id not in gone)
     if not table.columns:
         raise SqlError(
             4923,

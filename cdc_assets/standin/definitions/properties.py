@@ -46,8 +46,8 @@ def _text(arguments: Mapping[str, Parameter], name: str, place: int) -> str | No
     return None if found is None or found.value is None else str(found.value)
 
 
-def _place(told: ExtendedProperty) -> tuple[str, int]:
-    return fold(told.name), told.column_id
+def _place(kept: ExtendedProperty) -> tuple[str, int]:
+    return fold(kept.name), kept.column_id
 
 
 def _object(session: DefinitionSession, given: Mapping[str, str | None]) -> tuple[Table, int, str]:

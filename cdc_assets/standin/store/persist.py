@@ -136,7 +136,7 @@ def _table(values: dict[str, Any]) -> Table:
         for index in values["indexes"]
     ]
     values.pop("checks", None)  # of a file from when there were any
-    values["properties"] = tuple(ExtendedProperty(**told) for told in values.get("properties", ()))
+    values["properties"] = tuple(ExtendedProperty(**kept) for kept in values.get("properties", ()))
     values["foreign_keys"] = [
         ForeignKey(**{**k, "columns": tuple(k["columns"]), "referenced_columns": tuple(k["referenced_columns"])})
         for k in values["foreign_keys"]

@@ -230,7 +230,7 @@ def identity_columns(context: SessionContext, database: Database) -> Rows:
     "class tinyint!, class_desc nvarchar(60), major_id int!, minor_id int!, name sysname!, value nvarchar(4000)",
 )
 def extended_properties(_: SessionContext, database: Database) -> Rows:
-    """What is told about tables and columns; values are text here, not sql_variant."""
+    """Extended properties of tables and columns; values are text here, not sql_variant."""
     for table in tables_of(database):
-        for told in table.properties:
-            yield (1, "OBJECT_OR_COLUMN", table.object_id, told.column_id, told.name, told.value)
+        for kept in table.properties:
+            yield (1, "OBJECT_OR_COLUMN", table.object_id, kept.column_id, kept.name, kept.value)
