@@ -186,3 +186,18 @@ def test_nonsense_is_reported_at_once(asked: Shop, instance: dg.DagsterInstance,
     assert not done.success
     (failure,) = [event for event in done.all_events if event.is_step_failure]
     assert reason in str(failure.step_failure_data.error or failure.step_failure_data.user_failure_data)
+
+
+@pytest.mark.parametrize("kind", ["execute_snapshot", "stop_snapshot"])
+def test_a_signal_that_matches_no_table_fails_its_job(asked: Shop, instance: dg.DagsterInstance, kind: str) -> None:
+    before = asked.view().state.signals
+    done = launch(asked, instance, type=kind, tables=["SalesDb.dbo.nobody"])
+    assert not done.success
+    (failed,) = [found for found in done.all_node_events if found.event_type_value == "STEP_FAILURE"]
+    data: Any = failed.event_specific_data
+    text = data.user_failure_data.description
+    assert "SalesDb.dbo.nobody" in text
+    assert CUSTOMERS in text, "what could have been meant"
+    assert "Next: correct it" in text
+    assert tick(asked, instance).skip_message == "Nothing new.", "no signal was left behind"
+    assert asked.view().state.signals == before
