@@ -26,6 +26,7 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.samples import sample_of_mirror
 from cdc_assets.errors import CdcError
+from cdc_assets.mirror import shape
 from cdc_assets.mirror.apply import StepReport
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import current_directory, history_directory
@@ -33,6 +34,17 @@ from cdc_assets.mirror.shape import COMMENT
 
 _SOURCE, _TYPE, _NOTE = b"cdc.source.column", b"cdc.source.type", b"cdc.note"
 _COMMENT = COMMENT.encode()
+_OWN = {
+    shape.LSN: "commit LSN that made the row what it is",
+    shape.CHANGED_AT: "time of that commit",
+    shape.FROM_LSN: "commit LSN from which the version was the row",
+    shape.TO_LSN: "commit LSN from which it was not any more",
+    shape.FROM_AT: "time of the first of them",
+    shape.TO_AT: "time of the second",
+    shape.ENDED_BY: "what ended it: u, d, or r if the table was read again",
+    shape.STEP: "step of the mirror that recorded it",
+}
+"""Descriptions of the columns that no source has."""
 
 
 class MirrorConfig(dg.Config):
@@ -184,6 +196,6 @@ def _column(field: pa.Field) -> dg.TableColumn:
     return dg.TableColumn(
         name=field.name,
         type=str(field.type),
-        description="; ".join(texts) or None,
+        description="; ".join(texts) or _OWN.get(field.name),
         constraints=dg.TableColumnConstraints(nullable=field.nullable),
     )

@@ -21,9 +21,24 @@ _PAGES = {
     ),
     "asset": (
         f"{_ASSET}?view=overview",
-        ["Row count", "rows_creates", "to_lsn", "nvarchar(80)", "value.after.name", "Source code"],
+        [
+            "Row count",
+            "rows_creates",
+            "to_lsn",
+            "nvarchar(80)",
+            "value.after.name",
+            "Source code",
+            "sample",
+            "People and companies that order.",
+            "What the customer may still spend",
+        ],
     ),
-    "partitions": (f"{_TABLE}.snapshot?view=partitions", ["range_01_of_04", "range_04_of_04", "Materialized"]),
+    "source": (f"{_TABLE}.source?view=overview", ["nvarchar(80)", "What the customer may still spend"]),
+    "partitions": (
+        f"assets/shop/{sample.DATABASE}/dbo/ledger.snapshot?view=partitions&partition=range_02_of_04",
+        ["range_01_of_04", "range_04_of_04", "Materialized", "1000 ≤ id &lt; 2000", "table_rows"],
+    ),
+    "structures": ("assets/shop/schema_history?view=overview", ["last_ddl", "newest_structures", "CREATE of SalesDb"]),
     "sensor": (
         "locations/cdc_assets/sensors/shop_lsn",
         ["Checks the server for a new captured LSN", "Running", " · start "],
