@@ -41,6 +41,8 @@ _SYSTEM = {
 """Descriptions of the tables that belong to a capture as a whole, by short name."""
 
 
+PAGE = "cdc/capture_page"
+"""Metadata key of the link from each table's assets to the page that tells whether their capture is healthy."""
 _IO_MANAGER = "dagster/io_manager_key"
 """The metadata key that `AssetSpec.with_io_manager_key` sets."""
 
@@ -193,6 +195,7 @@ class CaptureCatalog:
         self.windows_key = self.system_key(WINDOWS)
         self.kafka_key = self.system_key("kafka")
         self.has_kafka = config.kafka.enabled
+        self._page = dg.MetadataValue.asset(self.windows_key)
         self._keys: dict[Role, dict[dg.AssetKey, TableId]] = {}
         require_distinct_keys((schema.table for schema in self.tables), self.key)
 
@@ -217,7 +220,7 @@ class CaptureCatalog:
         if role in self.mirror_roles and self.has(schema.table, "snapshot"):
             needed.append(self.key(schema.table, "snapshot"))
         spec = self.translator.spec(self.prefix, schema, role, uri, needed)
-        facts = {TABLE: str(schema.table), TOPIC: self.topic(schema.table), ROLE: role}
+        facts = {TABLE: str(schema.table), TOPIC: self.topic(schema.table), ROLE: role, PAGE: self._page}
         managed = facts if role in ("source", *self.mirror_roles) else facts | {_IO_MANAGER: self.names.envelope_io}
         code = self._code if role == "changes" else {}  # Dagster sends it with each asset to each of its processes
         return spec.merge_attributes(metadata=managed | code)  # one copy; `with_io_manager_key` would be another

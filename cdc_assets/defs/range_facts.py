@@ -19,7 +19,7 @@ def partition_facts(
 
     Args:
         slices: what the run has read of the table.
-        ranges: all key ranges of the table.
+        ranges: where the table is cut, from its first key to its last.
         names: all partitions, in order.
     """
     for number in chosen:

@@ -16,7 +16,7 @@ class RangeCount:
     """Rows of the ranges that a slice covers.
 
     Args:
-        ranges: all ranges of the table.
+        ranges: where the table is cut, from its first key to its last.
         first: number of the slice's first range.
         last: number of its last range.
     """

@@ -38,7 +38,7 @@ _PAGES = {
         f"assets/shop/{sample.DATABASE}/dbo/ledger.snapshot?view=partitions&partition=range_02_of_04",
         ["range_01_of_04", "range_04_of_04", "Materialized", "1000 ≤ id &lt; 2000", "table_rows"],
     ),
-    "structures": ("assets/shop/schema_history?view=overview", ["last_ddl", "newest_structures", "CREATE of SalesDb"]),
+    "structures": ("assets/shop/schema_history?view=overview", ["last_ddl", "newest_structures", "of SalesDb.dbo."]),
     "sensor": (
         "locations/cdc_assets/sensors/shop_lsn",
         ["Checks the server for a new captured LSN", "Running", " · start "],
