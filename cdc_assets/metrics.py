@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 _TABLE = ("capture", "database", "table")
 _DATABASE = ("capture", "database")
 
-LookAt = Callable[[], CaptureReport]
+LookAt = Callable[[], CaptureReport | None]
+"""Makes a report, or tells that there is none yet."""
 
 
 class CaptureMetrics:
@@ -81,7 +82,7 @@ class CaptureMetrics:
         self._done = gauge("snapshot_slices_done", "Slices of it that are committed.", _DATABASE)
         self.registry.register(_Retries(capture))
         if look_at is not None:
-            self.registry.register(_Report(look_at))
+            self.registry.register(ReportGauges(look_at))
 
     def note(self, progress: Progress) -> None:
         """Count a committed window or round."""
@@ -188,7 +189,7 @@ class _Retries(Collector):
         yield found
 
 
-class _Report(Collector):
+class ReportGauges(Collector):
     """Gauges of the capture's report.
 
     Args:
@@ -198,7 +199,7 @@ class _Report(Collector):
     def __init__(self, look_at: LookAt) -> None:
         self._look_at = look_at
         self._lock = Lock()
-        self._made: tuple[float, CaptureReport] | None = None
+        self._made: tuple[float, CaptureReport | None] | None = None
 
     def describe(self) -> list[Metric]:
         """Nothing: a report must not be made when the collector is registered."""
@@ -210,9 +211,10 @@ class _Report(Collector):
             if self._made is None or time.monotonic() - self._made[0] >= REPORT_EVERY_S:
                 self._made = (time.monotonic(), self._look_at())
             report = self._made[1]
-        yield from _of_capture(report)
-        yield from _of_databases(report)
-        yield from _of_tables(report)
+        if report is not None:
+            yield from _of_capture(report)
+            yield from _of_databases(report)
+            yield from _of_tables(report)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

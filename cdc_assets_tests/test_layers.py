@@ -92,6 +92,8 @@ ALLOWED: dict[str, set[str]] = {
     "adapters.threads": set(),
     "adapters.spark": {"adapters.threads", "config", "core", "errors", "lake"},
     "metrics": {"capture", "core", "run"},
+    "telemetry": {"metrics", "run"},
+    "exports": {"capture", "config", "errors", "metrics", "run", "telemetry"},
     "assembly": {
         "adapters.clock",
         "adapters.debezium",
@@ -114,7 +116,7 @@ ALLOWED: dict[str, set[str]] = {
         "run",
     },
     "defs": {
-        "metrics",
+        "exports",
         "adapters.databases",
         "adapters.debezium",
         "adapters.kafka",
@@ -139,7 +141,7 @@ ALLOWED: dict[str, set[str]] = {
         "snapshot",
     },
     "cli": {
-        "metrics",
+        "exports",
         "adapters.databases",
         "adapters.spark",
         "adapters.sqlserver",
@@ -183,7 +185,8 @@ ONLY_IN: dict[str, set[str]] = {
     "sqlglot": {"standin"},
     "typer": {"cli", "standin"},
     "rich": {"cli", "standin"},
-    "prometheus_client": {"metrics"},
+    "prometheus_client": {"metrics", "telemetry"},
+    "opentelemetry": {"telemetry"},
 }
 """Outside package → the rooms that may import it."""
 

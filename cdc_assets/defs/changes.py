@@ -16,7 +16,6 @@ from cdc_assets.defs.continuity import ContinuityReport, continuity_spec
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.defs.live import LivePage, subject_of
-from cdc_assets.defs.metrics import written_metrics
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.runs import COMMITTED_TAG
@@ -86,7 +85,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             max_duration_s=config.max_duration_s,
         )
         kafka = KafkaFollower(catalog, context, resource)
-        with as_step(context), written_metrics(catalog.config) as count, kafka, opened as capture:
+        with as_step(context), page.exported(catalog.config) as count, kafka, opened as capture:
             with session.reporting_in_any_case(), page.fresh():
                 summary = capture.stream(
                     should_yield=_snapshot_waits(catalog, context),

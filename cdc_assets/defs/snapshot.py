@@ -12,7 +12,6 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.defs.live import LivePage, subject_of
-from cdc_assets.defs.metrics import written_metrics
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.partitions import range_numbers
@@ -56,7 +55,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
 
         opened = resource.open(context.run.run_id, on_progress, Notices(catalog, context).send, sink)
         kafka = KafkaFollower(catalog, context, resource)
-        with as_step(context), written_metrics(catalog.config) as count, kafka, opened as capture, page.fresh():
+        with as_step(context), page.exported(catalog.config) as count, kafka, opened as capture, page.fresh():
             if config.due_only:
                 summary = capture.snapshot()
                 _warn_of_missing_tables(catalog, context, capture.state(), summary)

@@ -1,7 +1,13 @@
-"""Dagster's pages in a headless browser, as pictures and as text: graph, asset, partitions, checks, sensor, runs."""
+"""Dagster's pages in a headless browser, as pictures and as text: graph, capture, asset, partitions, checks, sensor, runs, backfill.
 
+The pictures in the documentation are those that these tests take: with `CDC_SCREENSHOTS` they are written into that folder.
+"""
+
+import os
+import shutil
 import struct
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,6 +15,7 @@ import pytest
 from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.browser import CHROMIUM, HEIGHT, WIDTH, browse
 from cdc_assets_tests.e2e.conftest import Daemon
+from cdc_assets_tests.shop import key
 
 _TABLE = f"assets/shop/{sample.DATABASE}/dbo/customers"
 _ASSET = f"{_TABLE}.changes"
@@ -18,6 +25,10 @@ _PAGES = {
     "graph": (
         f"{_ASSET}?view=lineage&lineageScope=neighbors",
         ["customers.changes", "customers.source", "Microsoft SQL Server"],
+    ),
+    "capture": (
+        "assets/shop/windows?view=overview",
+        ["shop is healthy", "lag: capture job", "rows_per_second", "SalesDb.dbo.customers"],
     ),
     "asset": (
         f"{_ASSET}?view=overview",
@@ -48,6 +59,9 @@ _PAGES = {
     "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "Plots"]),
 }
 
+SHOWN = ("graph", "capture", "backfill")
+"""Pages whose pictures the documentation shows, in `docs/_images`."""
+
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no headless browser on this machine")
 
 
@@ -71,14 +85,30 @@ def test_page_shows_what_it_should(daemon: Daemon, tmp_path: Path, name: str) ->
     daemon.wait_until(
         lambda: any(event["value"]["op"] == "c" for event in daemon.shop.events("customers")), "a change is captured"
     )
+    if name == "capture":  # while a run works the page is never older than seconds, and so it is behind it
+        daemon.await_rest()
     path, expected = _PAGES[name]
+    look_at(daemon, tmp_path, name, path, expected)
+
+
+def test_page_of_a_backfill(daemon: Daemon, tmp_path: Path) -> None:
+    backfill = daemon.backfill(key("ledger", "snapshot"), daemon.ranges[1:3])
+    daemon.wait_until(lambda: daemon.backfill_status(backfill) == "COMPLETED_SUCCESS", "the backfill ends")
+    look_at(daemon, tmp_path, "backfill", f"runs/b/{backfill}", ["ledger.snapshot", "Completed", "100%"])
+
+
+def look_at(daemon: Daemon, folder: Path, name: str, path: str, expected: Sequence[str]) -> None:
+    """Check what a page shows, and take its picture; keep it if the documentation shows it."""
     address = f"{daemon.url}/{path}"
-    text = browse(address, tmp_path / "text", "--dump-dom")
+    text = browse(address, folder / "text", "--dump-dom")
     missing = [part for part in expected if part not in text]
     assert missing == []
-    picture = tmp_path / f"{name}.png"
-    browse(address, tmp_path / "picture", f"--screenshot={picture}")
+    picture = folder / f"{name}.png"
+    browse(address, folder / "picture", f"--screenshot={picture}")
     width, height, colours = png_size_and_colours(picture)
     assert (width, height) == (WIDTH, HEIGHT)
     assert colours > 100, "the page is blank"
     assert picture.stat().st_size > 30_000
+    if name in SHOWN and (kept := os.environ.get("CDC_SCREENSHOTS")):
+        Path(kept).mkdir(parents=True, exist_ok=True)
+        shutil.copy(picture, Path(kept) / picture.name)

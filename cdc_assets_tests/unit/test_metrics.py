@@ -1,14 +1,20 @@
 """Exported metrics: a real client scrapes them, the page and the dashboard name them, and they say what happened."""
 
+import gzip
 import json
 import re
 import shutil
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from cdc_assets.adapters.sqlserver.source import quick_source
@@ -20,6 +26,7 @@ from cdc_assets.errors import ConfigurationError, ServerBusyError
 from cdc_assets.metrics import CaptureMetrics, MetricsServer
 from cdc_assets.run.overview import look_at
 from cdc_assets.standin.control import StandIn
+from cdc_assets.telemetry import Telemetry
 from cdc_assets_tests.unit.snapshot.world import World
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -143,5 +150,75 @@ def test_a_file_that_cannot_be_written_ends_no_capture(server: StandIn, tmp_path
     world.make("orders", 3)
     run = CaptureRun([], snapshot_only=True, follow=False)
     with exported(world.config) as run.note:
+        run.attempt(world.config, LocalRunner(2))
+    assert world.reads(world.tables[0]) == [1, 2, 3]
+
+
+def test_telemetry_has_the_same_numbers(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path / "lake"))
+    world.make("orders", 3)
+    metrics = CaptureMetrics("shop", lambda: look_at(world.config, lambda: quick_source(world.config)))
+    with world.capture(metrics.note) as capture:
+        capture.snapshot()
+    reader = InMemoryMetricReader()
+    with Telemetry(metrics, reader=reader):
+        pushed = pushed_by(reader)
+    expected = {
+        (family.name, frozenset(sample.labels.items())): sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name in (family.name, f"{family.name}_total")
+    }
+    moving = ("cdc_assets_seconds_behind_source", "cdc_assets_lag_seconds", "cdc_assets_retention_headroom_seconds")
+    assert {name: number for name, number in pushed.items() if name[0] not in moving} == {
+        name: number for name, number in expected.items() if name[0] not in moving
+    }
+    assert pushed["cdc_assets_health", frozenset({("capture", "shop"), ("health", "healthy")})] == 1
+    assert {name for name, _ in pushed} >= {"cdc_assets_lag_seconds", "cdc_assets_events_seen"}
+
+
+def pushed_by(reader: InMemoryMetricReader) -> dict[tuple[str, frozenset[tuple[str, Any]]], float]:
+    found = reader.get_metrics_data()
+    assert found is not None
+    return {
+        (metric.name, frozenset((point.attributes or {}).items())): point.value
+        for of_resource in found.resource_metrics
+        for scope in of_resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+    }
+
+
+def test_a_run_pushes_to_a_collector_and_goes_on_without_one(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            pass
+
+    world = World(server, str(tmp_path / "lake"), metrics__otlp="true")
+    world.make("orders", 3)
+    run = CaptureRun([], snapshot_only=True, follow=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
+        Thread(target=collector.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
+        with exported(world.config) as run.note:
+            run.attempt(world.config, LocalRunner(2))
+        collector.shutdown()
+    path, body = received[-1]
+    assert path == "/v1/metrics"
+    if body[:2] == b"\x1f\x8b":
+        body = gzip.decompress(body)
+    request = ExportMetricsServiceRequest.FromString(body)
+    names = {metric.name for metric in request.resource_metrics[0].scope_metrics[0].metrics}
+    assert {"cdc_assets_events_seen", "cdc_assets_health"} <= names
+    with exported(world.config) as run.note:  # the collector is gone
         run.attempt(world.config, LocalRunner(2))
     assert world.reads(world.tables[0]) == [1, 2, 3]

@@ -152,11 +152,13 @@ class MetricsSettings:
         port: port of `capture`; 0 serves none.
         address: address that the port is bound on.
         textfile: file that runs write them to; empty for none.
+        otlp: whether runs push them by OpenTelemetry (extra `otel`).
     """
 
     port: int = 0
     address: str = "127.0.0.1"
     textfile: str = ""
+    otlp: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,4 +29,13 @@ METRICS = (
         "metrics.textfile",
         note="Ours.",
     ),
+    Property(
+        "metrics.otlp",
+        kinds.BOOLEAN,
+        "false",
+        "Whether runs, also those of Dagster, push their metrics by OpenTelemetry (OTLP over HTTP); where to is said by "
+        "`OTEL_EXPORTER_OTLP_ENDPOINT` and the specification's other variables. Needs the extra `otel`.",
+        "metrics.otlp",
+        note="Ours.",
+    ),
 )

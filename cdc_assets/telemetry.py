@@ -1,0 +1,92 @@
+"""The same metrics by OpenTelemetry: observable instruments that read the registry of `CaptureMetrics`, pushed by OTLP over HTTP.
+
+Nothing is counted twice: an instrument has no number of its own. Names, labels and meanings are those of `docs/metrics.md`; a
+counter's name lacks Prometheus's ending `_total`. Where metrics go, how often, and with which headers is said by the
+specification's own variables (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_METRIC_EXPORT_INTERVAL`, …), which the SDK reads.
+
+*A collector that is away* costs a line in the log and never a capture: exports are made by a thread of the SDK.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from threading import Lock
+from types import TracebackType
+from typing import Final, Self
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from prometheus_client.metrics_core import Metric
+
+from cdc_assets.metrics import CaptureMetrics, LookAt, ReportGauges
+from cdc_assets.run.overview.report import CaptureReport
+
+_FRESH_S: Final = 1.0
+"""Instruments that are asked within this time, which are those of one export, are answered from one collection."""
+_LAST_EXPORT_MS: Final = 5000
+
+
+class Telemetry:
+    """Pushes the metrics of one capture while the block runs, and once at its end.
+
+    Args:
+        look_at: makes a report, if the metrics have none of their own.
+        reader: what collects and exports; OTLP over HTTP if None.
+    """
+
+    def __init__(
+        self, metrics: CaptureMetrics, look_at: LookAt | None = None, reader: MetricReader | None = None
+    ) -> None:
+        self._metrics, self._gauges = metrics, ReportGauges(look_at or _no_report)
+        self._lock = Lock()
+        self._collected: tuple[float, dict[str, Metric]] = (float("-inf"), {})
+        resource = Resource.create({"service.name": "cdc-assets"})  # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win
+        self._provider = MeterProvider(
+            [reader or PeriodicExportingMetricReader(OTLPMetricExporter())], resource=resource, shutdown_on_exit=False
+        )
+        meter = self._provider.get_meter("cdc_assets")
+        for family in _families():
+            make = meter.create_observable_counter if family.type == "counter" else meter.create_observable_gauge
+            make(family.name, [self._observer(family.name)], _unit(family.name), family.documentation)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._provider.shutdown(_LAST_EXPORT_MS)
+
+    def _observer(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Sequence[Observation]:
+            family = self._collect().get(name)
+            samples = family.samples if family is not None else ()
+            own = (sample for sample in samples if sample.name in (name, f"{name}_total"))
+            return [Observation(sample.value, sample.labels) for sample in own]
+
+        return observe
+
+    def _collect(self) -> dict[str, Metric]:
+        with self._lock:
+            if time.monotonic() - self._collected[0] > _FRESH_S:
+                found = chain(self._gauges.collect(), self._metrics.registry.collect())
+                self._collected = time.monotonic(), {family.name: family for family in found}
+            return self._collected[1]
+
+
+def _no_report() -> None:
+    return None
+
+
+def _families() -> Sequence[Metric]:
+    """All metrics that a capture may have, without a number."""
+    empty = CaptureReport("", datetime.now(UTC))
+    return list(CaptureMetrics("", lambda: empty).registry.collect())
+
+
+def _unit(name: str) -> str:
+    return {"seconds": "s", "bytes": "By", "ratio": "1"}.get(name.rpartition("_")[2], "")
