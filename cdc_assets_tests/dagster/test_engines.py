@@ -250,7 +250,14 @@ def test_a_run_reports_reads_and_changes_apart_and_whatever_is_selected(shop: De
 def test_a_run_tells_on_the_page_that_the_capture_is_healthy(shop: Deployment) -> None:
     page = materialized(shop.changes())[BATCHES]
     assert page["health"] == "healthy"
-    assert "| db | bin.000001:10 | 2026-01-01 00:00:00 +0000 | – | 0.0 s | 0.0 s |" in page["page"]
+    for fact in (
+        "database | db",
+        "complete to | bin.000001:10",
+        "committed (server) | 2026-01-01 00:00:00 +0000",
+        "lag: poll | 0.0 s",
+    ):
+        assert f"| {fact} |" in page["page"]
+    assert "capture job" not in page["page"]
     assert "| db.items1 | streaming | bin.000001:10 |  |" in page["tables"]
     assert page["rows_per_second"] > 0
     assert (page["healthy"], page["tables_streaming"], page["lag_poll_seconds"]) == (1, 1, 0.0)

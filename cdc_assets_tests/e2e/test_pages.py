@@ -23,8 +23,8 @@ _RUNS = "runs?q%5B0%5D=job%3A"
 """Runs of one job: the list of all shows the newest 25, which may be of any job."""
 _PAGES = {
     "graph": (
-        f"{_ASSET}?view=lineage&lineageScope=neighbors",
-        ["customers.changes", "customers.source", "Microsoft SQL Server"],
+        f"{_TABLE}.source?view=lineage&lineageScope=downstream",
+        ["customers.changes", "customers.snapshot", "customers.source", "Microsoft SQL Server"],
     ),
     "capture": (
         "assets/shop/windows?view=overview",

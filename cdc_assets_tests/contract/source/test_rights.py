@@ -113,19 +113,58 @@ def granted(reader: Reader) -> str:
     return found.stdout
 
 
-@pytest.mark.parametrize("mode", ["direct", "function"])
-def test_what_doctor_grants_is_enough_and_not_more(reader: Reader, mode: str) -> None:
-    reader.texts |= {"data.query.mode": mode}
+def least(reader: Reader) -> str:
+    """Make the login that `doctor --grants` describes, and use it from now on; returns the text."""
     text = granted(reader)
     reader.admin(text)
     [password] = re.findall(r"PASSWORD = N'([^']*)'", text)
     reader.texts |= {"database.user": "least", "database.password": password}
+    return text
+
+
+@pytest.mark.parametrize("mode", ["direct", "function"])
+def test_what_doctor_grants_is_enough_and_not_more(reader: Reader, mode: str) -> None:
+    reader.texts |= {"data.query.mode": mode}
+    least(reader)
     doctor = reader.run("doctor")
     assert (doctor.exit_code, "GRANT" in doctor.output) == (0, False), doctor.output
     assert reader.run("capture", "--local").exit_code == 0
     assert reader.operations() == ["r", "r"]
     reader.texts |= {"table.include.list": "dbo.secret"}
     assert reader.run("doctor").exit_code == 1, "it may not read what is not captured"
+
+
+def test_what_doctor_grants_is_enough_for_every_command(reader: Reader) -> None:
+    reader.texts |= {"mirror.enabled": "true"}
+    least(reader)
+    assert reader.run("capture", "--local").exit_code == 0
+    reader.admin(f"USE {DATABASE}; UPDATE dbo.orders SET v = N'c' WHERE id = 1")
+    asked = reader.run("signal", "execute-snapshot", "dbo.orders")
+    assert asked.exit_code == 0, asked.output
+    reader.server.agent.drain()
+    again = reader.run("capture", "--local")
+    assert again.exit_code == 0, again.output
+    assert sorted(filter(None, reader.operations())) == ["r", "r", "r", "r", "u"]
+    status = json.loads(reader.run("status", "--json").stdout)
+    assert (status["health"], status["troubles"]) == ("healthy", [])
+    for command in (["mirror", "--local"], ["reconcile", "dbo.orders", "--local"], ["summary"]):
+        found = reader.run(*command)
+        assert found.exit_code == 0, found.output
+
+
+def test_doctor_misses_each_right_that_it_grants(reader: Reader) -> None:
+    text = least(reader)
+    database = "master"
+    missed = {}
+    for statement in (line.strip().rstrip(";") for line in text.splitlines()):
+        database = statement[5:-1] if statement.startswith("USE [") else database
+        if statement.startswith("GRANT ") and "VIEW ANY DATABASE" not in statement:  # which public has
+            taken = re.sub(r"^GRANT (.*) TO", r"REVOKE \1 FROM", statement)
+            reader.admin(f"USE {database}; {taken}")
+            missed[statement] = reader.run("doctor").output
+            reader.admin(f"USE {database}; {statement}")
+    assert len(missed) == 5
+    assert [statement for statement, output in missed.items() if "GRANT" not in output] == []
 
 
 @pytest.mark.parametrize(
