@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-mysql run run-mysql dev test test-daemon test-install test-cluster conformance conformance-short test-engines test-kafka laws lint bench bench-curves docs lock clean
+.PHONY: help setup setup-dev setup-mysql run run-mysql dev test test-daemon test-install test-cluster conformance conformance-short test-engines test-kafka laws lint bench bench-curves docs screenshots lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -68,6 +68,9 @@ bench: setup-dev ## A snapshot and a backlog beside the real connector and PySpa
 
 bench-curves: setup-dev ## Rates over tasks, tables, sizes of transactions; cost of commits over windows; half an hour
 	$(PY) -m benchmarks curves
+
+screenshots: setup-dev ## The pictures in docs/_images, taken by the tests of Dagster's pages
+	CDC_SCREENSHOTS=docs/_images $(PYTEST) -q -m daemon --basetemp=/tmp/data/shop cdc_assets_tests/e2e/test_pages.py
 
 docs: setup-dev ## The pages as a site in build/docs, with search; a warning is an error
 	$(PY) -m sphinx -W --keep-going -q -b html docs build/docs

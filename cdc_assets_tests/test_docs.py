@@ -4,13 +4,17 @@ import re
 import subprocess
 import sys
 import tokenize
+import tomllib
 from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
+import cdc_assets
 from cdc_assets import errors
 from cdc_assets.cli.console import TRACEBACK_VARIABLE
-from cdc_assets.cli.main import COMMANDS, DEMO, STANDIN
+from cdc_assets.cli.main import COMMANDS, DEMO, STANDIN, app
 from cdc_assets.config.load import CONFIGURATION_VARIABLE
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.core.steps import STEPS, VARIABLE
@@ -19,6 +23,7 @@ from cdc_assets.defs.checks import HEADROOM
 from cdc_assets.defs.continuity import CONTINUITY
 from cdc_assets.defs.envelope_io import FROM_LSN, TO_LSN
 from cdc_assets.defs.reporting import OPERATIONS
+from cdc_assets_tests.e2e.browser import SHOWN
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -46,6 +51,15 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert (document.parent / target).exists(), target
 
 
+def test_pictures_are_those_that_the_tests_take() -> None:
+    """Each is shown by a page, and small."""
+    pictures = sorted((ROOT / "docs" / "_images").iterdir())
+    assert [path.name for path in pictures] == sorted(f"{name}.png" for name in SHOWN)
+    assert [path.name for path in pictures if path.stat().st_size > 250 * 1024] == []
+    shown = {name for page in DOCUMENTS for name in re.findall(r"!\[[^\]]+\]\(_images/([^)]+)\)", page.read_text())}
+    assert shown == {path.name for path in pictures}
+
+
 @documents
 def test_make_targets_exist(document: Path) -> None:
     used = set(re.findall(r"`make ([a-z-]+)`|^make ([a-z-]+)", document.read_text(), re.MULTILINE))
@@ -64,6 +78,37 @@ def test_commands_exist(document: Path) -> None:
     known = {*COMMANDS, STANDIN, DEMO}
     used = set(re.findall(r"cdc-assets ([a-z]+)", document.read_text()))
     assert used <= known | {"properties"}
+
+
+def test_options_exist() -> None:
+    """Of the commands in all documents, as far as the same piece of code names them."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    context, seen = typer.Context(group), set()
+    for document in DOCUMENTS:
+        for name, rest in re.findall(r"cdc-assets ([a-z]+)([^`\n|#(]*)", document.read_text()):
+            used = set(re.findall(r"(?<!\S)(--[a-z-]+|-[a-zA-Z])(?=[\s=]|$)", rest))
+            if used and (command := group.get_command(context, name)):
+                known = {
+                    option
+                    for one in command.get_params(typer.Context(command))
+                    for option in (*one.opts, *one.secondary_opts)
+                }
+                assert used <= known, (document.name, name)
+                seen |= {(name, option) for option in used}
+    assert len(seen) > 10
+
+
+def test_extras_and_public_names_exist() -> None:
+    texts = [document.read_text() for document in DOCUMENTS]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    used = {
+        name for text in texts for names in re.findall(r"cdc-assets\[([a-z,]+)\]", text) for name in names.split(",")
+    }
+    assert used <= set(extras)
+    assert "otel" in used
+    named = (ROOT / "README.md").read_text().split("The public names are those of", 1)[1].split(".\n", 1)[0]
+    assert set(re.findall(r"`(\w+)`", named)) == set(cdc_assets.__all__) - {"__version__"}
 
 
 NO_PROPERTIES = re.compile(

@@ -17,7 +17,8 @@ import typer
 from rich.console import Console, ConsoleDimensions
 from rich.text import Text
 
-from cdc_assets.config.load import configuration_files, load_config, load_lake_config
+from cdc_assets.config.engine import is_engine_file
+from cdc_assets.config.load import configuration_files, load_config, load_lake_config, read_properties
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError
 from cdc_assets.run.log_levels import enable_info_logs
@@ -134,7 +135,7 @@ def read_config(path: Path) -> CaptureConfig:
     Raises:
         ConfigurationError: there is none, there are several, or it is invalid.
     """
-    return _with_warnings(load_config(configuration_file(path)))
+    return _with_warnings(load_config(_file_for_sql_server(path)))
 
 
 def read_lake_config(path: Path, needed: str = "") -> tuple[CaptureConfig, ConfigurationError | None]:
@@ -150,8 +151,25 @@ def read_lake_config(path: Path, needed: str = "") -> tuple[CaptureConfig, Confi
     Raises:
         ConfigurationError: there is none, there are several, or a property that the lake needs is invalid.
     """
-    config, unresolved = load_lake_config(configuration_file(path), needed=needed)
+    config, unresolved = load_lake_config(_file_for_sql_server(path), needed=needed)
     return _with_warnings(config), unresolved
+
+
+def _file_for_sql_server(path: Path) -> Path:
+    """The configuration file for a command that knows captures from SQL Server alone.
+
+    Raises:
+        ConfigurationError: another connector makes the capture, so the file's properties mean something else.
+    """
+    file = configuration_file(path)
+    if is_engine_file(file):
+        raise ConfigurationError(
+            "connector.class",
+            read_properties(file)["connector.class"],
+            "a capture from SQL Server, for this command",
+            "use capture, status, summary, tail or doctor, or the capture's assets and jobs in Dagster",
+        )
+    return file
 
 
 def configuration_file(path: Path) -> Path:

@@ -9,7 +9,9 @@ from rich.text import Text
 
 from cdc_assets.cli.as_json import of_properties, print_json
 from cdc_assets.cli.console import JsonOption, out, read_config
+from cdc_assets.cli.engine_status import read_engine_config
 from cdc_assets.config.document import detail, markdown
+from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.load import configuration_files, given_properties
 from cdc_assets.config.masks import Masks, shown_name
 from cdc_assets.config.properties import PROPERTIES, property_of
@@ -57,7 +59,10 @@ def _check(path: Path, search: str, as_json: bool) -> None:
             for name in chosen:
                 table.add_row(_cell(shown_name(name)), _cell(masks.shown(name)))
             out.print(table)
-        read_config(file)
+        if is_engine_file(file):
+            read_engine_config(file)
+        else:
+            read_config(file)
 
 
 def _cell(text: str) -> Text:

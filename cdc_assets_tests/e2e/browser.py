@@ -4,6 +4,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+SHOWN = ("graph", "capture", "backfill")
+"""Pages whose pictures the documentation shows, in `docs/_images`; `CDC_SCREENSHOTS` names the folder to write them to."""
 WIDTH, HEIGHT = 1600, 1000
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

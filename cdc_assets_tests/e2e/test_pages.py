@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.standin import sample
-from cdc_assets_tests.e2e.browser import CHROMIUM, HEIGHT, WIDTH, browse
+from cdc_assets_tests.e2e.browser import CHROMIUM, HEIGHT, SHOWN, WIDTH, browse
 from cdc_assets_tests.e2e.conftest import Daemon
 from cdc_assets_tests.shop import key
 
@@ -58,9 +58,6 @@ _PAGES = {
     "stream runs": (f"{_RUNS}shop_changes", ["shop_changes", "Launched by", "shop_lsn", "cdc/lsn"]),
     "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "Plots"]),
 }
-
-SHOWN = ("graph", "capture", "backfill")
-"""Pages whose pictures the documentation shows, in `docs/_images`."""
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no headless browser on this machine"),

@@ -101,6 +101,41 @@ def test_configuration_typo(tmp_path: Path) -> None:
     assert "did you mean snapshot.mode" in result.output
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["mirror"],
+        ["publish"],
+        ["reset", "--capture"],
+        ["reconcile", "dbo.orders"],
+        ["signal", "log", "--message", "hi"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_command_that_knows_sql_server_alone(tmp_path: Path, arguments: list[str]) -> None:
+    config = configuration(
+        tmp_path, connector__class="io.debezium.connector.mysql.MySqlConnector", engine__batch__ms="9"
+    )
+    result = RUN.invoke(app, [*arguments, "-c", config])
+    assert result.exit_code == 2, result.output
+    text = " ".join(result.output.split())
+    assert "connector.class" in text
+    assert "use capture, status, summary, tail or doctor" in text
+    assert "engine.batch.ms" not in text, "what is right for that connector is not called wrong"
+
+
+def test_properties_of_another_connector_are_checked_as_such(tmp_path: Path) -> None:
+    config = configuration(
+        tmp_path, connector__class="io.debezium.connector.mysql.MySqlConnector", engine__batch__ms="9"
+    )
+    result = RUN.invoke(app, ["properties", "-c", config])
+    assert (result.exit_code, "engine.batch.ms" in result.output, "s3cret!" in result.output) == (0, True, False)
+    wrong = configuration(
+        tmp_path, connector__class="io.debezium.connector.mysql.MySqlConnector", engine__batch__ms="x"
+    )
+    assert RUN.invoke(app, ["properties", "-c", wrong]).exit_code == 2
+
+
 def test_several_configurations(tmp_path: Path) -> None:
     first = Path(configuration(tmp_path))
     (tmp_path / "other.json").write_text(first.read_text())
