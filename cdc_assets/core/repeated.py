@@ -1,13 +1,13 @@
-"""Columns whose texts repeat: their dictionary and indexes are known without hashing each row.
+"""Columns whose texts repeat: which ones is known without a look at each row.
 
 An array of repeated texts is made once, kept, and sliced. A slice shares its memory, so a later user, such as a writer of
-dictionary-encoded files, can look up which texts it repeats and in which order.
+files, can look up which texts it repeats and in which order.
 
 *Why the answer is right.* An array is found by the address of its bytes, and only while it is alive, so nothing else can
-be at that address. A copy is not found, and is then encoded like any other column.
+be at that address. A copy is not found, and is then written like any other column.
 """
 
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
@@ -22,19 +22,10 @@ class Repeated:
     """
 
     def __init__(self, texts: tuple[str, ...], times: int) -> None:
-        self.texts, self.times = texts, times
-        self.array = pa.array(texts, pa.string()).take(self._indexes)
+        self.texts = texts
+        self.array = pa.array(texts, pa.string()).take(pa.array(list(range(len(texts))) * times, pa.int32()))
         if _address(self.array):
             _KNOWN[_address(self.array)] = self
-
-    @property
-    def _indexes(self) -> pa.Array:
-        return pa.array(list(range(len(self.texts))) * self.times, pa.int32())
-
-    @cached_property
-    def encoded(self) -> pa.DictionaryArray:
-        """The same as indexes into a dictionary."""
-        return pa.DictionaryArray.from_arrays(self._indexes, pa.array(self.texts, pa.string()))
 
 
 _KNOWN: WeakValueDictionary[int, Repeated] = WeakValueDictionary()
@@ -52,7 +43,7 @@ def repeated(texts: tuple[str, ...], times: int) -> Repeated:
     return Repeated(texts, times)
 
 
-def encoded(array: pa.Array) -> pa.DictionaryArray | None:
-    """An array of texts as indexes into a dictionary, if it is a slice of repeated ones, else None."""
+def repeated_texts(array: pa.Array) -> tuple[str, ...] | None:
+    """The texts that an array repeats, in turn, if it is a slice of repeated ones, else None."""
     known = _KNOWN.get(_address(array)) if array.null_count == 0 else None
-    return None if known is None else known.encoded.slice(array.offset, len(array))
+    return None if known is None else known.texts

@@ -17,9 +17,6 @@ _ORDERED = ("value.source.ts_", "value.source.commit_lsn", "value.ts_", "window_
 _OLD = "value.before."
 """Values that are gone: nobody looks for a row by them, and their statistics take a twentieth of the time."""
 
-_CYCLIC = "headers."
-"""Several texts in turn: their places take room, which compression takes away again."""
-
 _BATCH_ROWS = 8 * 1024
 """Rows that the writer takes at once of a column; of its own accord it takes a thousand."""
 
@@ -36,21 +33,23 @@ def encoding(schema: pa.Schema) -> dict[str, object]:
     leaves = dict(_leaves(schema))
     names = list(leaves)
     repeated = [name for name in names if name.startswith(_REPEATED) and name != "value.source.change_lsn"]
-    known = {name for name, kind in leaves.items() if pa.types.is_dictionary(kind) and not name.startswith(_CYCLIC)}
     options: dict[str, object] = {
         "store_schema": False,
         "store_decimal_as_integer": True,
         "write_batch_size": _BATCH_ROWS,
     }
-    options["compression"] = {name: "NONE" if name in known else "ZSTD" for name in names}
-    options["compression_level"] = {name: 1 for name in names if name not in known}
+    options["compression"] = "ZSTD"
+    options["compression_level"] = 1
     options["use_dictionary"] = repeated or False
-    options["write_statistics"] = [
-        name for name in names if name.startswith(_ORDERED) or not name.startswith((*_REPEATED, _OLD))
-    ]
+    options["write_statistics"] = [name for name in names if has_statistics(name)] or False
     if "position" in leaves:
         options["column_encoding"] = {"position": "DELTA_BYTE_ARRAY"}
     return options
+
+
+def has_statistics(name: str) -> bool:
+    """Whether files tell the least and greatest value of this leaf column."""
+    return name.startswith(_ORDERED) or not name.startswith((*_REPEATED, _OLD))
 
 
 def _leaves(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:

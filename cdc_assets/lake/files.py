@@ -26,9 +26,8 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
-from cdc_assets.lake.dictionaries import encode, encoded_schema
-from cdc_assets.lake.encoding import encoding
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.parquet import ParquetFile
 
 STATISTICS = "position"
 """The only column with statistics in the Delta log. A table property tells compaction so: its default are the first 32
@@ -146,7 +145,7 @@ class TopicWriter:
         with self._translated_errors():
             if self._open is None:
                 self._filesystem = self._filesystem or self._location.filesystem(self._directory)
-                self._open = _OpenFile(self._filesystem, self._prefix, self._window_id, encoded_schema(table))
+                self._open = _OpenFile(self._filesystem, self._prefix, self._window_id, table.schema)
             self._open.write(table)
 
     def _close(self) -> None:
@@ -213,9 +212,9 @@ class _OpenFile:
         self.path = f"{prefix}{uuid4().hex}.parquet"
         self._window_id = window_id
         self._stream = filesystem.open_output_stream(self.path)
-        self._schema = schema
-        self._metadata: list[pq.FileMetaData] = []
-        self._writer = pq.ParquetWriter(self._stream, schema, metadata_collector=self._metadata, **encoding(schema))
+        self._writer = ParquetFile(self._stream, schema)
+        self._least: list[str] = []
+        self._greatest: list[str] = []
         self._rows = 0
         self._operations: Counter[str] = Counter()
 
@@ -224,32 +223,33 @@ class _OpenFile:
         return int(self._stream.tell())
 
     def write(self, table: pa.Table) -> None:
-        self._writer.write_table(encode(table, self._schema), row_group_size=table.num_rows)
+        metadata = self._writer.write(table)
+        if metadata is not None:
+            self._note_bounds(metadata)
         self._rows += table.num_rows
         self._operations.update(operations_of(table))
+
+    def _note_bounds(self, metadata: pq.FileMetaData) -> None:
+        """Take smallest and greatest `position` of a row group from the statistics that its writer has made anyway."""
+        if STATISTICS in metadata.schema.names:
+            found = metadata.row_group(0).column(metadata.schema.names.index(STATISTICS)).statistics
+            self._least.append(found.min)
+            self._greatest.append(found.max)
 
     def close(self) -> DataFile:
         self._writer.close()
         size = self.size
         self._stream.close()
-        least, greatest = _bounds(self._metadata[0])
         return DataFile(
             self.path,
             size,
             self._rows,
-            least,
-            greatest,
+            min(self._least, default=""),
+            max(self._greatest, default=""),
             self._window_id,
             dict(self._operations),
             int(time.time() * 1000),
         )
-
-
-def _bounds(metadata: pq.FileMetaData) -> tuple[str, str]:
-    """Smallest and greatest `position` of a file, from the statistics that its writer has made anyway."""
-    place = metadata.schema.names.index(STATISTICS)
-    found = [metadata.row_group(number).column(place).statistics for number in range(metadata.num_row_groups)]
-    return min((each.min for each in found), default=""), max((each.max for each in found), default="")
 
 
 def operations_of(table: pa.Table) -> dict[str, int]:

@@ -1,0 +1,238 @@
+"""Column chunks of Parquet for values that repeat, made without a look at each row.
+
+Parquet writes levels and indexes into a dictionary as runs: a column that holds one value in a hundred thousand rows is a
+few bytes. Its writers find the runs by going through all rows; here they are known. Pages are of version 1, a chunk is a
+dictionary page and one data page, as Parquet's specification describes them and as pyarrow writes them.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_assets.lake import thrift
+from cdc_assets.lake.thrift import BINARY, I32, I64, LIST, STRUCT, size_bytes
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+Path = tuple[str, ...]
+"""Names of a leaf column and of what it is in, outermost first."""
+
+_PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
+_UNCOMPRESSED, _ZSTD = 0, 6
+_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
+_SMALL: Final = 200
+"""Pages of fewer bytes are not compressed: it would cost more than it saves."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Rows with the same value.
+
+    Args:
+        rows: how many.
+        level: their definition level.
+        value: what they hold; None for null.
+        present: which of the rows are there at all; the others have level 0. None if all are.
+    """
+
+    rows: int
+    level: int
+    value: str | int | None
+    present: Numbers | None = None
+
+    @property
+    def values(self) -> int:
+        """Number of values that are not null."""
+        return 0 if self.value is None else self.rows if self.present is None else int(self.present.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """Lists of the same texts in every row.
+
+    Args:
+        texts: of one row.
+        rows: how many.
+        level: definition level of the texts; of the empty list if there is none.
+    """
+
+    texts: tuple[str, ...]
+    rows: int
+    level: int
+
+
+Repetition = tuple[Run, ...] | Cycle
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What Parquet's schema says about a leaf column.
+
+    Args:
+        kind: number of its physical type.
+        defined: greatest definition level.
+        statistics: whether its chunks tell least and greatest value.
+    """
+
+    kind: int
+    defined: int
+    statistics: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A column chunk: its bytes, and the column's metadata as if it began at offset 0 of the file."""
+
+    body: bytes
+    metadata: thrift.Struct
+
+
+def chunk_of(path: Path, leaf: Leaf, content: Repetition) -> Chunk:
+    """The column chunk of values that repeat."""
+    if isinstance(content, Cycle):
+        return _cycle_chunk(path, leaf, content)
+    known = dict.fromkeys(run.value for run in content if run.values)
+    indexes = {value: place for place, value in enumerate(known)}
+    levels = _levels(content, leaf.defined)
+    body = [_sized(levels)] if leaf.defined else []
+    if known:
+        width = max(1, (len(known) - 1).bit_length())
+        runs = [(run.values, indexes[run.value]) for run in content if run.values]
+        body += [bytes([width]), *(_run(count, index, width) for count, index in runs)]
+    rows = sum(run.rows for run in content)
+    nulls = rows - sum(run.values for run in content)
+    return _chunk(path, leaf, list(known), b"".join(body), rows, nulls)
+
+
+def _cycle_chunk(path: Path, leaf: Leaf, cycle: Cycle) -> Chunk:
+    each = len(cycle.texts)
+    if not each:
+        levels = _sized(_run(cycle.rows, 0, 1)) + _sized(_run(cycle.rows, cycle.level, _width(leaf.defined)))
+        return _chunk(path, leaf, [], levels, cycle.rows, cycle.rows)
+    values = cycle.rows * each
+    known = list(dict.fromkeys(cycle.texts))
+    width = max(1, (len(known) - 1).bit_length())
+    begins = _repeated_pattern([0] + [1] * (each - 1), 1, cycle.rows)
+    levels = _sized(begins) + _sized(_run(values, cycle.level, _width(leaf.defined)))
+    indexes = _repeated_pattern([known.index(text) for text in cycle.texts], width, cycle.rows)
+    return _chunk(path, leaf, list(known), levels + bytes([width]) + indexes, values, 0)
+
+
+def _levels(runs: Sequence[Run], greatest: int) -> bytes:
+    """Definition levels of some runs, without their size."""
+    width = _width(greatest)
+    if all(run.present is None for run in runs):
+        return b"".join(_run(run.rows, run.level, width) for run in runs)
+    levels = np.concatenate(
+        [
+            np.full(run.rows, run.level, np.uint8)
+            if run.present is None
+            else np.where(run.present, np.uint8(run.level), np.uint8(0))
+            for run in runs
+        ]
+    )
+    return _packed(levels, width)
+
+
+def _width(greatest: int) -> int:
+    """Bits of numbers up to this one."""
+    return greatest.bit_length()
+
+
+def _run(count: int, value: int, width: int) -> bytes:
+    """A run: the count with a zero behind it, and the value in whole bytes."""
+    return size_bytes(count << 1) + value.to_bytes((width + 7) // 8, "little")
+
+
+def _packed(values: Numbers, width: int) -> bytes:
+    """Values bit by bit: the number of groups of eight with a one behind it, and the bits, lowest first."""
+    groups = -(-len(values) // 8)
+    bits = values[:, None] >> np.arange(width, dtype=np.uint8) & 1
+    data = np.packbits(bits.ravel(), bitorder="little").tobytes()
+    return size_bytes(groups << 1 | 1) + data.ljust(groups * width, b"\0")
+
+
+@lru_cache(maxsize=64)
+def _pattern(values: tuple[int, ...], width: int) -> bytes:
+    """The bits of eight rows, which are whole bytes."""
+    return _packed(np.array(values * 8, np.uint8), width)[len(size_bytes(len(values) << 1 | 1)) :]
+
+
+def _repeated_pattern(values: Sequence[int], width: int, rows: int) -> bytes:
+    """The same few values in each row, bit by bit."""
+    groups = -(-rows * len(values) // 8)
+    data = _pattern(tuple(values), width) * -(-rows // 8)
+    return size_bytes(groups << 1 | 1) + data[: groups * width]
+
+
+def _sized(levels: bytes) -> bytes:
+    return struct.pack("<I", len(levels)) + levels
+
+
+def _plain(value: Any) -> bytes:
+    """A value as a dictionary page holds it."""
+    if isinstance(value, int):
+        return struct.pack("<q", value)
+    text = value.encode()
+    return _sized(text)
+
+
+def _chunk(path: Path, leaf: Leaf, known: list[Any], data: bytes, values: int, nulls: int) -> Chunk:
+    compressed = len(data) >= _SMALL
+    pack: Callable[[bytes], bytes] = _zstd if compressed else bytes
+    dictionary = _page(_DICTIONARY_PAGE, b"".join(map(_plain, known)), pack, 7, len(known)) if known else (b"", 0)
+    page = _page(_DATA_PAGE, data, pack, 5, values, _RLE_DICTIONARY if known else _PLAIN)
+    body = dictionary[0] + page[0]
+    encodings = [_PLAIN, _RLE, _RLE_DICTIONARY] if known else [_RLE, _PLAIN]
+    metadata: thrift.Struct = {
+        1: (I32, leaf.kind),
+        2: (LIST, (I32, encodings)),
+        3: (LIST, (BINARY, [name.encode() for name in path])),
+        4: (I32, _ZSTD if compressed else _UNCOMPRESSED),
+        5: (I64, values),
+        6: (I64, dictionary[1] + page[1]),
+        7: (I64, len(body)),
+        9: (I64, len(dictionary[0])),
+    }
+    if known:
+        metadata[11] = I64, 0
+    if leaf.statistics:
+        metadata[12] = STRUCT, _statistics(known, nulls)
+    return Chunk(body, metadata)
+
+
+def _page(
+    kind: int, data: bytes, pack: Callable[[bytes], bytes], place: int, values: int, encoding: int = _PLAIN
+) -> tuple[bytes, int]:
+    """A page with its header, and its size before compression."""
+    packed = pack(data)
+    told: thrift.Struct = {1: (I32, values), 2: (I32, encoding)}
+    if kind == _DATA_PAGE:
+        told |= {3: (I32, _RLE), 4: (I32, _RLE)}
+    header = thrift.struct_bytes({1: (I32, kind), 2: (I32, len(data)), 3: (I32, len(packed)), place: (STRUCT, told)})
+    return header + packed, len(header) + len(data)
+
+
+def _zstd(data: bytes) -> bytes:
+    return bytes(pa.Codec("zstd", 1).compress(data, asbytes=True))
+
+
+def _statistics(known: list[Any], nulls: int) -> thrift.Struct:
+    told: thrift.Struct = {3: (I64, nulls)}
+    if known:
+        least, greatest = (_compared(value) for value in (min(known, key=_order), max(known, key=_order)))
+        told |= {5: (BINARY, greatest), 6: (BINARY, least)}
+    return told
+
+
+def _order(value: str | int) -> bytes | int:
+    """Parquet orders texts by their bytes."""
+    return value if isinstance(value, int) else value.encode()
+
+
+def _compared(value: str | int) -> bytes:
+    return struct.pack("<q", value) if isinstance(value, int) else value.encode()

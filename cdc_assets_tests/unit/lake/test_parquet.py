@@ -1,0 +1,256 @@
+"""Files in which columns that repeat are written as runs hold the same rows for every reader.
+
+`CDC_LAW_EXAMPLES` sets how many random files are tried.
+"""
+
+import io
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake.transaction import AddAction
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_assets.core.repeated import repeated, repeated_texts
+from cdc_assets.lake import thrift
+from cdc_assets.lake.parquet import ParquetFile
+
+SOURCE = pa.struct([("db", pa.string()), ("ts_ms", pa.int64()), ("sequence", pa.string())])
+ROW = pa.struct([("id", pa.int32()), ("name", pa.string()), ("tags", pa.list_(pa.string())), ("paid", pa.bool_())])
+VALUE = pa.struct([("before", ROW), ("after", ROW), ("source", SOURCE), ("op", pa.string())])
+HEADERS = pa.map_(pa.string(), pa.string())
+SCHEMA = pa.schema([("position", pa.string()), ("value", VALUE), ("headers", HEADERS), ("window_id", pa.int64())])
+ROOM = 4096
+EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "60"))
+
+
+def headers(rows: int, pairs: Sequence[tuple[str, str]]) -> pa.Array:
+    """The same ones in each row, in the middle of a longer column."""
+    offsets = pa.array(np.arange(rows + 3, dtype=np.int32) * len(pairs))
+    texts = [repeated(tuple(column), ROOM).array for column in zip(*pairs, strict=True)] or [[], []]
+    return pa.MapArray.from_arrays(offsets, *texts).slice(2)
+
+
+def batch(
+    first: int,
+    rows: int,
+    *,
+    before: Sequence[bool] | None = None,
+    tombstones: Sequence[bool] | None = None,
+    op: str | None = "c",
+    ts_ms: int | None = 5,
+    pairs: Sequence[tuple[str, str]] | None = (("name", "shop"), ("task", "0"), ("type", "0")),
+) -> pa.RecordBatch:
+    """Events; `before` and `tombstones` are masks of nulls."""
+    numbers = np.arange(first, first + rows)
+    columns = [
+        pa.array(numbers, pa.int32()),
+        pa.array([f"name {number}" for number in numbers]),
+        pa.array([["x"] * (int(number) % 3) for number in numbers], pa.list_(pa.string())),
+        pa.nulls(rows, pa.bool_()),
+    ]
+    row = pa.StructArray.from_arrays(columns, fields=list(ROW))
+    shown = np.ones(rows, bool) if before is None else np.resize(before, rows)
+    source = [
+        repeated(("shop",), ROOM).array.slice(3, rows),
+        pa.array(numbers if ts_ms is None else [ts_ms] * rows, pa.int64()),
+        pa.nulls(rows, pa.string()),
+    ]
+    value = [
+        pa.StructArray.from_arrays(columns, fields=list(ROW), mask=pa.array(shown)),
+        row,
+        pa.StructArray.from_arrays(source, fields=list(SOURCE)),
+        pa.array(["c", "u"] * rows, pa.string()).slice(0, rows)
+        if op is None
+        else repeated((op,), ROOM).array.slice(0, rows),
+    ]
+    mask = None if tombstones is None else pa.array(np.resize(tombstones, rows))
+    made = [
+        pa.array([f"{number:08d}" for number in numbers]),
+        pa.StructArray.from_arrays(value, fields=list(VALUE), mask=mask),
+        pa.array([[("own", str(number))] for number in numbers], HEADERS) if pairs is None else headers(rows, pairs),
+        pa.array([7] * rows, pa.int64()),
+    ]
+    return pa.RecordBatch.from_arrays(made, schema=SCHEMA)
+
+
+GROUPS: dict[str, list[list[pa.RecordBatch]]] = {
+    "one value": [[batch(0, 1000)]],
+    "one row": [[batch(0, 1)]],
+    "several values": [[batch(0, 900), batch(900, 1, op="u", ts_ms=-6), batch(901, 90, ts_ms=2**60)]],
+    "a group of its own kind": [[batch(0, 9)], [batch(9, 900, op=None, ts_ms=None, pairs=None)], [batch(1000, 9)]],
+    "old rows come and go": [[batch(0, 100, before=[False]), batch(100, 50), batch(150, 50, before=[True, False])]],
+    "tombstones": [[batch(0, 100), batch(100, 901, tombstones=[False, False, True])]],
+    "tombstones alone": [[batch(0, 9, tombstones=[True]), batch(9, 2, tombstones=[True, False], op="d", ts_ms=None)]],
+    "no headers": [[batch(0, 1000, pairs=())], [batch(1000, 3, pairs=())]],
+    "one header": [[batch(0, 77, pairs=[("a", "b")])]],
+    "headers of two kinds": [[batch(0, 10), batch(10, 10, pairs=[("a", "b")])]],
+    "many headers": [[batch(0, 333, pairs=[(str(number), str(number % 5)) for number in range(9)])]],
+}
+
+
+def written(groups: list[list[pa.RecordBatch]]) -> bytes:
+    stream = io.BytesIO()
+    file = ParquetFile(stream, SCHEMA)
+    for group in groups:
+        file.write(pa.Table.from_batches(group))
+    file.close()
+    return stream.getvalue()
+
+
+def by_arrow(path: Path) -> list[dict[str, object]]:
+    return list(pq.read_table(path).to_pylist())
+
+
+def by_duckdb(path: Path) -> list[dict[str, object]]:
+    table = duckdb.connect().sql(f"SELECT * FROM read_parquet('{path}')").to_arrow_table()
+    return [row | {"headers": list(row["headers"])} for row in table.to_pylist()]
+
+
+def by_polars(path: Path) -> list[dict[str, object]]:
+    rows = pl.read_parquet(path).to_dicts()
+    return [row | {"headers": list(row["headers"].items())} for row in rows]
+
+
+def by_delta(path: Path) -> list[dict[str, object]]:
+    folder = path.parent / "table"
+    write_deltalake(folder, SCHEMA.empty_table())
+    table = DeltaTable(folder)
+    (folder / path.name).write_bytes(path.read_bytes())
+    table.create_write_transaction(
+        [AddAction(path.name, path.stat().st_size, {}, 0, True, "{}")], "append", table.schema(), []
+    )
+    DeltaTable(folder).optimize.compact()  # reads and writes with parquet-rs
+    rows = QueryBuilder().register("t", DeltaTable(folder)).execute("SELECT * FROM t ORDER BY position").read_all()
+    return list(pa.table(rows).to_pylist())
+
+
+READERS: dict[str, Callable[[Path], list[dict[str, object]]]] = {
+    "Arrow": by_arrow,
+    "DuckDB": by_duckdb,
+    "Polars": by_polars,
+    "delta-rs": by_delta,
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("reader", READERS)
+def test_readers_get_the_rows(name: str, reader: str, tmp_path: Path) -> None:
+    file = tmp_path / "file.parquet"
+    file.write_bytes(written(GROUPS[name]))
+    expected = [row for group in GROUPS[name] for row in pa.Table.from_batches(group).to_pylist()]
+    assert READERS[reader](file) == expected
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_structure_and_statistics_are_those_of_pyarrow(name: str) -> None:
+    ours = pq.ParquetFile(io.BytesIO(written(GROUPS[name])))
+    plain = io.BytesIO()
+    tables = [pa.Table.from_batches(group) for group in GROUPS[name]]
+    with pq.ParquetWriter(plain, SCHEMA) as writer:
+        for table in tables:
+            writer.write_table(table)
+    theirs = pq.ParquetFile(plain)
+    assert ours.schema.equals(theirs.schema)
+    for number, table in enumerate(tables):
+        assert ours.read_row_group(number).equals(table)
+        for place in range(len(ours.schema)):
+            column = ours.metadata.row_group(number).column(place)
+            known, told = theirs.metadata.row_group(number).column(place).statistics, column.statistics
+            if told is not None:
+                assert (told.null_count, told.num_values) == (known.null_count, known.num_values), column.path_in_schema
+                if told.has_min_max:
+                    assert (told.min, told.max) == (known.min, known.max), column.path_in_schema
+
+
+def test_what_repeats_takes_a_few_bytes() -> None:
+    group = pq.ParquetFile(
+        io.BytesIO(written([[batch(0, ROOM - 96, tombstones=[False, True]), batch(4000, 9)]]))
+    ).metadata
+    sizes = {
+        column.path_in_schema: column.total_compressed_size
+        for column in map(group.row_group(0).column, range(group.num_columns))
+    }
+    repeating = [name for name in sizes if "source" in name or "before" in name or name == "value.op"]
+    assert len(repeating) == 8
+    assert max(sizes[name] for name in (*repeating, "window_id", "headers.key_value.key")) < 600
+
+
+def test_readers_skip_row_groups_by_what_repeats(tmp_path: Path) -> None:
+    file = tmp_path / "file.parquet"
+    file.write_bytes(written([[batch(0, 10, ts_ms=1)], [batch(10, 10, ts_ms=2)], [batch(20, 10, ts_ms=3)]]))
+    wanted = pl.scan_parquet(file).filter(pl.col("value").struct.field("source").struct.field("ts_ms") == 2)
+    assert wanted.collect()["position"].to_list() == [f"{number:08d}" for number in range(10, 20)]
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(
+                st.integers(1, 70),
+                st.none() | st.lists(st.booleans(), min_size=1, max_size=5),
+                st.none() | st.lists(st.booleans(), min_size=1, max_size=5),
+                st.sampled_from(["c", "u", None]),
+                st.sampled_from([1, 2, None]),
+                st.sampled_from([None, (), (("a", "b"),), (("a", "b"), ("c", "b"), ("d", "e"))]),
+            ),
+            min_size=1,
+            max_size=4,
+        ),
+        max_size=3,
+    )
+)
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_any_batches_come_back(groups: list[list[tuple[int, object, object, object, object, object]]]) -> None:
+    made = [
+        [
+            batch(100 * place, rows, before=old, tombstones=gone, op=op, ts_ms=ts_ms, pairs=pairs)  # type: ignore[arg-type]
+            for place, (rows, old, gone, op, ts_ms, pairs) in enumerate(group)
+        ]
+        for group in groups
+    ]
+    file = written(made)
+    expected = pa.Table.from_batches([each for group in made for each in group], SCHEMA)
+    assert pq.read_table(io.BytesIO(file)).equals(expected)
+    read = pl.read_parquet(io.BytesIO(file)) if made else None
+    assert read is None or read["value"].to_list() == expected["value"].to_pylist()
+
+
+def test_a_copy_and_an_empty_text_are_unknown() -> None:
+    text = repeated(("c",), 8).array
+    assert repeated_texts(text.slice(3, 2)) == ("c",)
+    assert repeated_texts(pa.concat_arrays([text, text])) is None
+    assert repeated_texts(repeated(("",), 4).array) is None
+    assert repeated_texts(pa.array([], pa.string())) is None
+
+
+def test_freed_memory_is_not_taken_for_what_lay_there() -> None:
+    gone = repeated(("gone",), 4).array
+    repeated.cache_clear()
+    assert repeated_texts(gone) is None
+
+
+@given(
+    st.integers(-(2**63), 2**63 - 1),
+    st.binary(),
+    st.lists(st.integers(-(2**31), 2**31 - 1), max_size=40),
+    st.booleans(),
+)
+def test_thrift_structs_come_back(number: int, data: bytes, numbers: list[int], flag: bool) -> None:
+    made: thrift.Struct = {
+        1: (thrift.I64, number),
+        3: (thrift.BINARY, data),
+        40: (thrift.LIST, (thrift.I32, numbers)),
+        41: (thrift.TRUE if flag else thrift.FALSE, flag),
+        900: (thrift.STRUCT, {2: (thrift.LIST, (thrift.STRUCT, [{1: (thrift.I32, 1)}, {}]))}),
+    }
+    packed = thrift.struct_bytes(made)
+    assert thrift.read_struct(b"before" + packed + b"behind", 6) == (made, 6 + len(packed))
