@@ -39,6 +39,8 @@ ROW_GROUP_BYTES = 64 * 1024 * 1024
 _WIDE_ROW, _WIDE_GROUP_BYTES = 4 * 1024, 16 * 1024 * 1024
 """Arrow bytes from which on a row is wide, and at which a row group of wide rows is written: to encode and compress it
 takes as much again several times over, and groups of thousands of rows are not what wide rows gain from."""
+_PART_BYTES = 1024 * 1024
+"""Bytes that are given to a stream at once."""
 FILE_BYTES = 256 * 1024 * 1024
 """Bytes of a file at most, for a row group that might exceed them opens a new one; but a row is never divided."""
 
@@ -205,14 +207,29 @@ def remove_attempt(location: Location, directories: Iterable[str], window_id: in
                     files.delete_file(info.base_name)
 
 
+class _Parts:
+    """A stream that is written in parts smaller than its buffer: pyarrow passes a whole buffer on as an object that a
+    store's client refuses."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        for start in range(0, len(data), _PART_BYTES):
+            self._stream.write(data[start : start + _PART_BYTES])
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+
 class _OpenFile:
     """One file being written; statistics are collected at the same time."""
 
     def __init__(self, filesystem: fs.FileSystem, prefix: str, window_id: int, schema: pa.Schema) -> None:
         self.path = f"{prefix}{uuid4().hex}.parquet"
         self._window_id = window_id
-        self._stream = filesystem.open_output_stream(self.path)
-        self._writer = ParquetFile(self._stream, schema)
+        self._stream = filesystem.open_output_stream(self.path, buffer_size=_PART_BYTES + 1)
+        self._writer = ParquetFile(_Parts(self._stream), schema)
         self._least: list[str] = []
         self._greatest: list[str] = []
         self._rows = 0
