@@ -11,7 +11,7 @@ from cdc_assets.engine.schemas import topic_schema
 
 _HEAD: Final = struct.Struct("<4i")
 _REPEATED: Final = ("source", "transaction", "op")
-"""Fields of an envelope whose texts are written to files as dictionaries."""
+"""Fields of an envelope whose texts are written to files as runs."""
 _LEAST_TIMES: Final = 1 << 15
 
 Schema = Mapping[str, Any]
@@ -55,7 +55,7 @@ class _Parts:
         Args:
             kind: its type.
             is_event: whether it holds the events' values.
-            repeats: whether its texts go into files as dictionaries.
+            repeats: whether its texts go into files as runs.
         """
         single, rows, nulls, size = _HEAD.unpack_from(self._body, self._at)
         self._at += _HEAD.size

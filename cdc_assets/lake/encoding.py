@@ -1,7 +1,7 @@
 """How the columns of a topic's data file are encoded: Parquet options, each measured on events of eight columns.
 
-No choice changes what a reader sees. They were taken by processor time, with files that are no larger: texts that are the
-same in every row are a page of a few bytes, which a compressor would only prepare itself for.
+No choice changes what a reader sees. They were taken by processor time, with files that are no larger. Leaves that hold a few
+runs of a value in a row group are not written by these options but as their runs (`run_pages`).
 """
 
 from collections.abc import Iterator
@@ -28,21 +28,20 @@ def encoding(schema: pa.Schema) -> dict[str, object]:
     fastest codec that halves the remaining size. Statistics of constant columns would take an eighth of the time.
 
     Args:
-        schema: of what is written; texts known to repeat are dictionaries in it (`dictionaries`).
+        schema: of what is written.
     """
-    leaves = dict(_leaves(schema))
-    names = list(leaves)
+    names = list(_leaves(schema))
     repeated = [name for name in names if name.startswith(_REPEATED) and name != "value.source.change_lsn"]
     options: dict[str, object] = {
         "store_schema": False,
         "store_decimal_as_integer": True,
         "write_batch_size": _BATCH_ROWS,
+        "compression": "ZSTD",
+        "compression_level": 1,
+        "use_dictionary": repeated or False,
+        "write_statistics": [name for name in names if has_statistics(name)] or False,
     }
-    options["compression"] = "ZSTD"
-    options["compression_level"] = 1
-    options["use_dictionary"] = repeated or False
-    options["write_statistics"] = [name for name in names if has_statistics(name)] or False
-    if "position" in leaves:
+    if "position" in names:
         options["column_encoding"] = {"position": "DELTA_BYTE_ARRAY"}
     return options
 
@@ -52,20 +51,20 @@ def has_statistics(name: str) -> bool:
     return name.startswith(_ORDERED) or not name.startswith((*_REPEATED, _OLD))
 
 
-def _leaves(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
-    """Parquet's dotted names of all leaf columns, with their types."""
+def _leaves(schema: pa.Schema) -> Iterator[str]:
+    """Parquet's dotted names of all leaf columns."""
     for field in schema:
         yield from _leaves_of(field.type, field.name)
 
 
-def _leaves_of(kind: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
+def _leaves_of(kind: pa.DataType, path: str) -> Iterator[str]:
     if pa.types.is_struct(kind):
         for child in kind:
             yield from _leaves_of(child.type, f"{path}.{child.name}")
     elif pa.types.is_map(kind):
-        yield f"{path}.key_value.key", kind.key_type
+        yield f"{path}.key_value.key"
         yield from _leaves_of(kind.item_type, f"{path}.key_value.value")
     elif pa.types.is_list(kind):
         yield from _leaves_of(kind.value_type, f"{path}.list.element")
     else:
-        yield path, kind
+        yield path

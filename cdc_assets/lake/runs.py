@@ -22,7 +22,7 @@ _MOST_RUNS = 256
 """Beyond so many, Parquet's writer is as fast."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Rows:
     """Rows of one batch below some ancestors.
 

@@ -99,7 +99,7 @@ def _write_struct(out: bytearray, fields: Mapping[int, tuple[int, Any]]) -> None
             out.append(number - last << 4 | kind)
         else:
             out.append(kind)
-            out += size_bytes(number << 1)
+            _write_size(out, number << 1)
         last = number
         if kind > FALSE:
             _write(out, kind, value)
@@ -108,9 +108,9 @@ def _write_struct(out: bytearray, fields: Mapping[int, tuple[int, Any]]) -> None
 
 def _write(out: bytearray, kind: int, value: Any) -> None:
     if kind in _SMALL_INTEGERS:
-        out += size_bytes(value << 1 if value >= 0 else (-value << 1) - 1)
+        _write_size(out, value << 1 if value >= 0 else (-value << 1) - 1)
     elif kind == BINARY:
-        out += size_bytes(len(value))
+        _write_size(out, len(value))
         out += value
     elif kind == STRUCT:
         _write_struct(out, value)
@@ -120,7 +120,7 @@ def _write(out: bytearray, kind: int, value: Any) -> None:
             out.append(len(elements) << 4 | inner)
         else:
             out.append(_LONG_LIST << 4 | inner)
-            out += size_bytes(len(elements))
+            _write_size(out, len(elements))
         for element in elements:
             _write(out, inner, element)
     elif kind == DOUBLE:
@@ -132,8 +132,12 @@ def _write(out: bytearray, kind: int, value: Any) -> None:
 def size_bytes(value: int) -> bytes:
     """A number that is not negative, seven bits a byte, as sizes and runs are written."""
     out = bytearray()
+    _write_size(out, value)
+    return bytes(out)
+
+
+def _write_size(out: bytearray, value: int) -> None:
     while value > 127:
         out.append(value & 127 | 128)
         value >>= 7
     out.append(value)
-    return bytes(out)

@@ -222,17 +222,21 @@ class HeldEnds:
         self.last: pa.RecordBatch | None = None
 
     def between(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All rows except the first and the last."""
+        """All rows except the first and the last; the newest batch is held back, because it may have the last one."""
+        newest: pa.RecordBatch | None = None
         for batch in batches:
-            middle = batch
             self.rows += batch.num_rows
-            if self.first is None and middle.num_rows:
-                self.first, middle = middle.slice(0, 1), middle.slice(1)
-            if middle.num_rows:
-                if self.last is not None:
-                    yield self.last
-                self.last = middle.slice(middle.num_rows - 1)
-                yield middle.slice(0, middle.num_rows - 1)
+            rest = batch
+            if self.first is None and batch.num_rows:
+                self.first, rest = batch.slice(0, 1), batch.slice(1)
+            if rest.num_rows:
+                if newest is not None:
+                    yield newest
+                newest = rest
+        if newest is not None:
+            self.last = newest.slice(newest.num_rows - 1)
+            if newest.num_rows > 1:
+                yield newest.slice(0, newest.num_rows - 1)
 
 
 def pack(batch: pa.RecordBatch | None) -> bytes | None:
