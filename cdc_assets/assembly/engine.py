@@ -1,14 +1,17 @@
 """Puts a connector in the embedded engine, or a reader of its events, together with the lake."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
+from cdc_assets.adapters.databases.probe import open_probe
 from cdc_assets.adapters.debezium.engine import DebeziumEngine
 from cdc_assets.adapters.kafka_topics import KafkaSource
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.reader import is_reader
+from cdc_assets.engine.feed import EngineFeed, Offsets
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.run import EngineRun, EngineSummary
+from cdc_assets.engine.watch import SourceWatch, WatchedFeed
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.reader.opening import reader_for
 
@@ -23,8 +26,18 @@ def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Ba
         CdcError: the source or the lake cannot be read or written, or a record of the source cannot.
     """
     if not is_reader(config.properties.get("connector.class", "")):
-        return EngineRun(config, tables, partial(DebeziumEngine, config), on_batch).run()
+        return EngineRun(config, tables, partial(start_connector, config), on_batch).run()
     reader = reader_for(config.properties, tables, KafkaSource)
     summary = EngineRun(config, tables, reader, on_batch, 0.0, repeats=False).run()
     reader.check()
     return summary
+
+
+def start_connector(config: EngineConfig, offsets: Offsets, history: Sequence[str]) -> EngineFeed:
+    """A connector in the embedded engine, with its database watched.
+
+    Raises:
+        EngineError: the extra `debezium` is not installed.
+    """
+    feed = DebeziumEngine(config, offsets, history)
+    return WatchedFeed(feed, SourceWatch(partial(open_probe, config)))

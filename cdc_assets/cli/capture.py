@@ -103,6 +103,8 @@ def capture(
         if follow:
             run.retries = Retries(
                 lambda: _settings(load_config(configuration_file(config)), follow, idle),
+                lambda found: found.streaming,
+                lambda found: found.connection,
                 lambda: refers_to_file(configuration_file(config), ("database.user", "database.password")),
             )
             summary = run.retries.run(lambda now: run.attempt(now, runner))
@@ -144,7 +146,7 @@ class CaptureRun:
         self._bars = SnapshotBars(err)
         self.failed: Sequence[TroubledTable] = ()
         """Tables that could not be read."""
-        self.retries: Retries | None = None
+        self.retries: Retries[CaptureConfig] | None = None
         self.note: OnProgress = _ignore
         """Counts each commit, for metrics."""
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 from cdc_assets.assembly.engine import run_engine
 from cdc_assets.cli.console import out, warn
+from cdc_assets.cli.follow import Retries
 from cdc_assets.config.engine import EngineConfig, load_engine_config
+from cdc_assets.config.load import refers_to_file
 from cdc_assets.core.interruption import listening
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.lake.location import Location
@@ -22,12 +24,31 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None) -> None:
         follow: never end for want of events.
         idle: end after so many seconds without an event; as configured if None.
     """
-    config = _with_limits(load_engine_config(place), follow, idle)
+
+    def read() -> EngineConfig:
+        return _with_limits(load_engine_config(place), follow, idle)
+
+    config = read()
     for name, reason in config.ignored:
         warn(f"{name} has no effect: {reason}")
     tables = TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
+    logins = ("database.user", "database.password")
+    retries = Retries(
+        read,
+        lambda found: found,
+        lambda found: [found.properties.get(name) for name in logins],
+        lambda: refers_to_file(place, logins),
+    )
+
+    def tell(batch: Batch) -> None:
+        retries.progress()
+        _tell(batch)
+
     with listening():
-        summary = run_engine(config, tables, _tell)
+        if follow:
+            summary = retries.run(lambda now: run_engine(now, tables, tell))
+        else:
+            summary = run_engine(config, tables, tell)
     events = sum(summary.rows.values())
     out.print(f"{ENDED[summary.ended]} {summary.batches:,} batches, {events:,} events.")
 

@@ -16,30 +16,50 @@ while the other tables stream.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from cdc_assets import errors
 from cdc_assets.capture.progress import ShouldYield, TroubledTable
-from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.counts import note_retry
 from cdc_assets.core.interruption import sleep
 from cdc_assets.errors import CdcError, ConfigurationError, CredentialsError, RetryableError
 
 log = logging.getLogger(__name__)
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Retries:
+class Pace(Protocol):
+    """How often and after which pause a failed attempt is repeated."""
+
+    @property
+    def retry_wait_s(self) -> float:
+        """`retriable.restart.connector.wait.ms` in seconds."""
+
+    @property
+    def max_retries(self) -> int:
+        """`errors.max.retries`; -1 for ever."""
+
+
+class Retries(Generic[S]):
     """Repeats attempts that fail for a temporary reason.
 
     Args:
         read: returns the settings as they are in the file now.
+        pace: returns the pace that the settings give.
+        login: returns what the server must accept; compared only.
         refers_to_file: whether the settings take user or password from a file.
     """
 
-    def __init__(self, read: Callable[[], CaptureConfig], refers_to_file: Callable[[], bool]) -> None:
-        self._read, self._refers_to_file = read, refers_to_file
+    def __init__(
+        self,
+        read: Callable[[], S],
+        pace: Callable[[S], Pace],
+        login: Callable[[S], object],
+        refers_to_file: Callable[[], bool],
+    ) -> None:
+        self._read, self._pace, self._login, self._refers_to_file = read, pace, login, refers_to_file
         self._failures = 0
         self._logged = ""
 
@@ -47,7 +67,7 @@ class Retries:
         """Reset the number of failures after something was committed."""
         self._failures, self._logged = 0, ""
 
-    def run(self, attempt: Callable[[CaptureConfig], T]) -> T:
+    def run(self, attempt: Callable[[S], T]) -> T:
         """Result of the first attempt that succeeds.
 
         Raises:
@@ -63,16 +83,16 @@ class Retries:
             except CredentialsError as error:
                 settings = self._other_credentials(error, settings)
 
-    def _other_credentials(self, error: CdcError, refused: CaptureConfig) -> CaptureConfig:
+    def _other_credentials(self, error: CdcError, refused: S) -> S:
         """Settings with other credentials; if these come from a file, wait until it has them."""
-        while (found := self._read_again(refused)).connection == refused.connection:
+        while self._login(found := self._read_again(refused)) == self._login(refused):
             if not self._refers_to_file():
                 raise error
             self._wait(error, refused)
         log.warning("The settings have another user or password now; trying again with it.")
         return found
 
-    def _read_again(self, before: CaptureConfig) -> CaptureConfig:
+    def _read_again(self, before: S) -> S:
         """The current settings; the previous ones while their file is being written."""
         try:
             return self._read()
@@ -80,8 +100,8 @@ class Retries:
             log.warning("The settings cannot be read now; continuing with the previous ones: %s", error)
             return before
 
-    def _wait(self, error: CdcError, settings: CaptureConfig) -> None:
-        streaming = settings.streaming
+    def _wait(self, error: CdcError, settings: S) -> None:
+        streaming = self._pace(settings)
         note_retry(error)
         self._failures += 1
         if 0 <= streaming.max_retries < self._failures:

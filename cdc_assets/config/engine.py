@@ -27,6 +27,11 @@ _OFFERED: Final[Mapping[str, tuple[str, int, int]]] = {
     "engine.log.level": ("WARN", 0, 0),
     "engine.watchdog.ms": ("300000", 0, 86_400_000),
 }
+_RETRIES: Final[Mapping[str, tuple[str, int, int]]] = {
+    "retriable.restart.connector.wait.ms": ("10000", 0, 3_600_000),
+    "errors.max.retries": ("-1", -1, 2**31 - 1),
+}
+"""The connector's own properties, which are obeyed by the run: see `adapters.debezium.engine.handed`."""
 _KEPT_BY_US: Final = ("offset.", "schema.history.internal", "tasks.max")
 """Where Debezium would keep what is kept in the lake; but what of the history is stored may be said."""
 _HISTORY_FILTERS: Final = (
@@ -52,6 +57,8 @@ class EngineConfig:
         watchdog_s: an engine that does not answer for so long is killed; 0 never.
         idle_timeout_s: a run ends after so long without an event; 0 never.
         max_duration_s: a run ends after so long; 0 never.
+        retry_wait_s: `retriable.restart.connector.wait.ms` in seconds.
+        max_retries: `errors.max.retries`; -1 retries for ever.
         ignored: properties that were given and have no effect here, with the reason.
     """
 
@@ -66,6 +73,8 @@ class EngineConfig:
     watchdog_s: float = 300.0
     idle_timeout_s: float = 10.0
     max_duration_s: float = 600.0
+    retry_wait_s: float = 10.0
+    max_retries: int = -1
     ignored: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -187,6 +196,8 @@ def engine_config(texts: Mapping[str, str]) -> EngineConfig:
         _number("engine.batch.ms", engine) / 1000,
         _number("engine.watchdog.ms", engine) / 1000,
         **parsed["streaming"],
+        retry_wait_s=_number("retriable.restart.connector.wait.ms", texts) / 1000,
+        max_retries=_number("errors.max.retries", texts),
         ignored=tuple((key, reason) for key in ignored),
     )
 
@@ -218,11 +229,12 @@ def _parsed(own: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _number(name: str, texts: Mapping[str, str]) -> int:
-    _, least, most = _OFFERED[name]
+    default, least, most = {**_OFFERED, **_RETRIES}[name]
+    text = texts.get(name, default)
     try:
-        value = int(texts[name])
+        value = int(text)
     except ValueError:
         value = least - 1
     if not least <= value <= most:
-        raise ConfigurationError(name, texts[name], f"a whole number from {least} to {most}", "correct it")
+        raise ConfigurationError(name, text, f"a whole number from {least} to {most}", "correct it")
     return value

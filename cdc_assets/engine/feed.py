@@ -47,6 +47,7 @@ class Chunk:
             the first snapshot, is ignored: no connector can start from it.
         history: records that the connector added to its schema history before these events.
         unfinished: whether a snapshot is under way, so that no restart is possible from here.
+        anew: whether it holds rows of a connector's own first snapshot, with which it begins anew.
     """
 
     number: int
@@ -55,6 +56,7 @@ class Chunk:
     offsets: Offsets
     history: Sequence[str] = ()
     unfinished: bool = False
+    anew: bool = False
 
 
 class EngineFeed(Protocol):

@@ -58,6 +58,7 @@ class Batch:
         rows: events in all its files but the schema history's.
         place: the last event's position, if the connector has one that can be compared.
         boundary: the last BEGIN or END of a transaction in it.
+        gap: the places of the log between which changes are lost, because the connector began anew with this batch.
     """
 
     batch_id: int
@@ -66,6 +67,28 @@ class Batch:
     rows: int
     place: Sequence[int | str] | None = None
     boundary: Sequence[str] | None = None
+    gap: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Changes that the source no longer had.
+
+    Args:
+        begin: place in the log to which the lake was complete.
+        end: place at which the connector read all tables anew.
+        batch_id: the batch of these rows.
+    """
+
+    begin: str
+    end: str
+    batch_id: int
+
+    def __str__(self) -> str:
+        return (
+            f"Changes between {self.begin} and {self.end} were lost: they are not in the lake. Batch {self.batch_id} "
+            f"holds the tables as they were at {self.end}."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +103,7 @@ class BatchState:
         boundary: the last BEGIN or END of a transaction.
         tables: the last batch of each topic table's directory.
         quiet: whether the connector was quiet after the last batch.
+        gaps: where changes were lost, and the batch with which the connector began anew behind them.
     """
 
     next_batch: int = 0
@@ -89,6 +113,7 @@ class BatchState:
     boundary: tuple[str, str] | None = None
     tables: Mapping[str, int] = field(default_factory=dict)
     quiet: bool = False
+    gaps: tuple[Gap, ...] = ()
 
     def pairs(self) -> list[tuple[Any, Any]]:
         """Partitions and offsets, as a connector takes them."""
@@ -200,9 +225,11 @@ def _after(state: BatchState, row: Row) -> BatchState:
     match row["event"]:
         case "state":
             batch, place = detail.pop("pending"), detail.pop("place")
-            boundary = detail.pop("boundary", None)  # earlier releases did not record it
+            boundary = detail.pop("boundary", None)  # earlier releases did not record it, nor gaps
+            gaps = tuple(Gap(*gap) for gap in detail.pop("gaps", ()))
             return BatchState(
                 **detail,
+                gaps=gaps,
                 pending=batch and _batch(batch),
                 place=None if place is None else tuple(place),
                 boundary=boundary and (boundary[0], boundary[1]),
@@ -218,6 +245,7 @@ def _after(state: BatchState, row: Row) -> BatchState:
                 offsets={**state.offsets, **moved},
                 place=state.place if batch.place is None else tuple(batch.place),
                 boundary=(batch.boundary[0], batch.boundary[1]) if batch.boundary else state.boundary,
+                gaps=(*state.gaps, Gap(batch.gap[0], batch.gap[1], batch.batch_id)) if batch.gap else state.gaps,
             )
         case "complete" if state.pending is not None:
             reached = dict.fromkeys(state.pending.files, state.pending.batch_id)
@@ -235,12 +263,14 @@ def _plain(batch: Batch) -> dict[str, Any]:
         "rows": batch.rows,
         "place": None if batch.place is None else list(batch.place),
         "boundary": batch.boundary and list(batch.boundary),
+        "gap": batch.gap and list(batch.gap),
     }
 
 
 def _batch(data: Mapping[str, Any]) -> Batch:
     files = {directory: [DataFile(**file) for file in written] for directory, written in data["files"]}
-    return Batch(data["batch_id"], files, data["offsets"], data["rows"], data["place"], data.get("boundary"))
+    known = data["batch_id"], files, data["offsets"], data["rows"], data["place"]
+    return Batch(*known, data.get("boundary"), data.get("gap"))
 
 
 def _state_detail(state: BatchState) -> dict[str, Any]:
@@ -252,4 +282,5 @@ def _state_detail(state: BatchState) -> dict[str, Any]:
         "boundary": state.boundary and list(state.boundary),
         "tables": dict(state.tables),
         "quiet": state.quiet,
+        "gaps": [[gap.begin, gap.end, gap.batch_id] for gap in state.gaps],
     }

@@ -27,8 +27,9 @@ from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
 from cdc_assets.engine.feed import Chunk, EngineFeed, EngineStart
 from cdc_assets.engine.history import History
-from cdc_assets.engine.ledger import Batch, BatchLedger
+from cdc_assets.engine.ledger import Batch, BatchLedger, Gap
 from cdc_assets.engine.positions import Repetitions
+from cdc_assets.engine.source import point_of_offset, recorded_point
 from cdc_assets.engine.staging import Staging, history_directory
 from cdc_assets.engine.upkeep import BatchUpkeep
 from cdc_assets.errors import LakeError
@@ -40,6 +41,8 @@ _POLL_S: Final = 0.2
 _COMMIT_TIMES: Final = 20.0
 """A backlog is collected for so many times what the last commit took, so that commits take a twentieth of the time."""
 _LONGEST_S: Final = 30.0
+_QUIET_S: Final = 10.0
+"""Quiet that is recorded in a run that goes on."""
 
 Ending = Literal["idle", "deadline"]
 
@@ -94,6 +97,7 @@ class EngineRun:
         self._heard, self._warm_up_s = False, warm_up_s
         self._repetitions = Repetitions(None, ())
         self._places: dict[str, dict[str, object]] = {}
+        self._behind: str | None = None
 
     def run(self) -> EngineSummary:
         """Finish the planned batch, then commit what the connector sends until it is idle.
@@ -115,6 +119,7 @@ class EngineRun:
         self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()], state.boundary)
         if not self._repeats:
             self._repetitions = Repetitions(None, ())
+        self._behind = str(recorded_point(state) or "the last batch") if state.offsets else None
         feed = self._start(state.pairs(), self._history.read())
         try:
             ended = self._follow(feed)
@@ -155,6 +160,8 @@ class EngineRun:
                     self._close(feed)
                 if ending is not None and (self._staging is None or ending == "deadline"):
                     return ending
+                if self._heard and self._staging is None and now - heard >= _QUIET_S:
+                    self._ledger.rest(_now())
                 check()
         finally:
             if self._staging is not None:
@@ -199,7 +206,7 @@ class EngineRun:
         staging, self._staging = self._staging, None
         assert staging is not None  # noqa: S101 - the caller has looked
         try:
-            batch = staging.close()
+            batch = self._with_gap(staging.close(), anew=staging.anew)
         except BaseException:
             staging.abandon()
             raise
@@ -210,6 +217,19 @@ class EngineRun:
         feed.committed(staging.chunk)
         if self._upkeep.due:
             self._upkeep.tidy(self._ledger)
+
+    def _with_gap(self, batch: Batch, *, anew: bool) -> Batch:
+        """The batch with what is lost before it, if the connector was to continue and began anew: the source had forgotten it."""
+        if not anew or self._behind is None:
+            return batch
+        begin, self._behind = self._behind, None
+        points = [point_of_offset(pair[1]) for pair in batch.offsets]
+        end = str(min((point for point in points if point is not None), default="the new snapshot"))
+        if begin == end:
+            return batch
+        gap = begin, end
+        log.error("%s", Gap(*gap, batch.batch_id))
+        return replace(batch, gap=gap)
 
     def _commit(self, batch: Batch) -> None:
         """Give each table its files, once; the schema history first."""

@@ -130,6 +130,13 @@ class SourceProbe(Protocol):
             CdcError: the database cannot be asked.
         """
 
+    def is_read(self) -> bool | None:
+        """Whether the database sends its log to a reader of this capture; None if it does not tell.
+
+        Raises:
+            CdcError: the database cannot be asked.
+        """
+
     def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
         """Whether the log holds no captured change between an offset, behind which the connector was quiet, and a place.
 

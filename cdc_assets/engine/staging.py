@@ -61,7 +61,7 @@ class Staging:
         self._boundary: Boundary | None = None
         self._repetitions = repetitions
         self.rows = self.next_number = self.chunk = 0
-        self.unfinished = False
+        self.unfinished = self.anew = False
 
     def add(self, chunk: Chunk) -> None:
         """Write a chunk's events.
@@ -85,6 +85,7 @@ class Staging:
         }
         self.next_number += chunk.rows
         self.chunk, self.unfinished = chunk.number, chunk.unfinished
+        self.anew |= chunk.anew
 
     def _schema(self, lines: Lines) -> pa.Schema:
         if lines.structure not in self._schemas:

@@ -55,7 +55,7 @@ def settings(server: StandIn, path: Path, retries: int = 200) -> CaptureConfig:
 def follow(config: CaptureConfig) -> StreamSummary | None:
     """Until it is idle, which a capture that follows never is otherwise."""
     run = CaptureRun([], snapshot_only=False, follow=True)
-    run.retries = Retries(lambda: config, lambda: False)
+    run.retries = Retries(lambda: config, lambda found: found.streaming, lambda found: found.connection, lambda: False)
     return run.retries.run(lambda now: run.attempt(now, LocalRunner(2)))
 
 
@@ -165,7 +165,9 @@ class Wallet:
             self.offered.append(now.connection.password)
             return run.attempt(now, LocalRunner(2))
 
-        return Retries(self.read, lambda: in_file).run(attempt)
+        return Retries(self.read, lambda found: found.streaming, lambda found: found.connection, lambda: in_file).run(
+            attempt
+        )
 
 
 def test_a_password_that_was_changed_is_found_in_its_file(server: StandIn, tmp_path: Path) -> None:

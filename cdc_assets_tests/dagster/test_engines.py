@@ -55,6 +55,9 @@ class Database:
     def clock(self) -> datetime:
         return CLOCK
 
+    def is_read(self) -> None:
+        return None
+
     def nothing_between(self, offset: Any, end: LogPoint) -> bool:
         return False
 
@@ -185,7 +188,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment
     with dg.DagsterInstance.ephemeral() as instance:
         found = Deployment(tmp_path, instance, Connector(EVENTS))
         monkeypatch.setattr(resource, "open_probe", lambda config: found.database.open(config))
-        monkeypatch.setattr(resource, "DebeziumEngine", lambda *given: found.connector.launch(*given))
+        monkeypatch.setattr(resource, "start_connector", lambda *given: found.connector.launch(*given))
         original = resource.EngineRun
         monkeypatch.setattr(resource, "EngineRun", lambda *given: original(*given, warm_up_s=0.01))
         yield found

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -27,6 +28,7 @@ class Server(ABC):
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
+        self._command: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -35,20 +37,29 @@ class Server(ABC):
             shutil.chown(self.folder, self.user)
             for place in self.folder.parents[:3]:  # the folders of pytest are its user's alone; one may be the system's
                 place.chmod(place.stat().st_mode | 0o055)
-        self._process = subprocess.Popen(self.prepare(), **self._as_user())
+        self._command = self.prepare()
+        self.start()
+        return self
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, **self._as_user())
         deadline = time.monotonic() + 90
         while self.try_execute("select 1").returncode:
             assert time.monotonic() < deadline, f"{self.name} does not start"
             time.sleep(0.3)
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End it by a signal and wait until it is gone; PostgreSQL's SIGINT ends its sessions first."""
         assert self._process is not None
-        self._process.terminate()
+        self._process.send_signal(number)
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
+            self._process.wait()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def _as_user(self) -> dict[str, Any]:
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -9,7 +9,17 @@ from typing import Any
 import psutil
 import pytest
 
-from cdc_assets_tests.engines.captures import comparable, connector_alone, ours, quiet, sent, topics
+from cdc_assets_tests.engines.captures import (
+    captured,
+    comparable,
+    connector_alone,
+    log_of,
+    ours,
+    properties_of,
+    quiet,
+    sent,
+    topics,
+)
 from cdc_assets_tests.engines.servers import MariaDb, Postgres, Server
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1200)]
@@ -59,24 +69,6 @@ CASES = [
     (MariaDb, {"decimal.handling.mode": "precise", "time.precision.mode": "adaptive_time_microseconds"}),
     (MariaDb, {"decimal.handling.mode": "string", "time.precision.mode": "connect", "bigint.unsigned.handling.mode": "precise"}),
 ]  # fmt: skip
-
-
-def properties_of(server: Server, number: int, **more: str) -> dict[str, str]:
-    """Of one of several captures of a server."""
-    own = {"database.server.id": str(5400 + number), "slot.name": f"slot{number}", "publication.name": f"pub{number}"}
-    return (
-        server.properties() | {"topic.prefix": "shop"} | own | {name.replace("__", "."): v for name, v in more.items()}
-    )
-
-
-def captured(folder: Path, properties: dict[str, str], *, idle: float = 4, **environment: str) -> int:
-    """Exit status of one run into `lake`."""
-    lake = {"lake.path": str(folder / "lake"), "engine.batch.ms": "300", "engine.heap": "512m"}
-    return ours(folder, lake | properties, idle=idle, **environment).wait(300)
-
-
-def log_of(folder: Path) -> str:
-    return " ".join((folder / "ours.log").read_text().split())
 
 
 def assert_same(lake: Path, expected: dict[str, list[dict[str, Any]]]) -> None:

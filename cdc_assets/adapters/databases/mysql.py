@@ -69,7 +69,11 @@ class MySqlProbe:
 
         self._config = config
         self._session = DriverSession(
-            config, connect, pymysql.MySQLError, lambda error: bool(error.args) and error.args[0] in _REFUSED
+            config,
+            connect,
+            pymysql.MySQLError,
+            refused=lambda error: bool(error.args) and error.args[0] in _REFUSED,
+            lost=lambda connection: not connection.open,
         )
 
     def close(self) -> None:
@@ -91,6 +95,9 @@ class MySqlProbe:
         if not found:
             raise PreflightError("The server writes no binlog (log_bin is OFF). Next: start it with log-bin=bin.")
         return binlog_point(found["file"], int(found["position"]))
+
+    def is_read(self) -> None:
+        """Not known; the connector's own client notices a lost connection by the heartbeats that it asks for."""
 
     def _renamed(self) -> bool:
         """MySQL 8.4 has no `SHOW MASTER STATUS` any more; MariaDB keeps it."""

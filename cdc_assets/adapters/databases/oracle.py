@@ -43,7 +43,11 @@ class OracleProbe:
 
         self._config, self._database = config, given.get("database.pdb.name") or name
         self._session = DriverSession(
-            config, connect, oracledb.Error, lambda error: any(part in str(error) for part in _REFUSED)
+            config,
+            connect,
+            oracledb.Error,
+            refused=lambda error: any(part in str(error) for part in _REFUSED),
+            lost=lambda connection: not connection.is_healthy(),
         )
 
     def close(self) -> None:
@@ -58,6 +62,9 @@ class OracleProbe:
     def log_end(self) -> LogPoint:
         """The current SCN; it moves even if nothing is changed."""
         return _point(self._session.one("SELECT CURRENT_SCN AS scn FROM V$DATABASE")["scn"])
+
+    def is_read(self) -> None:
+        """Not known: LogMiner is asked by queries, which fail if the connection is lost."""
 
     def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
         """The log cannot be asked what it holds, so this is never known; heartbeats move the offset to its end."""

@@ -1,7 +1,10 @@
 """PostgreSQL, asked through psycopg."""
 
+import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from contextlib import suppress
 from typing import Any
 
 from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver, signal_table_of
@@ -19,6 +22,12 @@ _NO_CHANGES = "BCORY"
 """First bytes of messages that begin and commit transactions, or describe tables and types."""
 _NEAR_BYTES = 256 * 2**20
 """Room of a slot below which it is nearly lost."""
+
+
+def _shut_down(connection: Any) -> None:
+    """Let a wait for the server end with an error; the statement's own time-out is kept by the server, which may be gone."""
+    with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as shared:
+        shared.shutdown(socket.SHUT_RDWR)
 
 
 class PostgresProbe:
@@ -52,7 +61,12 @@ class PostgresProbe:
         self._slot = given.get("slot.name", "debezium")
         self._publication = given.get("publication.name", "dbz_publication")
         self._session = DriverSession(
-            config, connect, psycopg.Error, lambda error: any(part in str(error) for part in _REFUSED)
+            config,
+            connect,
+            psycopg.Error,
+            refused=lambda error: any(part in str(error) for part in _REFUSED),
+            lost=lambda connection: connection.closed,
+            abort=_shut_down,
         )
 
     def close(self) -> None:
@@ -68,6 +82,12 @@ class PostgresProbe:
         """LSN to which the log is written."""
         found = self._session.one(f"SELECT ({_END} - '0/0'::pg_lsn)::numeric AS lsn")
         return wal_point(int(found["lsn"]))
+
+    def is_read(self) -> bool:
+        """Whether somebody uses the replication slot."""
+        return bool(
+            self._session.one("SELECT active FROM pg_replication_slots WHERE slot_name = %s", self._slot).get("active")
+        )
 
     def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
         """Whether the slot would send no change behind an offset; looking at it does not move it.
@@ -91,12 +111,20 @@ class PostgresProbe:
 
     def retention(self, recorded: LogPoint | None) -> Retention:
         """Whether the replication slot is there and still holds what was not read."""
-        facts: dict[str, str | int | float] = {"log_end": str(self.log_end()), "slot": self._slot}
+        end = self.log_end()
+        facts: dict[str, str | int | float] = {"log_end": str(end), "slot": self._slot}
         if recorded is not None:
             facts["complete_to"] = str(recorded)
+        if recorded is not None and recorded > end:
+            lost = (
+                f"The log ends at {end}, before {recorded}, which was read: the database was restored, or this is another "
+                "server. Next: find out which; capture a new server into a new lake."
+            )
+            return Retention(lost, facts=facts)
         slot = self._session.one(
             "SELECT active, wal_status, safe_wal_size, restart_lsn::text AS restart_lsn, "  # noqa: S608 - text of our own
-            f"confirmed_flush_lsn::text AS confirmed, ({_END} - restart_lsn)::bigint AS retained "
+            f"confirmed_flush_lsn::text AS confirmed, ({_END} - restart_lsn)::bigint AS retained, "
+            "(confirmed_flush_lsn - '0/0'::pg_lsn)::numeric AS begin "
             "FROM pg_replication_slots WHERE slot_name = %s",
             self._slot,
         )
@@ -122,6 +150,13 @@ class PostgresProbe:
                 "Next: drop the slot, capture into a new lake, and raise max_slot_wal_keep_size.",
                 facts=facts,
             )
+        if recorded is not None and not self._moves_by_itself() and wal_point(int(slot["begin"] or 0)) > recorded:
+            return Retention(
+                f"The replication slot {self._slot} begins at {slot['confirmed']}, behind {recorded}, to which the lake is "
+                "complete: it was made anew or moved, and changes in between are lost. Next: set "
+                "snapshot.mode=when_needed and offset.mismatch.strategy=no_validation for one run, which reads the tables anew.",
+                facts=facts,
+            )
         if slot["wal_status"] == "unreserved" or 0 <= facts.get("room_bytes", -1) < _NEAR_BYTES:  # type: ignore[operator] # a number
             return Retention(
                 near=f"The replication slot {self._slot} may be lost soon ({slot['wal_status']}): run the capture, or raise "
@@ -129,6 +164,11 @@ class PostgresProbe:
                 facts=facts,
             )
         return Retention(facts=facts)
+
+    def _moves_by_itself(self) -> bool:
+        """Whether the slot may be ahead of the lake although nothing is lost: by others, or by the driver in quiet."""
+        mode = self._config.properties.get("lsn.flush.mode", "connector")
+        return mode != "connector" or self._config.properties.get("flush.lsn.source") == "false"
 
     def tables(self) -> Sequence[TableSchema]:
         """Structures of the captured tables."""

@@ -1,7 +1,9 @@
 """A connection through any DB-API driver: rows by column name, and driver errors as ours."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
+from threading import Timer
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,6 +35,8 @@ class DriverSession:
         connect: opens the connection.
         errors: the driver's class of all errors.
         refused: whether an error of `connect` is a refused login.
+        lost: whether a connection is of no use any more.
+        abort: ends a statement that the server does not answer in time, for a driver that waits for ever.
 
     Raises:
         ConnectionLostError: the database cannot be reached.
@@ -45,9 +49,12 @@ class DriverSession:
         connect: Callable[[], Any],
         errors: type[Exception],
         refused: Callable[[Exception], bool],
+        lost: Callable[[Any], bool],
+        abort: Callable[[Any], object] | None = None,
     ) -> None:
         self._errors, self._secret = errors, config.properties.get("database.password", "")
-        place = (
+        self._lost, self._abort = lost, abort
+        self._place = place = (
             f"{config.properties.get('database.hostname', 'localhost')}:{config.properties.get('database.port', '')}"
         )
         try:
@@ -72,28 +79,44 @@ class DriverSession:
 
         Raises:
             QueryError: the database refuses it.
+            ConnectionLostError: it does not answer any more.
         """
         try:
-            cursor = self._connection.cursor()
-            try:
+            with self._limited(), closing(self._connection.cursor()) as cursor:
                 cursor.execute(statement, list(parameters)) if parameters else cursor.execute(statement)
                 if cursor.description is None:
                     return []
                 names = [column[0].lower() for column in cursor.description]
                 return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-            finally:
-                cursor.close()
         except (self._errors, OSError) as error:
+            if self._lost(self._connection):
+                raise ConnectionLostError(
+                    f"{self._place} does not answer any more: {self._text(error)}. Next: see whether it runs."
+                ) from None
             raise QueryError(
                 f"The database refuses a statement: {self._text(error)}. Next: check the user's rights with "
                 f"`cdc-assets doctor`. The statement: {statement}"
             ) from None
 
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """A block that ends even if the server does not answer."""
+        if self._abort is None:
+            yield
+            return
+        timer = Timer(4 * TIMEOUT_S, self._abort, (self._connection,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
     def one(self, statement: str, *parameters: object) -> Mapping[str, Any]:
         """The first row; empty if there is none.
 
         Raises:
-            QueryError: the database refuses it.
+            QueryError, ConnectionLostError: as `rows`.
         """
         found = self.rows(statement, *parameters)
         return found[0] if found else {}

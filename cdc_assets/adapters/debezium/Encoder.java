@@ -100,14 +100,17 @@ public class Encoder {
         lastEvent = records.get(end - 1);
         List touched = new ArrayList();
         Map offsets = new LinkedHashMap();
+        boolean anew = false;
         for (int i = 0; i < end; i++) {
             SourceRecord record = recordOf(records, i);
+            Object snapshot = record.sourceOffset().get("snapshot");
+            anew = anew || (snapshot != null && "INITIAL".equals(String.valueOf(snapshot)));
             Group group = groupOf(record);
             if (group.rows == 0) touched.add(group);
             put(group, i, record);
             offsets.put(record.sourcePartition(), record);
         }
-        return description(touched, offsets, end);
+        return description(touched, offsets, end, anew);
     }
 
     private static SourceRecord recordOf(List events, int place) {
@@ -181,9 +184,10 @@ public class Encoder {
         return new String(plain.fromConnectData(topic, header.schema(), header.value()), "UTF-8");
     }
 
-    private byte[] description(List touched, Map offsets, int rows) throws Exception {
+    private byte[] description(List touched, Map offsets, int rows, boolean anew) throws Exception {
         ObjectNode made = mapper.createObjectNode();
         made.put("rows", rows);
+        made.put("anew", anew);
         ArrayNode runs = made.putArray("groups");
         ByteArrayOutputStream all = new ByteArrayOutputStream();
         for (int i = 0; i < touched.size(); i++) {

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from cdc_assets.errors import CdcError, ConnectionLostError, EngineError
+from cdc_assets.errors import CdcError, ConnectionLostError, CredentialsError, EngineError
 
 GO_ON: Final = "the next run goes on behind the last batch"
 _LOST: Final = re.compile(
@@ -13,27 +13,32 @@ _LOST: Final = re.compile(
     r"|missing in the archive log|ORA-01291|ORA-01292",
     re.IGNORECASE,
 )
-_RULES: Final[tuple[tuple[re.Pattern[str], str, bool], ...]] = (
+_RULES: Final[tuple[tuple[re.Pattern[str], str, type[CdcError]], ...]] = (
     (
         _LOST,
         "the source no longer has what follows the last batch, so the lake is complete only as far as that. Next: set "
         "snapshot.mode=when_needed, which reads the tables anew, and keep the source's log for longer",
-        False,
+        EngineError,
     ),
     (
         re.compile(r"replication slot .{0,80}is active", re.IGNORECASE),
         f"another process reads the replication slot. Next: end it, or wait until the server notices that it is gone; {GO_ON}",
-        True,
+        ConnectionLostError,
     ),
     (
         re.compile(r"with the same server_(uuid|id)", re.IGNORECASE),
         f"another client has the same number. Next: give each capture a database.server.id of its own; {GO_ON}",
-        True,
+        ConnectionLostError,
     ),
     (
-        re.compile(r"access denied|authentication failed|permission denied|ORA-01017|ORA-01031", re.IGNORECASE),
-        f"the server refuses the user. Next: correct database.user or database.password, or grant what is missing; {GO_ON}",
-        False,
+        re.compile(r"access denied for user \S+ \(using|authentication failed|ORA-01017", re.IGNORECASE),
+        f"the server refuses the user. Next: correct database.user or database.password; {GO_ON}",
+        CredentialsError,
+    ),
+    (
+        re.compile(r"access denied|permission denied|ORA-01031", re.IGNORECASE),
+        f"the user lacks a right. Next: grant what is missing, which `cdc-assets doctor` tells; {GO_ON}",
+        EngineError,
     ),
     (
         re.compile(
@@ -43,23 +48,22 @@ _RULES: Final[tuple[tuple[re.Pattern[str], str, bool], ...]] = (
             re.IGNORECASE,
         ),
         f"the server cannot be reached. Next: see that it is up; {GO_ON}",
-        True,
+        ConnectionLostError,
     ),
     (
         re.compile(r"OutOfMemory|heap space|exit status 3\b"),
         "the Java machine had no memory left. Next: raise engine.heap, or lower max.batch.size and max.queue.size "
         f"(max.queue.size.in.bytes for wide rows); {GO_ON}",
-        False,
+        EngineError,
     ),
 )
-"""What a message contains, what it means, and whether it may mend itself; the first that fits counts."""
+"""What a message contains, what it means, and the error; the first that fits counts."""
 
 
 def ending_error(reason: str) -> CdcError:
     """The error of a connector that has ended by itself, by its own reason."""
-    for pattern, meaning, passes in _RULES:
+    for pattern, meaning, kind in _RULES:
         if pattern.search(reason):
-            kind = ConnectionLostError if passes else EngineError
             return kind(f"The connector has ended: {reason}: {meaning}.")
     return EngineError(
         f"The connector has ended: {reason}. Next: see its log above; when the cause is removed, {GO_ON}."

@@ -71,6 +71,8 @@ def complete_result(
     """
     facts: dict[str, Any] = {"complete_to": str(overview.point or "not known")}
     facts |= {"log_end": str(end)} if end else {}
+    gaps = [str(gap) for gap in overview.state.gaps]
+    facts |= {"lost_changes": " ".join(gaps)} if gaps else {}
     severity, text = _LOST, " ".join(overview.losses.values())
     if not text:
         severity, text = _LATE, _lateness(overview, end, proved, problem)
@@ -78,7 +80,7 @@ def complete_result(
         passed=not text,
         severity=severity,
         metadata=facts,
-        description=text or "Every change up to the end of the log is in the lake.",
+        description=" ".join([text or "Every change up to the end of the log is in the lake.", *gaps]),
     )
 
 

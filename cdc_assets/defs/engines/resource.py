@@ -12,8 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_assets.adapters.databases.probe import open_probe
-from cdc_assets.adapters.debezium.engine import DebeziumEngine
-from cdc_assets.assembly.engine import run_engine
+from cdc_assets.assembly.engine import run_engine, start_connector
 from cdc_assets.config.engine import EngineConfig, engine_config_of, load_engine_config, with_defaults
 from cdc_assets.core.signal import Signal
 from cdc_assets.engine.feed import EngineFeed, Offsets
@@ -105,7 +104,7 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         if signal is None and _reads_events_of_others(settings):
             return run_engine(settings, tables, tell)
         if signal is None:
-            return EngineRun(settings, tables, partial(DebeziumEngine, settings), tell).run()
+            return EngineRun(settings, tables, partial(start_connector, settings), tell).run()
         return _run_with(settings, tables, tell, signal, self._wake)
 
     def _wake(self) -> None:
@@ -153,7 +152,7 @@ def _run_with(
         signalled = with_file_channel(replace(settings, max_duration_s=0.0), path)
 
         def start(offsets: Offsets, history: Any) -> EngineFeed:
-            feeds.append(RequestedSnapshot(DebeziumEngine(signalled, offsets, history), path, signal, topic, wake))
+            feeds.append(RequestedSnapshot(start_connector(signalled, offsets, history), path, signal, topic, wake))
             return feeds[-1]
 
         summary = EngineRun(signalled, tables, start, tell).run()

@@ -118,7 +118,7 @@ def _report(overview: EngineOverview, asked: Answers | CdcError | None, at: date
         queue=tuple(QueuedSnapshot(table, reached, None, paused=False) for table, reached in overview.queue),
         rates=rates,
         last_ddl=Ddl(*newest) if (newest := overview.last_ddl) else None,
-        advice=(_OF_OTHERS,) if asked is None else (),
+        advice=(*map(str, overview.state.gaps), *([_OF_OTHERS] if asked is None else [])),
     )
 
 
@@ -134,8 +134,9 @@ def _troubles(overview: EngineOverview, asked: Answers | CdcError | None) -> Ite
 def _tables(overview: EngineOverview, answers: Answers | None) -> Iterator[TableReport]:
     found = {topic.table: topic for topic in overview.topics}
     streams = overview.config.properties.get("snapshot.mode") != "initial_only"
+    lost = answers.retention.lost if answers else ""
     for topic in found.values():
-        yield _table(topic, str(overview.point or "") or None, streams=streams)
+        yield _table(topic, str(overview.point or "") or None, lost, streams=streams)
     for table in answers.tables if answers else ():
         if table not in found and overview.known:  # an empty table has no topic before its first event
             yield TableReport(table, "", "streaming" if streams else "snapshotted", "no event of it yet")
@@ -143,9 +144,11 @@ def _tables(overview: EngineOverview, answers: Answers | None) -> Iterator[Table
             yield TableReport(table, "", "waiting", "the first run of the connector reads it")
 
 
-def _table(topic: EngineTopic, place: str | None, *, streams: bool) -> TableReport:
+def _table(topic: EngineTopic, place: str | None, lost: str, *, streams: bool) -> TableReport:
     if topic.trouble:
         return TableReport(topic.table, topic.topic, "failed", topic.trouble)
+    if lost and streams:
+        return TableReport(topic.table, topic.topic, "gap", lost, place)
     if topic.batch_id < 0:
         return TableReport(topic.table, topic.topic, "waiting", "the next run finishes the batch that is planned")
     if not streams:

@@ -38,7 +38,11 @@ class Proxy:
             while True:
                 client = self._listener.accept()[0]
                 self.accepted += 1
-                server = socket.create_connection(self._target)
+                try:
+                    server = socket.create_connection(self._target)
+                except ConnectionError:  # the server is down
+                    client.close()
+                    continue
                 self._sockets += [client, server]
                 threading.Thread(target=self._forward, args=(client, server, self.accepted), daemon=True).start()
 
@@ -49,6 +53,8 @@ class Proxy:
                 for source in ready:
                     data = source.recv(512 if self.pause_s else 65536)
                     if not data:
+                        if source is server and self._is_silent(number):
+                            return
                         if source is client:
                             self.closed_by_client.release()
                         server.close()
@@ -59,10 +65,16 @@ class Proxy:
                     else:
                         self._answer(client, data, number)
 
+    def _is_limited(self, number: int) -> bool:
+        return self.answer_bytes is not None and (not self.until or number <= self.until)
+
+    def _is_silent(self, number: int) -> bool:
+        return self._is_limited(number) and self.answer_bytes == 0 and not self.then_close
+
     def _answer(self, client: socket.socket, data: bytes, number: int) -> None:
         if self.pause_s:
             time.sleep(self.pause_s)
-        if self.answer_bytes is not None and (not self.until or number <= self.until):
+        if self.answer_bytes is not None and self._is_limited(number):
             data, self.answer_bytes = data[: self.answer_bytes], max(0, self.answer_bytes - len(data))
         if data:
             client.sendall(data)
