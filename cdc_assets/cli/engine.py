@@ -10,6 +10,7 @@ from cdc_assets.config.engine import EngineConfig, load_engine_config
 from cdc_assets.config.load import refers_to_file
 from cdc_assets.core.interruption import listening
 from cdc_assets.engine.ledger import Batch
+from cdc_assets.engine.requested import INCREMENTAL_NEEDS, why_no_incremental
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 
@@ -31,6 +32,8 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None) -> None:
     config = read()
     for name, reason in config.ignored:
         warn(f"{name} has no effect: {reason}")
+    if "signal.enabled.channels" in config.properties and (reason := why_no_incremental(config)):
+        warn(f"Incremental snapshots that a signal asks for will not go on: {reason}. Next: {INCREMENTAL_NEEDS}.")
     tables = TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
     logins = ("database.user", "database.password")
     retries = Retries(

@@ -17,6 +17,7 @@ from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import EngineConfig, load_engine_config, load_engine_lake_config
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.engine.overview import EngineOverview, EngineTopic
+from cdc_assets.engine.requested import INCREMENTAL_NEEDS, why_no_incremental
 from cdc_assets.engine.source import SourceProbe
 from cdc_assets.errors import CdcError, ConfigurationError, LakeError, LakeFullError
 from cdc_assets.lake.location import Location
@@ -128,7 +129,7 @@ def engine_checks(place: Path) -> list[CheckResult]:
     """
     config = load_engine_config(place)
     overview = EngineOverview(config)
-    return [*_engine(), *_database(overview), *_lake(overview)]
+    return [*_engine(), *_signals(config), *_database(overview), *_lake(overview)]
 
 
 def _engine() -> Iterator[CheckResult]:
@@ -138,6 +139,18 @@ def _engine() -> Iterator[CheckResult]:
     java = shutil.which("java")
     yield CheckResult(
         "java", "runtime", java is not None, java or "not found", "found", "install a Java 17 runtime", blocking=False
+    )
+
+
+def _signals(config: EngineConfig) -> Iterator[CheckResult]:
+    """Whether incremental snapshots can be asked for, if the configuration shows that signals are to be."""
+    given = config.properties
+    if not given.get("signal.data.collection") and "signal.enabled.channels" not in given:
+        return
+    reason = why_no_incremental(config)
+    actual = f"impossible: {reason}" if reason else "possible"
+    yield CheckResult(
+        "incremental snapshots", "signals", not reason, actual, "possible", INCREMENTAL_NEEDS, blocking=False
     )
 
 

@@ -1,12 +1,14 @@
 """A job that sends signals to a capture, such as requests for snapshots, from Dagster's launchpad."""
 
+from collections.abc import Callable
 from enum import Enum
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from cdc_assets.defs.captures import CaptureResource
-from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.catalog import CaptureCatalog, Names
 from cdc_assets.defs.failures import as_failures
 from cdc_assets.signals.model import ParsedSignal
 from cdc_assets.signals.requests import ask, compose
@@ -67,29 +69,39 @@ class SignalConfig(dg.Config):
         )
 
 
-def signal_job(catalog: CaptureCatalog) -> dg.JobDefinition:
-    """The signal job. It claims nothing and uses no pool: it leaves a request for the streaming run."""
-    names = catalog.names
+Send = Callable[[dg.OpExecutionContext, Any, ParsedSignal], None]
+"""Sends a signal, given the capture's resource."""
+
+
+def job_that_sends(names: Names, about: str, send: Send) -> dg.JobDefinition:
+    """A job whose launchpad takes one signal. It claims nothing and uses no pool: another run carries the signal out."""
 
     @dg.op(name=names.signal_op, required_resource_keys={names.resource})
     def ask_capture(context: dg.OpExecutionContext, config: SignalConfig) -> None:
-        resource: CaptureResource = getattr(context.resources, names.resource)
         with as_failures():
-            composed = config.composed(context.run.run_id)
-            unknown = ask(resource.config(), composed)
-        signal = composed.signal
-        for pattern in unknown:
-            context.log.warning(f"No captured table matches {pattern!r}: expected {EXPECTED}.")
-        context.log.info(
-            f"Sent as signal {signal.id}: {signal.type} {signal.data}. The streaming run carries it out; "
-            "if none is running, the sensor starts one at its next tick."
-        )
+            send(context, getattr(context.resources, names.resource), config.composed(context.run.run_id))
 
-    @dg.job(name=names.signal, description=_ABOUT)
+    @dg.job(name=names.signal, description=about)
     def job() -> None:
         ask_capture()
 
     return job
+
+
+def signal_job(catalog: CaptureCatalog) -> dg.JobDefinition:
+    """The signal job: it leaves a request for the streaming run."""
+    return job_that_sends(catalog.names, _ABOUT, _send)
+
+
+def _send(context: dg.OpExecutionContext, resource: CaptureResource, composed: ParsedSignal) -> None:
+    unknown = ask(resource.config(), composed)
+    signal = composed.signal
+    for pattern in unknown:
+        context.log.warning(f"No captured table matches {pattern!r}: expected {EXPECTED}.")
+    context.log.info(
+        f"Sent as signal {signal.id}: {signal.type} {signal.data}. The streaming run carries it out; "
+        "if none is running, the sensor starts one at its next tick."
+    )
 
 
 _ABOUT = (

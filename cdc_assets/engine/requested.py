@@ -19,10 +19,14 @@ from typing import Any
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.signal import Signal
 from cdc_assets.engine.feed import Chunk, EngineFeed
-from cdc_assets.errors import EngineError
+from cdc_assets.errors import ConfigurationError, EngineError
 
 _TAKEN_UP_S = 120.0
 _WAKE_EVERY_S = 5.0
+INCREMENTAL_NEEDS = (
+    "create a table (id, type, data), name it in signal.data.collection, and have source in signal.enabled.channels; or set "
+    "read.only=true, where the connector can (MySQL with GTIDs, PostgreSQL); or ask for a blocking snapshot"
+)
 _ENDS = ("COMPLETED", "ABORTED", "SKIPPED")
 
 
@@ -44,6 +48,40 @@ def channels_of(config: EngineConfig) -> list[str]:
     """Signal channels of the connector."""
     texts = config.properties.get("signal.enabled.channels", "source").split(",")
     return [text.strip() for text in texts if text.strip()]
+
+
+def why_no_incremental(config: EngineConfig) -> str:
+    """Why an incremental snapshot would wait behind its first chunk for ever; empty if it would not.
+
+    The connector compares each chunk with the log between two marks, which it writes into the signal table and
+    reads again by the channel `source`; with `read.only` it takes positions of the log instead.
+    """
+    given = config.properties
+    if given.get("read.only", "false").lower() == "true":
+        return ""
+    if not given.get("signal.data.collection"):
+        return "there is no signal table (signal.data.collection), into which the connector writes its marks around each chunk"
+    if "source" not in channels_of(config):
+        channels = ",".join(channels_of(config))
+        return (
+            f"signal.enabled.channels is {channels}: without source the connector never sees its marks around a chunk"
+        )
+    return ""
+
+
+def require_incremental(config: EngineConfig) -> None:
+    """Check that an incremental snapshot that is asked for now could be completed.
+
+    Raises:
+        ConfigurationError: it would wait for ever.
+    """
+    if reason := why_no_incremental(config):
+        raise ConfigurationError(
+            "signal.enabled.channels",
+            config.properties.get("signal.enabled.channels"),
+            f"source among them, and signal.data.collection, for an incremental snapshot: {reason}",
+            INCREMENTAL_NEEDS,
+        )
 
 
 def with_file_channel(config: EngineConfig, path: Path) -> EngineConfig:

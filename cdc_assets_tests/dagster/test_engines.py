@@ -376,6 +376,7 @@ def test_an_error_of_the_connector_is_seen_and_passes(shop: Deployment) -> None:
 
 def test_a_snapshot_asset_asks_the_connector_to_read_again(shop: Deployment) -> None:
     assert shop.changes().success
+    shop.more["signal.data.collection"] = "db.signals"
     config = {"ops": {"shop_read_tables": {"config": {"type": "incremental", "conditions": {r"db\.items1": "id > 3"}}}}}
     result = shop.run("shop_snapshot", [key("snapshot")], run_config=config)
     assert result.success
@@ -410,8 +411,34 @@ def test_a_snapshot_that_is_not_taken_fails_its_run(shop: Deployment) -> None:
     assert "Blocking Snapshot ABORTED" in (shop.last_of_connector().description or "")
 
 
+def signal_config(*, snapshot: str) -> dict[str, Any]:
+    return {"ops": {"shop_ask": {"config": {"tables": [r"db\.items1"], "snapshot": snapshot}}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "there is no signal table"),
+        ({"signal.data.collection": "db.signals", "signal.enabled.channels": "file"}, "never sees its marks"),
+    ],
+)
+def test_an_incremental_snapshot_that_would_wait_for_ever_is_refused(
+    shop: Deployment, given: dict[str, str], why: str
+) -> None:
+    shop.more |= given | {"signal.file": str(shop.folder / "signals.jsonl")}
+    result = shop.run("shop_signal", run_config=signal_config(snapshot="incremental"))
+    assert not result.success
+    [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    assert why in str(failure.user_failure_data.description if failure.user_failure_data else "")
+    assert not shop.database.sent
+    assert not (shop.folder / "signals.jsonl").exists()
+    shop.more["read.only"] = "true"  # positions of the log instead of marks
+    shop.more["signal.enabled.channels"] = "file"
+    assert shop.run("shop_signal", run_config=signal_config(snapshot="incremental")).success
+
+
 def test_signals_go_through_the_table_or_the_file(shop: Deployment) -> None:
-    asked = {"ops": {"shop_ask": {"config": {"tables": [r"db\.items1"]}}}}
+    asked = signal_config(snapshot="blocking")
     assert not shop.run("shop_signal", run_config=asked).success
     shop.more["signal.data.collection"] = "db.signals"
     assert shop.run("shop_signal", run_config=asked).success

@@ -4,8 +4,9 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,7 @@ class Deployment:
 
 @contextmanager
 def deployed(kind: str, folder: Path) -> Iterator[Deployment]:
+    folder.mkdir(exist_ok=True)
     server = MariaDb(folder / "server") if kind == "mysql" else Postgres(folder / "server")
     with server, dg.DagsterInstance.ephemeral() as instance:
         found = Deployment(kind, server, folder, instance)
@@ -142,6 +144,58 @@ def test_a_capture_in_dagster(kind: str, tmp_path: Path) -> None:
         assert again.success
         assert materialized(again)[shop.key("items", "snapshot")]["rows_reads"] == 3
         assert shop.operations("items") == ["r", "r", "c", "u", "r", "r", "r"]
+
+
+SIGNALS = "create table signals (id varchar(64) primary key, type varchar(32), data varchar(2048))"
+
+
+@pytest.mark.parametrize("kind", ["mysql", "postgres"])
+def test_signals_from_the_launchpad(kind: str, tmp_path: Path) -> None:
+    """An incremental and a blocking snapshot by the signal table, taken up by the run that the sensor starts."""
+    with deployed(kind, tmp_path) as shop:
+        schema = KEYS[kind][-1]
+        shop.server.execute(SIGNALS)
+        shop.server.execute("create table items (id int primary key, name varchar(60))")
+        shop.server.execute("insert into items values (1, 'one'), (2, 'two'), (3, 'three')")
+        shop.write(signal_data_collection=f"{schema}.signals", incremental_snapshot_chunk_size="2")
+        shop.follow()
+        read = ["r", "r", "r"]
+        assert shop.operations("items") == read
+        for times, snapshot in enumerate(("incremental", "blocking"), 2):
+            config = {"ops": {"shop_ask": {"config": {"tables": [f"{schema}.items"], "snapshot": snapshot}}}}
+            assert shop.run("shop_signal", run_config=config).success
+            shop.follow()
+            assert shop.operations("items") == times * read, snapshot
+        asked = {"ops": {"shop_read_tables": {"config": {"type": "incremental"}}}}
+        assert shop.run("shop_snapshot", [shop.key("items", "snapshot")], run_config=asked).success
+        assert shop.operations("items") == 4 * read
+        shop.follow()
+        assert shop.checks()["complete_to_log_end"].passed
+
+
+def test_a_server_that_is_away_stops_its_own_capture_alone(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        away, other = (stack.enter_context(deployed(kind, tmp_path / kind)) for kind in ("mysql", "postgres"))
+        for shop in (away, other):
+            shop.server.execute("create table items (id int primary key, name varchar(60))")
+            shop.server.execute("insert into items values (1, 'one')")
+            shop.follow()
+        away.server.execute("insert into items values (2, 'two')")
+        request = away.tick()
+        away.server.stop()
+        begun = time.monotonic()
+        assert not any(check.passed for check in away.checks().values())
+        assert "cannot be reached" in away.tick().skip_message
+        assert time.monotonic() - begun < 60
+        assert not away.run(request.job_name, request.asset_selection).success  # the sensor asked just before
+        other.server.execute("insert into items values (2, 'two')")
+        other.follow()
+        assert other.operations("items") == ["r", "c"]
+        assert all(check.passed for check in other.checks().values())
+        away.server.start()
+        assert away.run("shop_changes").success
+        assert away.operations("items") == ["r", "c"]
+        assert all(check.passed for check in away.checks().values())
 
 
 @pytest.mark.parametrize("kind", ["mysql", "postgres"])

@@ -1,6 +1,8 @@
 """What connectors can send beside plain rows, from real servers: the same as the connector's own JSON, and each once."""
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -208,9 +210,24 @@ def purge(server: Server) -> None:
         time.sleep(1)
 
 
-@pytest.mark.parametrize("kind", [MariaDb, Postgres])
-def test_a_log_that_is_gone_is_told_and_nothing_is_claimed(kind: type[Server], tmp_path: Path) -> None:
-    """The binlog was purged, the slot was dropped: no run reads on as if nothing were missing."""
+def status_of(folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "cdc_assets.cli.main", "status", "--json", "-c", str(folder / "capture.json")]
+    found: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return found
+
+
+RECREATED = "select pg_drop_replication_slot('slot0')", "select pg_create_logical_replication_slot('slot0', 'pgoutput')"
+
+
+@pytest.mark.parametrize(
+    ("kind", "after"),
+    [(MariaDb, ()), (Postgres, RECREATED[:1]), (Postgres, RECREATED)],
+    ids=["purged", "dropped", "made-anew"],
+)
+def test_a_log_that_is_gone_is_told_and_nothing_is_claimed(
+    kind: type[Server], after: Sequence[str], tmp_path: Path
+) -> None:
+    """The binlog was purged, the slot was dropped or made anew: no run reads on as if nothing were missing."""
     with kind(tmp_path / "server") as server:
         server.execute("create table items (id int primary key)")
         server.execute("insert into items values (1)")
@@ -218,18 +235,27 @@ def test_a_log_that_is_gone_is_told_and_nothing_is_claimed(kind: type[Server], t
         assert captured(tmp_path, own) == 0, log_of(tmp_path)
         server.execute("insert into items values (2)")
         assert captured(tmp_path, own) == 0, log_of(tmp_path)
-        if kind is Postgres:
-            server.execute("select pg_drop_replication_slot('slot0')")
+        for statement in after[:1]:
+            server.execute(statement)
         server.execute("insert into items values (3)")
+        for statement in after[1:]:
+            server.execute(statement)
         if kind is MariaDb:
             purge(server)
         assert captured(tmp_path, own) != 0, log_of(tmp_path)
         assert "complete only as far as that" in log_of(tmp_path)
         events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
         assert [event["key"]["id"] for event in events] == [1, 2]
+        told = status_of(tmp_path)
+        assert {table["state"] for table in told["tables"]} == {"gap"}
+        assert told["retention_problem"]
         assert captured(tmp_path, own | {"snapshot.mode": "when_needed"}) == 0, log_of(tmp_path)
         events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
         assert [event["key"]["id"] for event in events] == [1, 2, 1, 2, 3]
+        [gap] = status_of(tmp_path)["gaps"]
+        assert gap["begin"] == told["complete_to"]
+        assert gap["end"] != gap["begin"]
+        assert {table["state"] for table in status_of(tmp_path)["tables"]} == {"healthy"}
 
 
 def test_an_engine_that_hangs_is_killed(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver, signal_table_of
+from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver
+from cdc_assets.adapters.databases.signal_table import SignalTable, captured_check
 from cdc_assets.adapters.databases.tables import ConnectorFilter, column, structures
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.check_result import CheckResult
@@ -75,6 +76,8 @@ class MySqlProbe:
             refused=lambda error: bool(error.args) and error.args[0] in _REFUSED,
             lost=lambda connection: not connection.open,
         )
+        columns = "id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT NULL"
+        self._signal_table = SignalTable(config, self._session, quote="`", marks="%s, %s, %s", columns=columns)
 
     def close(self) -> None:
         """End the connection."""
@@ -102,8 +105,8 @@ class MySqlProbe:
     def _renamed(self) -> bool:
         """MySQL 8.4 has no `SHOW MASTER STATUS` any more; MariaDB keeps it."""
         text = str(self._session.one("SELECT VERSION() AS version")["version"])
-        numbers = re.match(r"(\d+)\.(\d+)", text)
-        return bool(numbers) and "mariadb" not in text.lower() and (int(numbers[1]), int(numbers[2])) >= (8, 2)  # type: ignore[index] # mypy does not see that bool() tells
+        found = re.match(r"(\d+)\.(\d+)", text)
+        return found is not None and "mariadb" not in text.lower() and (int(found[1]), int(found[2])) >= (8, 2)
 
     def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
         """Whether the binlog holds no rows of captured tables, and no TRUNCATE, behind an offset.
@@ -197,7 +200,8 @@ class MySqlProbe:
 
     def inspect(self) -> Sequence[CheckResult]:
         """Binlog, rights, captured tables, signal table."""
-        return [*self._settings(), *self._rights(), self._captured(), *self._signals()]
+        captured = captured_check("server", self.tables(), "database.include.list and table.include.list (db.table)")
+        return [*self._settings(), *self._rights(), captured, *self._signal_table.checks()]
 
     def _settings(self) -> Iterator[CheckResult]:
         wanted = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
@@ -232,30 +236,9 @@ class MySqlProbe:
             f"GRANT RELOAD ON *.* TO '{user}'@'%'", blocking=False,
         )  # fmt: skip
 
-    def _captured(self) -> CheckResult:
-        count = len(self.tables())
-        return CheckResult(
-            "captured tables", "server", count > 0, f"{count}", "at least one",
-            "correct database.include.list and table.include.list, which match db.table; or grant SELECT",
-        )  # fmt: skip
-
-    def _signals(self) -> Iterator[CheckResult]:
-        if not self._config.properties.get("signal.data.collection"):
-            return
-        name = self._config.properties["signal.data.collection"]
-        found = self._session.perhaps(f"SELECT id, type, data FROM {self._signal_table()} WHERE 1 = 0")  # noqa: S608 - quoted
-        yield CheckResult(
-            "signal table", name, found is not None, "there" if found is not None else "missing or without rights", "there",
-            f"CREATE TABLE {name} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT NULL)",
-        )  # fmt: skip
-
-    def _signal_table(self) -> str:
-        return ".".join("`" + part.replace("`", "``") + "`" for part in signal_table_of(self._config))
-
     def wake(self) -> None:
         """Nothing: this connector takes up signals in quiet as well."""
 
     def signal(self, id_: str, type_: str, data: str) -> None:
         """Put a row into the signal table."""
-        statement = f"INSERT INTO {self._signal_table()} (id, type, data) VALUES (%s, %s, %s)"  # noqa: S608 - quoted
-        self._session.rows(statement, id_, type_, data)
+        self._signal_table.insert(id_, type_, data)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver, signal_table_of
+from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver
+from cdc_assets.adapters.databases.signal_table import SignalTable, captured_check
 from cdc_assets.adapters.databases.tables import ConnectorFilter, column, structures
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.check_result import CheckResult
@@ -48,6 +49,10 @@ class OracleProbe:
             oracledb.Error,
             refused=lambda error: any(part in str(error) for part in _REFUSED),
             lost=lambda connection: not connection.is_healthy(),
+        )
+        columns = "id VARCHAR2(42) PRIMARY KEY, type VARCHAR2(32) NOT NULL, data VARCHAR2(2048)"
+        self._signal_table = SignalTable(
+            config, self._session, quote='"', marks=":1, :2, :3", columns=columns, most_parts=2
         )
 
     def close(self) -> None:
@@ -134,19 +139,15 @@ class OracleProbe:
             "YES",
             "ALTER DATABASE ADD SUPPLEMENTAL LOG DATA",
         )
-        count = len(self.tables())
-        yield CheckResult(
-            "captured tables", self._database, count > 0, f"{count}", "at least one",
-            "correct schema.include.list and table.include.list, which match schema.table",
-        )  # fmt: skip
+        yield captured_check(self._database, self.tables(), "schema.include.list and table.include.list (schema.table)")
+        yield from self._signal_table.checks()
 
     def wake(self) -> None:
         """Nothing: this connector takes up signals in quiet as well."""
 
     def signal(self, id_: str, type_: str, data: str) -> None:
         """Put a row into the signal table."""
-        name = ".".join('"' + part.replace('"', '""') + '"' for part in signal_table_of(self._config)[-2:])
-        self._session.rows(f"INSERT INTO {name} (id, type, data) VALUES (:1, :2, :3)", id_, type_, data)  # noqa: S608 - quoted
+        self._signal_table.insert(id_, type_, data)
 
 
 def _point(scn: object) -> LogPoint:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from contextlib import suppress
 from typing import Any
 
-from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver, signal_table_of
+from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver
+from cdc_assets.adapters.databases.signal_table import SignalTable, captured_check
 from cdc_assets.adapters.databases.tables import ConnectorFilter, column, structures
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.check_result import CheckResult
@@ -68,6 +69,8 @@ class PostgresProbe:
             lost=lambda connection: connection.closed,
             abort=_shut_down,
         )
+        columns = "id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048)"
+        self._signal_table = SignalTable(config, self._session, quote='"', marks="%s, %s, %s", columns=columns)
 
     def close(self) -> None:
         """End the connection."""
@@ -142,8 +145,9 @@ class PostgresProbe:
             "confirmed": str(slot["confirmed"]),
             "retained_bytes": int(slot["retained"] or 0),
         }
-        if slot["safe_wal_size"] is not None:
-            facts["room_bytes"] = int(slot["safe_wal_size"])
+        room = None if slot["safe_wal_size"] is None else int(slot["safe_wal_size"])
+        if room is not None:
+            facts["room_bytes"] = room
         if slot["wal_status"] == "lost" or slot["restart_lsn"] is None:
             return Retention(
                 f"The replication slot {self._slot} is lost: its log exceeded max_slot_wal_keep_size and was removed. "
@@ -157,7 +161,7 @@ class PostgresProbe:
                 "snapshot.mode=when_needed and offset.mismatch.strategy=no_validation for one run, which reads the tables anew.",
                 facts=facts,
             )
-        if slot["wal_status"] == "unreserved" or 0 <= facts.get("room_bytes", -1) < _NEAR_BYTES:  # type: ignore[operator] # a number
+        if slot["wal_status"] == "unreserved" or (room is not None and room < _NEAR_BYTES):
             return Retention(
                 near=f"The replication slot {self._slot} may be lost soon ({slot['wal_status']}): run the capture, or raise "
                 "max_slot_wal_keep_size.",
@@ -196,7 +200,7 @@ class PostgresProbe:
 
     def inspect(self) -> Sequence[CheckResult]:
         """Log, rights, publication, captured tables, signal table."""
-        return [*self._settings(), *self._rights(), *self._captured(), *self._signals()]
+        return [*self._settings(), *self._rights(), *self._captured(), *self._signal_table.checks()]
 
     def _settings(self) -> Iterator[CheckResult]:
         level = self._session.one("SHOW wal_level")["wal_level"]
@@ -241,10 +245,7 @@ class PostgresProbe:
 
     def _captured(self) -> Iterator[CheckResult]:
         tables = [schema.table for schema in self.tables()]
-        yield CheckResult(
-            "captured tables", self._database, bool(tables), f"{len(tables)}", "at least one",
-            "correct schema.include.list and table.include.list, which match schema.table",
-        )  # fmt: skip
+        yield captured_check(self._database, tables, "schema.include.list and table.include.list (schema.table)")
         identities = {
             (row["nspname"], row["relname"]): (row["relreplident"], row["readable"])
             for row in self._session.rows(
@@ -265,19 +266,6 @@ class PostgresProbe:
                 f'ALTER TABLE "{table.schema}"."{table.table}" REPLICA IDENTITY FULL', blocking=False,
             )  # fmt: skip
 
-    def _signals(self) -> Iterator[CheckResult]:
-        if not self._config.properties.get("signal.data.collection"):
-            return
-        name = self._config.properties["signal.data.collection"]
-        found = self._session.perhaps(f"SELECT id, type, data FROM {self._signal_table()} WHERE false")  # noqa: S608 - quoted
-        yield CheckResult(
-            "signal table", name, found is not None, "there" if found is not None else "missing or without rights", "there",
-            f"CREATE TABLE {name} (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))",
-        )  # fmt: skip
-
-    def _signal_table(self) -> str:
-        return ".".join('"' + part.replace('"', '""') + '"' for part in signal_table_of(self._config))
-
     def wake(self) -> None:
         """Write a logical message: behind its last event the connector waits for the next one, and looks at no signal before.
 
@@ -287,5 +275,4 @@ class PostgresProbe:
 
     def signal(self, id_: str, type_: str, data: str) -> None:
         """Put a row into the signal table."""
-        statement = f"INSERT INTO {self._signal_table()} (id, type, data) VALUES (%s, %s, %s)"  # noqa: S608 - quoted
-        self._session.rows(statement, id_, type_, data)
+        self._signal_table.insert(id_, type_, data)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from cdc_assets.config.engine import EngineConfig
-from cdc_assets.errors import ConfigurationError, ConnectionLostError, CredentialsError, EngineError, QueryError
+from cdc_assets.errors import ConnectionLostError, CredentialsError, EngineError, QueryError
 
 TIMEOUT_S = 5
 Rows = list[dict[str, Any]]
@@ -142,20 +142,3 @@ class DriverSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def signal_table_of(config: EngineConfig) -> list[str]:
-    """Parts of the name of the signal table.
-
-    Raises:
-        ConfigurationError: none is configured.
-    """
-    name = config.properties.get("signal.data.collection", "")
-    if not name:
-        raise ConfigurationError(
-            "signal.data.collection",
-            None,
-            "the name of a table (id, type, data)",
-            "create one and name it there, or configure the file channel (signal.enabled.channels, signal.file)",
-        )
-    return name.split(".")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -19,6 +20,7 @@ from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.signals import SnapshotType
+from cdc_assets.engine.requested import require_incremental, with_file_channel
 from cdc_assets.engine.run import EngineSummary
 from cdc_assets.engine.source import LogPoint
 from cdc_assets.errors import CdcError, ConfigurationError, describe_error
@@ -95,7 +97,7 @@ def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
         enable_info_logs()
         with as_step(context), _observed(catalog, context), report.reporting_in_any_case(), page.fresh():
             end = _log_end(context, resource)
-            signal = _request(catalog, context, config) if _is_needed(resource) else None
+            signal = _request(catalog, context, config, resource) if _is_needed(resource) else None
             what = f"signal {signal.id}: {signal.data}" if signal else "the connector's own first snapshot"
             context.log.info(f"Reading by {what}")
             summary = resource.run(sink, report.add, signal=signal)
@@ -129,7 +131,11 @@ def _is_needed(resource: ConnectorResource) -> bool:
     return False
 
 
-def _request(catalog: ConnectorCatalog, context: dg.AssetExecutionContext, config: ReadConfig) -> Signal:
+def _request(
+    catalog: ConnectorCatalog, context: dg.AssetExecutionContext, config: ReadConfig, resource: ConnectorResource
+) -> Signal:
+    if config.type is SnapshotType.incremental:
+        require_incremental(with_file_channel(resource.settings(), Path()))
     chosen = [table for key, table in catalog.keys("snapshot").items() if key in context.selected_asset_keys]
     own_id = f"{context.run.run_id[:30]}-{context.retry_number}"
     composed = compose(

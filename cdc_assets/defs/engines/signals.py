@@ -7,32 +7,27 @@ import dagster as dg
 from cdc_assets.core.signal import Signal
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
-from cdc_assets.defs.failures import as_failures
-from cdc_assets.defs.signals import SignalConfig
-from cdc_assets.engine.requested import append_signal, channels_of
+from cdc_assets.defs.signals import job_that_sends
+from cdc_assets.engine.requested import append_signal, channels_of, require_incremental
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal
 
 
 def signal_job(catalog: ConnectorCatalog) -> dg.JobDefinition:
-    """The signal job. It claims nothing and uses no pool: a run of the connector takes the signal up."""
-    names = catalog.names
+    """The signal job: a run of the connector takes the signal up."""
+    return job_that_sends(catalog.names, _ABOUT, _send)
 
-    @dg.op(name=names.signal_op, required_resource_keys={names.resource})
-    def ask_connector(context: dg.OpExecutionContext, config: SignalConfig) -> None:
-        resource: ConnectorResource = getattr(context.resources, names.resource)
-        with as_failures():
-            composed = config.composed(context.run.run_id)
-            channel = send(resource, composed.signal.id, composed.signal.type, composed.signal.data or "{}")
-        context.log.info(
-            f"Sent as signal {composed.signal.id} by {channel}: {composed.signal.type} {composed.signal.data}. The sensor "
-            "starts a run of the connector that takes it up, if none is running."
-        )
 
-    @dg.job(name=names.signal, description=_ABOUT)
-    def job() -> None:
-        ask_connector()
-
-    return job
+def _send(context: dg.OpExecutionContext, resource: ConnectorResource, composed: ParsedSignal) -> None:
+    request = composed.request
+    if isinstance(request, ExecuteSnapshot) and request.kind == "incremental":
+        require_incremental(resource.settings())
+    signal = composed.signal
+    channel = send(resource, signal.id, signal.type, signal.data or "{}")
+    context.log.info(
+        f"Sent as signal {signal.id} by {channel}: {signal.type} {signal.data}. The sensor "
+        "starts a run of the connector that takes it up, if none is running."
+    )
 
 
 def send(resource: ConnectorResource, id_: str, type_: str, data: str) -> str:
