@@ -96,6 +96,7 @@ ALLOWED: dict[str, set[str]] = {
     "exports": {"capture", "config", "errors", "metrics", "run", "telemetry"},
     "assembly": {
         "adapters.clock",
+        "adapters.databases",
         "adapters.debezium",
         "adapters.kafka",
         "adapters.kafka_marker",
@@ -118,7 +119,6 @@ ALLOWED: dict[str, set[str]] = {
     "defs": {
         "exports",
         "adapters.databases",
-        "adapters.debezium",
         "adapters.kafka",
         "adapters.spark",
         "adapters.sqlserver",

@@ -158,7 +158,7 @@ def write(folder: Path, seed: int, chunks: int) -> None:
     keys = [("text", kinds["text"])]
     empty = _java("java.util.HashMap")()
     for chunk in range(chunks):
-        events, told = _java("java.util.ArrayList")(), []
+        events, described = _java("java.util.ArrayList")(), []
         for _ in range(rng.choice([1, 7, 8, 9, 64, 200])):
             topic, schema, columns = rng.choice(tables)
             value = None if rng.random() < 0.1 else _filled(rng, schema, columns)
@@ -172,12 +172,12 @@ def write(folder: Path, seed: int, chunks: int) -> None:
             events.add(Event(record))
             pair = [(key, own_key), (schema, value)]
             texts = [None if v is None else bytes(converter.fromConnectData(topic, s, v)).decode() for s, v in pair]
-            told.append(
+            described.append(
                 [topic, *(text and json.loads(text) for text in texts), [[h.key(), h.value()] for h in headers]]
             )
         (folder / f"{chunk}.json").write_bytes(bytes(encoder.encode(events, True)))
         (folder / f"{chunk}.bin").write_bytes(bytes(encoder.body()))
-        (folder / f"{chunk}.events").write_text(json.dumps(told))
+        (folder / f"{chunk}.events").write_text(json.dumps(described))
 
 
 def main(folder: Path, seed: int, chunks: int) -> None:

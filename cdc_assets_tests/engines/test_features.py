@@ -246,14 +246,14 @@ def test_a_log_that_is_gone_is_told_and_nothing_is_claimed(
         assert "complete only as far as that" in log_of(tmp_path)
         events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
         assert [event["key"]["id"] for event in events] == [1, 2]
-        told = status_of(tmp_path)
-        assert {table["state"] for table in told["tables"]} == {"gap"}
-        assert told["retention_problem"]
+        status = status_of(tmp_path)
+        assert {table["state"] for table in status["tables"]} == {"gap"}
+        assert status["retention_problem"]
         assert captured(tmp_path, own | {"snapshot.mode": "when_needed"}) == 0, log_of(tmp_path)
         events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
         assert [event["key"]["id"] for event in events] == [1, 2, 1, 2, 3]
         [gap] = status_of(tmp_path)["gaps"]
-        assert gap["begin"] == told["complete_to"]
+        assert gap["begin"] == status["complete_to"]
         assert gap["end"] != gap["begin"]
         assert {table["state"] for table in status_of(tmp_path)["tables"]} == {"healthy"}
 

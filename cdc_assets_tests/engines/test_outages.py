@@ -121,7 +121,10 @@ def test_a_stream_goes_on_when_the_server_is_back(kind: type[Server], tmp_path: 
                 keys = until_complete(server, tmp_path)
                 assert process.poll() is None, log_of(tmp_path)
                 assert len(keys) == len(set(keys)), f"twice after {outage.__name__}"
-            assert {table["state"] for table in status_of(tmp_path)["tables"]} == {"healthy"}
+            deadline = time.monotonic() + 90
+            while (states := {table["state"] for table in status_of(tmp_path)["tables"]}) != {"healthy"}:
+                assert states == {"behind"}, states
+                assert time.monotonic() < deadline, status_of(tmp_path)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(120)

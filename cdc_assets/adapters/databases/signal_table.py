@@ -14,7 +14,7 @@ class SignalTable:
     """The table that `signal.data.collection` names.
 
     Args:
-        config: the capture.
+        config: may name it.
         session: a connection to its database.
         quote: what stands around names.
         marks: of the parameters of a statement.
