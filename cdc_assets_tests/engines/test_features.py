@@ -247,15 +247,14 @@ def test_a_log_that_is_gone_is_told_and_nothing_is_claimed(
         events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
         assert [event["key"]["id"] for event in events] == [1, 2]
         status = status_of(tmp_path)
-        assert {table["state"] for table in status["tables"]} == {"gap"}
-        assert status["retention_problem"]
+        assert {table["condition"] for table in status["tables"]} == {"gap"}
+        assert status["health"] == "in trouble"
         assert captured(tmp_path, own | {"snapshot.mode": "when_needed"}) == 0, log_of(tmp_path)
         events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
         assert [event["key"]["id"] for event in events] == [1, 2, 1, 2, 3]
-        [gap] = status_of(tmp_path)["gaps"]
-        assert gap["begin"] == status["complete_to"]
-        assert gap["end"] != gap["begin"]
-        assert {table["state"] for table in status_of(tmp_path)["tables"]} == {"healthy"}
+        [gap] = status_of(tmp_path)["advice"]
+        assert gap.startswith(f"Changes between {status['databases'][0]['complete_to']} and ")
+        assert status_of(tmp_path)["health"] == "healthy"
 
 
 def test_an_engine_that_hangs_is_killed(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from cdc_assets.adapters.databases.session import TIMEOUT_S, DriverSession, require_driver
@@ -136,7 +136,7 @@ class PostgresProbe:
                 return Retention(facts=facts)
             return Retention(
                 f"The replication slot {self._slot} is gone, and with it the changes behind {recorded}. "
-                "Next: capture into a new lake; never drop a slot that a capture uses.",
+                "Next: set snapshot.mode=when_needed, which reads the tables anew, or capture into a new lake.",
                 facts=facts,
             )
         facts |= {
@@ -158,7 +158,7 @@ class PostgresProbe:
             return Retention(
                 f"The replication slot {self._slot} begins at {slot['confirmed']}, behind {recorded}, to which the lake is "
                 "complete: it was made anew or moved, and changes in between are lost. Next: set "
-                "snapshot.mode=when_needed and offset.mismatch.strategy=no_validation for one run, which reads the tables anew.",
+                "snapshot.mode=when_needed, which reads the tables anew, or capture into a new lake.",
                 facts=facts,
             )
         if slot["wal_status"] == "unreserved" or (room is not None and room < _NEAR_BYTES):
