@@ -15,20 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cdc_assets_tests.conformance.engine import jars, log_configuration
-
-
-def start_java(work: Path, heap: str = "1g") -> None:
-    """A JVM with the connector's classes, whose log is `engine.log` in the work folder."""
-    import jpype
-
-    jpype.startJVM(
-        f"-Xmx{heap}",
-        f"-Dlog4j2.configurationFile={log_configuration(work)}",
-        "-Dslf4j.provider=org.apache.logging.slf4j.SLF4JServiceProvider",
-        classpath=jars(),
-        convertStrings=True,
-    )
+from cdc_assets_tests.conformance.engine import json_engine, start_java
 
 
 def make_engine(properties: Mapping[str, str], took: Callable[[int], None], ended: Callable[[str], None]) -> Any:
@@ -56,15 +43,7 @@ def make_engine(properties: Mapping[str, str], took: Callable[[int], None], ende
         def handle(self, success: Any, message: Any, error: Any) -> None:
             ended(f"{message} {error}")
 
-    java_properties = jpype.JClass("java.util.Properties")()
-    for name, value in properties.items():
-        java_properties.setProperty(name, value)
-    json_format = jpype.JClass("io.debezium.engine.format.Json").class_
-    builder = jpype.JClass("io.debezium.engine.DebeziumEngine").create(
-        jpype.JClass("io.debezium.engine.format.KeyValueHeaderChangeEventFormat").of(*[json_format] * 3),
-        "io.debezium.embedded.async.ConvertingAsyncEngineBuilderFactory",
-    )
-    return builder.using(java_properties).using(Ended()).notifying(Consumer()).build()
+    return json_engine(properties, Consumer(), Ended())
 
 
 def run(properties: dict[str, str], stop: Path) -> None:

