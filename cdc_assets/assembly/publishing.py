@@ -55,7 +55,7 @@ def publish_topics(
         raise ConfigurationError(name, value, f"{supported}, to publish to Kafka", "change it, or leave it out")
     broker = KafkaBroker(settings, config.events.topic_prefix)
     feed = Feed(config, TopicTables.of(config))
-    renderer = Renderer(settings, config.text)
+    renderer = Renderer(settings)
     publisher = Publisher(feed, broker, renderer, settings.transaction_rows, on_commit, after)
     publish(
         publisher,

@@ -3,13 +3,41 @@
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
-from cdc_assets.config.settings.kafka import JSON, SIMPLE, KafkaSettings, TopicRule
+from cdc_assets.config.settings.kafka import AVRO, JSON, SIMPLE, ConverterSettings, KafkaSettings, TopicRule
 from cdc_assets.errors import ConfigurationError
 
 _CREATION = "topic.creation."
 _OF_THE_JVM = frozenset({"key.serializer", "value.serializer", "enable.idempotence", "transactional.id"})
 _JAVA_NAMES = {"max.request.size": "message.max.bytes"}
+_FORMATS = {JSON: "json", AVRO: "avro"}
+_AVRO_OPTIONS = frozenset(
+    {
+        "schema.registry.url",
+        "basic.auth.user.info",
+        "schema.registry.basic.auth.user.info",
+        "auto.register.schemas",
+        "ignore.default.for.nullables",
+        "schemas.enable",
+        "replace.null.with.default",
+    }
+)
+_ONLY = {
+    "basic.auth.credentials.source": "USER_INFO",
+    "schema.registry.basic.auth.credentials.source": "USER_INFO",
+    "enhanced.avro.schema.support": "false",
+    "generalized.sum.type.support": "false",
+    "connect.meta.data": "true",
+    "scrub.invalid.names": "false",
+    "use.latest.version": "false",
+    "flatten.unions": "true",
+    "key.subject.name.strategy": "io.confluent.kafka.serializers.subject.TopicNameStrategy",
+    "value.subject.name.strategy": "io.confluent.kafka.serializers.subject.TopicNameStrategy",
+}
+"""Options of the Avro converter that change names or bytes, with the value that is supported."""
+_FREE = ("schemas.cache.config", "schemas.cache.size", "max.schemas.per.subject", "latest.compatibility.strict")
+"""Options that change nothing here."""
 _RULE_OPTIONS = ("include", "exclude", "partitions", "replication.factor")
 
 
@@ -26,8 +54,8 @@ def kafka_settings(values: Mapping[str, Any], texts: Mapping[str, str], form: st
     """
     found = KafkaSettings(
         **values,
-        key_schema=_flag(texts, "key.converter.schemas.enable"),
-        value_schema=_flag(texts, "value.converter.schemas.enable"),
+        key=_converter("key", texts),
+        value=_converter("value", texts),
         headers=texts.get("header.converter", "").strip() or SIMPLE,
         header_schema=_flag(texts, "header.converter.schemas.enable"),
         producer=tuple(_producer(texts)),
@@ -43,8 +71,8 @@ def kafka_settings(values: Mapping[str, Any], texts: Mapping[str, str], form: st
     return found
 
 
-def _flag(texts: Mapping[str, str], name: str) -> bool:
-    text = texts.get(name, "true").strip().lower()
+def _flag(texts: Mapping[str, str], name: str, default: str = "true") -> bool:
+    text = texts.get(name, default).strip().lower()
     if text not in ("true", "false"):
         raise ConfigurationError(name, text, "true or false", "correct it")
     return text == "true"
@@ -53,14 +81,62 @@ def _flag(texts: Mapping[str, str], name: str) -> bool:
 def _problem(texts: Mapping[str, str], form: str) -> tuple[str, str, str] | None:
     """A property that Kafka's records do not support yet: its name, its value and what is supported."""
     for name, allowed in (
-        ("key.converter", (JSON,)),
-        ("value.converter", (JSON,)),
+        ("key.converter", tuple(_FORMATS)),
+        ("value.converter", tuple(_FORMATS)),
         ("header.converter", (SIMPLE, JSON)),
     ):
         given = texts.get(name, "").strip()
         if given and given not in allowed:
             return name, given, " or ".join(allowed)
+    for side in ("key", "value"):
+        if texts.get(f"{side}.converter", "").strip() == AVRO and (found := _unknown_to_avro(side, texts)):
+            return found
     return None if form == "debezium" else ("value.format", form, "debezium")
+
+
+def _unknown_to_avro(side: str, texts: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """An option of the Avro converter that would change its bytes, and is not supported."""
+    start = f"{side}.converter."
+    if not texts.get(f"{start}schema.registry.url", "").strip():
+        return f"{start}schema.registry.url", "(nothing)", "the address of a schema registry"
+    for name, text in texts.items():
+        option, value = name.removeprefix(start), text.strip()
+        if not name.startswith(start) or option in (*_AVRO_OPTIONS, *_FREE) or value == _ONLY.get(option):
+            continue
+        return name, value, _ONLY.get(option, "no such option")
+    return None
+
+
+def _converter(side: str, texts: Mapping[str, str]) -> ConverterSettings:
+    start = f"{side}.converter."
+    kind = _FORMATS.get(texts.get(f"{side}.converter", "").strip(), "json")
+    kept = _flag(texts, f"{start}ignore.default.for.nullables", "false")
+    replaced = _flag(texts, f"{start}replace.null.with.default")
+    registry = texts.get(f"{start}schema.registry.url", "").strip()
+    if kind == "avro" and registry:
+        check_addresses(f"{start}schema.registry.url", registry)
+    user = texts.get(f"{start}basic.auth.user.info", "") or texts.get(
+        f"{start}schema.registry.basic.auth.user.info", ""
+    )
+    return ConverterSettings(
+        kind,
+        _flag(texts, f"{start}schemas.enable"),
+        not kept if kind == "avro" else replaced,
+        registry,
+        user,
+        _flag(texts, f"{start}auto.register.schemas"),
+    )
+
+
+def check_addresses(name: str, text: str) -> None:
+    """Check the addresses of a registry.
+
+    Raises:
+        ConfigurationError: one is no web address.
+    """
+    for address in text.split(","):
+        if urlsplit(address.strip()).scheme not in ("http", "https"):
+            raise ConfigurationError(name, address, "addresses with http or https", "correct it")
 
 
 def _producer(texts: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -220,7 +220,7 @@ class Publisher:
         if topic.numbered and topic.newest == place[0] and place[1] == WHOLE:
             return iter(())
         batches = topic.rows.read(place, self._complete if topic.numbered else None)
-        records = chain.from_iterable(map(self._renderer.records, batches))
+        records = chain.from_iterable(self._renderer.records(topic.name, batch) for batch in batches)
         if topic.numbered and self._after:
             return (record for record in records if record.position > self._after + WHOLE)
         return records
@@ -260,7 +260,7 @@ class Publisher:
             if not self._begun:
                 self._broker.begin()
                 self._begun = True
-            if reason := self._broker.send(stream.name, record):
+            if reason := record.problem or self._broker.send(stream.name, record):
                 self._stop(stream.name, f"the event at {record.position} is refused: {reason}")
                 if record.position == last:  # others share its position and must not be there without it
                     raise _Refused

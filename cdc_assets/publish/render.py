@@ -1,6 +1,6 @@
 """Rows of a topic as Kafka's records, byte for byte as Kafka Connect's converters write them.
 
-Keys and values are rendered column by column (`envelope.json`); only the lists of bytes are made row by row, which the
+Keys and values are rendered column by column (`forms`); only the lists of bytes are made row by row, which the
 producer's client takes one at a time anyway. The simple header converter prints texts as they are, and structs as JSON
 without escapes of control characters; a changed key in a header is JSON in the lake already.
 """
@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from cdc_assets.config.settings import KafkaSettings, TextSettings
+from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.config.settings.kafka import JSON
-from cdc_assets.envelope.json import KEY_HEADERS, described_key, event_text, same_headers
+from cdc_assets.envelope.json import KEY_HEADERS, described_key, same_headers
 from cdc_assets.envelope.json_schema import schema_text
+from cdc_assets.errors import InvalidValueError
+from cdc_assets.publish.forms import form_of
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -30,32 +32,41 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
+    problem: str = ""
+    """Why it has no form in Kafka; empty if it has."""
 
 
 class Renderer:
     """Makes records of rows.
 
     Args:
-        settings: schemas and headers.
-        text: whether defaults stand for nulls.
+        settings: converters.
     """
 
-    def __init__(self, settings: KafkaSettings, text: TextSettings) -> None:
-        self._settings, self._text = settings, text
-        with_schema = settings.key_schema or settings.value_schema
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._key, self._value = form_of(settings.key, "key"), form_of(settings.value, "value")
+        with_schema = any(side.format == "json" and side.schema for side in (settings.key, settings.value))
         self._most = _ROWS_WITH_SCHEMA if with_schema else _ROWS
 
-    def records(self, batch: pa.RecordBatch) -> Iterator[Record]:
-        """Records of the rows of a topic, in their order."""
-        for first in range(0, batch.num_rows, self._most):
-            yield from self._records(batch.slice(first, self._most))
+    def records(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
+        """Records of the rows of a topic, in their order; one with a problem in place of those that cannot be rendered.
 
-    def _records(self, batch: pa.RecordBatch) -> Iterator[Record]:
+        Raises:
+            ConnectionLostError: a schema registry does not answer.
+        """
+        for first in range(0, batch.num_rows, self._most):
+            part = batch.slice(first, self._most)
+            try:
+                yield from self._records(topic, part)
+            except InvalidValueError as error:
+                yield Record(part["window_id"][0].as_py(), part["position"][0].as_py(), None, None, (), str(error))
+                return
+
+    def _records(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
         key, value = batch.schema.field("key"), batch.schema.field("value")
-        keys = event_text(key, batch.column("key"), schema=self._settings.key_schema, defaults=self._text.key_defaults)
-        values = event_text(
-            value, batch.column("value"), schema=self._settings.value_schema, defaults=self._text.value_defaults
-        )
+        keys = self._key.render(topic, key, batch.column("key"))
+        values = self._value.render(topic, value, batch.column("value"))
         return map(
             Record,
             batch.column("window_id").to_pylist(),
@@ -90,6 +101,9 @@ _STRING = '{"type":"string","optional":false}'
 
 
 def _bytes(texts: pa.Array) -> list[bytes | None]:
+    if pa.types.is_binary(texts.type):
+        plain: list[bytes | None] = texts.to_pylist()
+        return plain
     kind = pa.large_binary() if pa.types.is_large_string(texts.type) else pa.binary()
     found: list[bytes | None] = texts.cast(kind).to_pylist()
     return found

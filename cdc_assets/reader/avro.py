@@ -10,18 +10,13 @@ import json
 import math
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from http.client import HTTPException
 from typing import Any, Final
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from cdc_assets.engine.schemas import DECIMAL
-from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets.errors import ConfigurationError
 from cdc_assets.reader.messages import BadRecordError, Part, Schema, normalised, one_line
+from cdc_assets.registry import HEAD_BYTES, SchemaRegistry
 
-_ANSWER_S: Final = 30.0
-_HEAD: Final = 5
 _KINDS: Final = {
     "boolean": "boolean",
     "int": "int32",
@@ -54,12 +49,8 @@ class AvroParts:
     """
 
     def __init__(self, registry: str, credentials: str, fetch: Fetch | None = None) -> None:
-        if urlsplit(registry).scheme not in ("http", "https") and fetch is None:
-            raise ConfigurationError(
-                "value.converter.schema.registry.url", registry, "an address with http or https", "correct it"
-            )
         self._avro = _library()
-        self._fetch = fetch or Registry(registry, credentials).schema
+        self._fetch = fetch or fetch_from(SchemaRegistry(registry, credentials))
         self._schemas: dict[int, tuple[Any, Schema]] = {}
 
     def part(self, data: bytes) -> Part | None:
@@ -69,13 +60,13 @@ class AvroParts:
             BadRecordError: it is not in this format, or its schema is not in the registry.
             ConnectionLostError: the registry does not answer.
         """
-        if len(data) < _HEAD or data[0] != 0:
+        if len(data) < HEAD_BYTES or data[0] != 0:
             raise BadRecordError("it does not begin as Confluent's wire format does")
-        number = int.from_bytes(data[1:_HEAD], "big")
+        number = int.from_bytes(data[1:HEAD_BYTES], "big")
         if number not in self._schemas:
             self._schemas[number] = self._known(self._fetch(number))
         avro, schema = self._schemas[number]
-        stream = io.BytesIO(data[_HEAD:])
+        stream = io.BytesIO(data[HEAD_BYTES:])
         try:
             value = _plain(self._avro.schemaless_reader(stream, avro))
         except (EOFError, IndexError, KeyError, ValueError, TypeError, OverflowError) as error:
@@ -92,49 +83,20 @@ class AvroParts:
             raise BadRecordError(f"its schema cannot be used: {type(error).__name__} {error}") from None
 
 
-class Registry:
-    """A schema registry's web interface.
+def fetch_from(registry: SchemaRegistry) -> Fetch:
+    """Asks a registry for schemas of Avro."""
 
-    Args:
-        address: of the registry; the first one if there are several.
-        credentials: `user:password`, or empty.
-    """
-
-    def __init__(self, address: str, credentials: str) -> None:
-        self._address = address.split(",")[0].strip().rstrip("/")
-        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
-        if credentials:
-            self._headers["Authorization"] = "Basic " + b64encode(credentials.encode()).decode()
-
-    def schema(self, number: int) -> Any:
-        """A schema by its number.
-
-        Raises:
-            BadRecordError: there is none.
-            ConnectionLostError: the registry does not answer.
-        """
-        address = f"{self._address}/schemas/ids/{number}"
-        try:
-            with urlopen(Request(address, headers=self._headers), timeout=_ANSWER_S) as answer:  # noqa: S310 - checked to be a web address
-                found = json.load(answer)
-        except HTTPError as error:
-            if error.code == 404:
-                raise BadRecordError(f"the registry has no schema {number}") from None
-            raise _silent(address, error) from None
-        except (OSError, HTTPException, ValueError) as error:
-            raise _silent(address, error) from None
+    def fetch(number: int) -> Any:
+        found = registry.schema(number)
+        if found is None:
+            raise BadRecordError(f"the registry has no schema {number}")
         if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
             raise BadRecordError(
                 f"schema {number} is not of Avro alone: {found.get('schemaType', 'it has references')}"
             )
         return json.loads(found["schema"])
 
-
-def _silent(address: str, error: Exception) -> ConnectionLostError:
-    return ConnectionLostError(
-        f"The schema registry does not answer at {address}: {error}. Next: check value.converter.schema.registry.url, "
-        "and basic.auth.user.info."
-    )
+    return fetch
 
 
 def connect_schema(written: Any, named: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -12,13 +12,16 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from cdc_assets.config.settings.kafka import AVRO
 from cdc_assets.envelope.json import event_text
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.reader.avro import AvroParts
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.e2e.chains import PUBLISH
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import Publishing
+from cdc_assets_tests.unit.publish.registry import Registry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -219,3 +222,35 @@ def murmur2(data: bytes) -> int:
         h = (h ^ int.from_bytes(tail, "little")) * m & mask
     h = (h ^ h >> 13) * m & mask
     return h ^ h >> 15
+
+
+def test_avro_read_back_from_topics_is_what_the_lake_holds(server: StandIn, tmp_path: Path, broker: Broker) -> None:
+    with Registry() as registry:
+        sides = {f"{side}.converter": AVRO for side in ("key", "value")}
+        urls = {f"{side}.converter.schema.registry.url": registry.address for side in ("key", "value")}
+        case = Publishing(server, tmp_path, broker, "avro", **sides, **urls)
+        case.insert(1, 2, 3)
+        case.capture("snapshot")
+        case.execute("DELETE FROM dbo.t WHERE id = 2")
+        case.execute("UPDATE dbo.t SET note = NULL WHERE id = 3")
+        case.capture()
+        case.publish()
+        handle = TopicTables.of(case.config).open(case.topic)
+        assert handle is not None
+        rows = handle.to_pyarrow_table().sort_by("position").cast(pa.schema(handle.schema().to_arrow()))
+        parts = AvroParts(registry.address, "")
+        for name in ("key", "value"):
+            texts = event_text(rows.schema.field(name), rows[name].combine_chunks(), schema=False, defaults=True)
+            sent = [getattr(one, name) for one in case.sent()]
+            read = [None if data is None else parts.part(data) for data in sent]
+            expected = [None if text is None else json.loads(text) for text in texts.to_pylist()]
+            assert [part and part.parsed for part in read] == expected
+        registry.away = True
+        case.insert(9)
+        case.capture()
+        done = case.command()
+        assert done.returncode == 1
+        assert "registry does not answer" in done.stderr
+        registry.away = False
+        case.publish()
+        assert len(case.sent()) == len(rows) + 1

@@ -7,6 +7,30 @@ SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 """Connect's default for headers: texts as they are."""
 
 
+AVRO = "io.confluent.connect.avro.AvroConverter"
+
+
+@dataclass(frozen=True, slots=True)
+class ConverterSettings:
+    """How keys or values are written.
+
+    Args:
+        format: `json` or `avro`.
+        schema: whether JSON contains its schema; Connect's default is true.
+        defaults: whether a field's default replaces null.
+        registry: addresses of the schema registry.
+        credentials: `user:password` for it.
+        registers: whether schemas are added to the registry.
+    """
+
+    format: str = "json"
+    schema: bool = True
+    defaults: bool = True
+    registry: str = ""
+    credentials: str = field(default="", repr=False)
+    registers: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class TopicRule:
     """How topics are made.
@@ -33,8 +57,8 @@ class KafkaSettings:
     Args:
         servers: `bootstrap.servers`; empty if nothing is written to Kafka.
         enabled: whether runs of Dagster publish.
-        key_schema: whether JSON keys contain their schema; Connect's default is true.
-        value_schema: the same for values.
+        key: how keys are written.
+        value: how values are written.
         headers: class of the header converter.
         header_schema: whether JSON headers contain their schema.
         producer: options of the client by name; may hold secrets, never printed.
@@ -46,8 +70,8 @@ class KafkaSettings:
 
     servers: str = ""
     enabled: bool = False
-    key_schema: bool = True
-    value_schema: bool = True
+    key: ConverterSettings = ConverterSettings()
+    value: ConverterSettings = ConverterSettings()
     headers: str = SIMPLE
     header_schema: bool = True
     producer: tuple[tuple[str, str], ...] = field(default=(), repr=False)

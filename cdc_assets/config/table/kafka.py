@@ -37,10 +37,18 @@ KAFKA = (
                 f"{part}.converter",
                 kinds.TEXT,
                 None,
-                f"Form of {part}s in Kafka: `org.apache.kafka.connect.json.JsonConverter`.",
+                f"Form of {part}s in Kafka: `org.apache.kafka.connect.json.JsonConverter` or "
+                "`io.confluent.connect.avro.AvroConverter`.",
                 note="Others are refused by `publish` alone; the lake does not depend on them.",
             ),
-            Property(f"{part}.converter.<option>", kinds.TEXT, None, f"Further options of the converter of {part}s."),
+            Property(
+                f"{part}.converter.<option>",
+                kinds.TEXT,
+                None,
+                f"Further options of the converter of {part}s; of Avro: `schema.registry.url`, `basic.auth.user.info`, "
+                "`auto.register.schemas`, `ignore.default.for.nullables`.",
+                secret=True,
+            ),
         )
     ),
     Property(

@@ -1,18 +1,23 @@
 """Events equal to those of the real Debezium, field by field, schemas and order included (see `golden/README.md`)."""
 
 import json
+import os
+from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from cdc_assets.config.settings import EventSettings, KafkaSettings, TextSettings
-from cdc_assets.config.settings.kafka import JSON
+from cdc_assets.config.settings import EventSettings, KafkaSettings
+from cdc_assets.config.settings.kafka import JSON, ConverterSettings
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.amend import with_transactions
+from cdc_assets.envelope.avro import event_avro
+from cdc_assets.envelope.avro_schema import avro_schema
 from cdc_assets.envelope.json import to_json
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.reads import ReadContext, build_reads
@@ -29,6 +34,7 @@ from cdc_assets_tests.unit.envelope.building import (
 )
 
 GOLDEN = Path(__file__).parents[2] / "golden"
+AVRO = json.loads((GOLDEN / "avro.json").read_text())
 
 CUSTOMERS = [
     column("id", "int", nullable=False, identity=True),
@@ -119,8 +125,11 @@ def documents(plan: EventPlan, events: pa.RecordBatch | pa.Table, *, schemas: bo
     batch = events if isinstance(events, pa.RecordBatch) else events.combine_chunks().to_batches()[0]
     texts = to_json(batch.schema, batch, schemas=schemas)
     rows = list(zip(*(array.to_pylist() for array in texts), strict=True))
-    form = KafkaSettings(key_schema=schemas, value_schema=schemas, headers=JSON, header_schema=schemas)
-    for record, (key, value, headers) in zip(Renderer(form, TextSettings()).records(batch), rows, strict=True):
+    if schemas:
+        same_as_avro_converter(batch, texts)
+    side = ConverterSettings(schema=schemas)
+    form = KafkaSettings(key=side, value=side, headers=JSON, header_schema=schemas)
+    for record, (key, value, headers) in zip(Renderer(form).records("t", batch), rows, strict=True):
         assert [record.key, record.value] == [text and compact(json.loads(text)) for text in (key, value)]
         assert list(record.headers) == [(name, compact(part)) for name, part in json.loads(headers).items()]
     return [
@@ -132,6 +141,24 @@ def documents(plan: EventPlan, events: pa.RecordBatch | pa.Table, *, schemas: bo
         }
         for key, value, headers in rows
     ]
+
+
+def same_as_avro_converter(batch: pa.RecordBatch, texts: Sequence[pa.Array]) -> None:
+    """The schema and the bytes are those that Connect's Avro converter makes of the same event (`golden/avro.json`)."""
+    for name, shown in zip(("key", "value"), texts, strict=False):
+        field = batch.schema.field(name)
+        found = event_avro(field, batch.column(name), b"", defaults=True)
+        for text, data in zip(shown.to_pylist(), found.to_pylist(), strict=True):
+            if text is None:
+                assert data is None
+                continue
+            if note := os.environ.get("CDC_NOTE_EVENTS"):
+                with Path(note).open("a") as file:
+                    file.write(text + "\n")
+                continue
+            number, expected = AVRO["events"][sha256(text.encode()).hexdigest()]
+            assert avro_schema(field) == AVRO["schemas"][number]
+            assert data.hex() == expected
 
 
 def same(actual: Any, expected: Any) -> None:

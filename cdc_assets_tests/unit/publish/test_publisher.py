@@ -3,49 +3,22 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from cdc_assets.config.kafka import kafka_settings
-from cdc_assets.config.settings import CaptureConfig, HeartbeatSettings, KafkaSettings, TextSettings
+from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.config.settings.kafka import JSON
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState, SnapshotRun
-from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.place import Published, parse_published
-from cdc_assets.publish.publisher import Publisher
-from cdc_assets.publish.render import Renderer
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
-from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
-
-
-class World:
-    """A server with one table, and its lake."""
-
-    def __init__(self, server: StandIn, lake: Path) -> None:
-        self._server = server
-        own = config_of(server.port, server.password, str(lake))
-        self.config = replace(
-            own, events=replace(own.events, transaction_metadata=True), heartbeat=HeartbeatSettings(0.001)
-        )
-        self.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, note nvarchar(max))")
-        self.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL")
-
-    def execute(self, statement: str) -> None:
-        self._server.execute(statement, database=DATABASE)
-
-    def capture(self, what: str = "stream") -> None:
-        self._server.agent.drain()
-        run(self.config, what)
-
-    def compact(self) -> None:
-        Upkeep(TopicTables.of(self.config), self.config.lake).compact(TOPIC)
+from cdc_assets_tests.unit.publish.world import World, published, publisher
+from cdc_assets_tests.unit.streaming.child import DATABASE
 
 
 @pytest.fixture(scope="module")
@@ -63,20 +36,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             if turn == 1:
                 made.compact()
         yield made
-
-
-def publisher(config: CaptureConfig, broker: MemoryBroker, most: int = 5, after: str = "") -> Publisher:
-    feed = Feed(config, TopicTables.of(config))
-    return Publisher(feed, broker, Renderer(config.kafka, TextSettings()), most, lambda _: None, after)
-
-
-def published(config: CaptureConfig, broker: MemoryBroker, most: int = 5) -> dict[str, str]:
-    """Publish what there is, and return what is stopped."""
-    found = publisher(config, broker, most)
-    found.open()
-    while found.turn():
-        pass
-    return found.stopped
 
 
 def test_all_events_come_in_the_order_of_their_topics(world: World) -> None:
@@ -190,7 +149,7 @@ def test_settings_are_those_of_connect() -> None:
     assert dict(found.producer) == {"message.max.bytes": "5000000", "compression.type": "zstd"}
     assert [(rule.partitions, rule.replication) for rule in found.rules] == [(12, 3), (-1, 3)]
     assert found.problem is not None
-    assert found.problem[0] == "value.converter"
+    assert found.problem[0] == "value.converter.schema.registry.url"
     assert kafka_settings({}, {}, "flinkx").problem == ("value.format", "flinkx", "debezium")
     assert kafka_settings({}, {}, "debezium") == KafkaSettings()
     headers = {"header.converter": JSON, "header.converter.schemas.enable": "false"}

@@ -5,7 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cdc_assets.config.settings import KafkaSettings, LakeSettings, TextSettings
+from cdc_assets.config.settings import KafkaSettings, LakeSettings
+from cdc_assets.config.settings.kafka import ConverterSettings
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.files import TopicWriter
@@ -69,8 +70,11 @@ def test_compaction_changes_neither_order_nor_bounds(tables: TopicTables) -> Non
 def test_an_event_has_the_columns_that_there_were(tables: TopicTables) -> None:
     commit(tables, 1, "p", "a")
     commit(tables, 2, "q", "b", "a")
-    renderer = Renderer(KafkaSettings(key_schema=False, value_schema=False), TextSettings())
-    records = [record for batch in TopicRows(tables, "t").read(BEGINNING, None) for record in renderer.records(batch)]
+    plain = ConverterSettings(schema=False)
+    renderer = Renderer(KafkaSettings(key=plain, value=plain))
+    records = [
+        record for batch in TopicRows(tables, "t").read(BEGINNING, None) for record in renderer.records("t", batch)
+    ]
     assert [record.value for record in records] == [b'{"a":"p"}', b'{"b":"q","a":"q"}']
     assert [record.key for record in records] == [b'"p"', b'"q"']
     assert records[0].headers == [("h", b"1")]

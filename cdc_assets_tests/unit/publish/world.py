@@ -1,0 +1,51 @@
+"""A captured table with its lake, and a broker in memory."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from cdc_assets.config.settings import CaptureConfig, HeartbeatSettings
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.publisher import Publisher
+from cdc_assets.publish.render import Renderer
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
+from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
+
+
+class World:
+    """A server with one table, and its lake."""
+
+    def __init__(self, server: StandIn, lake: Path) -> None:
+        self._server = server
+        own = config_of(server.port, server.password, str(lake))
+        self.config = replace(
+            own, events=replace(own.events, transaction_metadata=True), heartbeat=HeartbeatSettings(0.001)
+        )
+        self.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, note nvarchar(max))")
+        self.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL")
+
+    def execute(self, statement: str) -> None:
+        self._server.execute(statement, database=DATABASE)
+
+    def capture(self, what: str = "stream") -> None:
+        self._server.agent.drain()
+        run(self.config, what)
+
+    def compact(self) -> None:
+        Upkeep(TopicTables.of(self.config), self.config.lake).compact(TOPIC)
+
+
+def publisher(config: CaptureConfig, broker: MemoryBroker, most: int = 5, after: str = "") -> Publisher:
+    feed = Feed(config, TopicTables.of(config))
+    return Publisher(feed, broker, Renderer(config.kafka), most, lambda _: None, after)
+
+
+def published(config: CaptureConfig, broker: MemoryBroker, most: int = 5) -> dict[str, str]:
+    """Publish what there is, and return what is stopped."""
+    found = publisher(config, broker, most)
+    found.open()
+    while found.turn():
+        pass
+    return found.stopped
