@@ -56,6 +56,9 @@ def kafka_settings(values: Mapping[str, Any], texts: Mapping[str, str], form: st
         **values,
         key=_converter("key", texts),
         value=_converter("value", texts),
+        flat=form == "flinkx",
+        paved=_flag(texts, "flinkx.paving"),
+        split=_flag(texts, "flinkx.split", "false"),
         headers=texts.get("header.converter", "").strip() or SIMPLE,
         header_schema=_flag(texts, "header.converter.schemas.enable"),
         producer=tuple(_producer(texts)),
@@ -91,7 +94,9 @@ def _problem(texts: Mapping[str, str], form: str) -> tuple[str, str, str] | None
     for side in ("key", "value"):
         if texts.get(f"{side}.converter", "").strip() == AVRO and (found := _unknown_to_avro(side, texts)):
             return found
-    return None if form == "debezium" else ("value.format", form, "debezium")
+    if form == "flinkx" and texts.get("value.converter", JSON).strip() != JSON:
+        return "value.converter", texts["value.converter"], f"{JSON} with value.format=flinkx"
+    return None
 
 
 def _unknown_to_avro(side: str, texts: Mapping[str, str]) -> tuple[str, str, str] | None:

@@ -67,6 +67,23 @@ def flat_records(
     return pa.RecordBatch.from_arrays([*head, *images], schema=flat_schema(batch.schema, paved=paved))
 
 
+def is_of_table(topic_schema: pa.Schema) -> bool:
+    """Whether events of a topic are those of a table, which alone have this form."""
+    value = topic_schema.field("value").type
+    return bool(pa.types.is_struct(value)) and all(
+        value.get_field_index(name) >= 0 for name in ("before", "after", "source")
+    )
+
+
+def origins(batch: pa.RecordBatch, *, split: bool) -> Numbers:
+    """The event of each of the records, by its row in the batch."""
+    value = batch.column("value")
+    shown = np.flatnonzero(value.is_valid().to_numpy(zero_copy_only=False))
+    rows, _ = _rows(pc.equal(value.filter(value.is_valid()).field("op"), "u").to_numpy(zero_copy_only=False), split)
+    found: Numbers = shown[rows]
+    return found
+
+
 def _rows(updates: Numbers, split: bool) -> tuple[Numbers, Numbers]:
     """Event of each record, and the mask of records that are the second half of an update."""
     if not split:

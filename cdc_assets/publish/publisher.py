@@ -260,7 +260,7 @@ class Publisher:
             if not self._begun:
                 self._broker.begin()
                 self._begun = True
-            if reason := record.problem or self._broker.send(stream.name, record):
+            if reason := record.problem or ("" if record.is_left_out else self._broker.send(stream.name, record)):
                 self._stop(stream.name, f"the event at {record.position} is refused: {reason}")
                 if record.position == last:  # others share its position and must not be there without it
                     raise _Refused

@@ -9,10 +9,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.config.settings.kafka import JSON
+from cdc_assets.envelope.flat import flat_json, flat_records, is_of_table, origins
 from cdc_assets.envelope.json import KEY_HEADERS, described_key, same_headers
 from cdc_assets.envelope.json_schema import schema_text
 from cdc_assets.errors import InvalidValueError
@@ -34,6 +36,8 @@ class Record(NamedTuple):
     headers: Headers
     problem: str = ""
     """Why it has no form in Kafka; empty if it has."""
+    is_left_out: bool = False
+    """Whether nothing is sent for this event, which only moves the place of its topic."""
 
 
 class Renderer:
@@ -45,6 +49,8 @@ class Renderer:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
+        self._last: dict[str, int] = {}
+        """Number of the newest flat record by topic."""
         self._key, self._value = form_of(settings.key, "key"), form_of(settings.value, "value")
         with_schema = any(side.format == "json" and side.schema for side in (settings.key, settings.value))
         self._most = _ROWS_WITH_SCHEMA if with_schema else _ROWS
@@ -64,6 +70,8 @@ class Renderer:
                 return
 
     def _records(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
+        if self._settings.flat and is_of_table(batch.schema):
+            return self._flat(topic, batch)
         key, value = batch.schema.field("key"), batch.schema.field("value")
         keys = self._key.render(topic, key, batch.column("key"))
         values = self._value.render(topic, value, batch.column("value"))
@@ -75,6 +83,22 @@ class Renderer:
             _bytes(values),
             self._headers(key, batch.column("headers")),
         )
+
+    def _flat(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
+        """FlinkX records: none of a tombstone, two of an update if it is split; they have no headers."""
+        paved, split = self._settings.paved, self._settings.split
+        records = flat_records(batch, paved=paved, split=split, last_number=self._last.get(topic, -1))
+        if len(records):
+            self._last[topic] = records.column("ts")[-1].as_py()
+        keys = _bytes(self._key.render(topic, batch.schema.field("key"), batch.column("key")))
+        values = iter(_bytes(flat_json(records)))
+        counts = np.bincount(origins(batch, split=split), minlength=len(batch)).tolist()
+        windows, positions = batch.column("window_id").to_pylist(), batch.column("position").to_pylist()
+        for window, position, key, count in zip(windows, positions, keys, counts, strict=True):
+            if not count:
+                yield Record(window, position, None, None, (), is_left_out=True)
+            for _ in range(count):
+                yield Record(window, position, key, next(values), ())
 
     def _headers(self, key: pa.Field, headers: pa.Array) -> Sequence[Headers]:
         if same_headers(headers):

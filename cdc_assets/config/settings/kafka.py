@@ -59,6 +59,9 @@ class KafkaSettings:
         enabled: whether runs of Dagster publish.
         key: how keys are written.
         value: how values are written.
+        flat: whether values of tables are flat FlinkX records.
+        paved: `flinkx.paving`.
+        split: `flinkx.split`.
         headers: class of the header converter.
         header_schema: whether JSON headers contain their schema.
         producer: options of the client by name; may hold secrets, never printed.
@@ -72,6 +75,9 @@ class KafkaSettings:
     enabled: bool = False
     key: ConverterSettings = ConverterSettings()
     value: ConverterSettings = ConverterSettings()
+    flat: bool = False
+    paved: bool = True
+    split: bool = False
     headers: str = SIMPLE
     header_schema: bool = True
     producer: tuple[tuple[str, str], ...] = field(default=(), repr=False)

@@ -11,7 +11,7 @@ TEXT = (
         "value.format",
         kinds.choice(*get_args(TextFormat)),
         "debezium",
-        "Records that `tail` prints: Debezium's key and value, or flat FlinkX (ChunJun) records. "
+        "Records that `tail` prints and `publish` writes: Debezium's key and value, or flat FlinkX (ChunJun) records. "
         "The lake holds the same typed envelopes either way.",
         "text.format",
         note="Ours.",

@@ -4,11 +4,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
+from cdc_assets.cli.tail import lines
 from cdc_assets.config.kafka import kafka_settings
-from cdc_assets.config.settings import KafkaSettings
-from cdc_assets.config.settings.kafka import JSON
+from cdc_assets.config.settings import KafkaSettings, TextSettings
+from cdc_assets.config.settings.kafka import AVRO, JSON
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
@@ -150,7 +152,10 @@ def test_settings_are_those_of_connect() -> None:
     assert [(rule.partitions, rule.replication) for rule in found.rules] == [(12, 3), (-1, 3)]
     assert found.problem is not None
     assert found.problem[0] == "value.converter.schema.registry.url"
-    assert kafka_settings({}, {}, "flinkx").problem == ("value.format", "flinkx", "debezium")
+    flat = kafka_settings({}, {"flinkx.split": "true"}, "flinkx")
+    assert (flat.flat, flat.paved, flat.split, flat.problem) == (True, True, True, None)
+    packed = {"value.converter": AVRO, "value.converter.schema.registry.url": "http://r"}
+    assert (kafka_settings({}, packed, "flinkx").problem or [""])[0] == "value.converter"
     assert kafka_settings({}, {}, "debezium") == KafkaSettings()
     headers = {"header.converter": JSON, "header.converter.schemas.enable": "false"}
     shown = kafka_settings({}, headers, "debezium")
@@ -159,3 +164,34 @@ def test_settings_are_those_of_connect() -> None:
         kafka_settings({}, {"topic.creation.other.partitions": "1"}, "debezium")
     with pytest.raises(ConfigurationError, match="number"):
         kafka_settings({}, {"topic.creation.default.partitions": "many"}, "debezium")
+
+
+@pytest.mark.parametrize("most", [3, 10_000])
+@pytest.mark.parametrize("split", [False, True])
+def test_values_as_flat_records(world: World, most: int, split: bool) -> None:
+    """The records that `tail` prints, in their order, under the keys of the events; a tombstone only moves the place."""
+    flat = replace(world.config.kafka, flat=True, split=split)
+    broker, plain = MemoryBroker(), MemoryBroker()
+    assert not published(replace(world.config, kafka=flat), broker, most)
+    published(world.config, plain)
+    handle = TopicTables.of(world.config).open(TOPIC)
+    assert handle is not None
+    schema = pa.schema(handle.schema().to_arrow())
+    rows = handle.to_pyarrow_table().cast(schema).sort_by("position")
+    shown = [json.loads(line) for line in lines([rows], TextSettings(format="flinkx", split=split))]
+    found = [json.loads(record.value or b"") for record in broker.topics[TOPIC]]
+    assert [{**record, "ts": 0} for record in found] == [{**record, "ts": 0} for record in shown]
+    numbers = [record["ts"] for record in found]
+    assert numbers == sorted(set(numbers))
+    keys = {record.position: record.key for record in plain.topics[TOPIC] if record.value is not None}
+    assert [record.key for record in broker.topics[TOPIC]] == [keys[record.position] for record in broker.topics[TOPIC]]
+    assert {"insert", "delete"} < {record["type"] for record in found}
+    assert broker.topics["shop"] == plain.topics["shop"]
+    marker = parse_published(broker.marker or "")
+    assert (marker.window, marker.places) == (
+        parse_published(plain.marker or "").window,
+        parse_published(plain.marker or "").places,
+    )
+    again = len(broker.topics[TOPIC])
+    assert not published(replace(world.config, kafka=flat), broker, most)
+    assert len(broker.topics[TOPIC]) == again
