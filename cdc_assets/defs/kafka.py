@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 PUBLISHED = "published"
 _REST_S: Final = 20.0
 """Seconds that a run of topics waits at its end for what is not published yet."""
+_SILENT_S: Final = 5.0
+"""Seconds of that after which it waits no longer if no transaction succeeds: a broker that is away must not delay the next run."""
 _REPORT_S: Final = 10.0
 """Least seconds between two materializations in a run."""
 _LOOK_S: Final = 5.0
@@ -134,6 +136,10 @@ class KafkaFollower:
         self._catalog, self._context, self._resource = catalog, context, resource
         self._ending, self._sum = threading.Event(), Sum()
         self._until: float | None = None
+        self._is_abandoned = False
+        """Whether the run has ended without it: it must not report any more."""
+        self._progress = 0.0
+        """When the newest transaction was committed."""
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -151,8 +157,11 @@ class KafkaFollower:
         rest = _REST_S if error is None else 0.0
         self._until = time.monotonic() + rest
         self._ending.set()
-        self._thread.join(2 * rest + 1.0)
-        if self._thread.is_alive():
+        self._progress = time.monotonic()
+        while self._thread.is_alive() and time.monotonic() - self._progress < min(rest, _SILENT_S) + 1.0:
+            self._thread.join(0.1)
+        self._is_abandoned = self._thread.is_alive()
+        if self._is_abandoned:
             self._context.log.warning("Publishing to Kafka did not end with the run; the sensor starts it again.")
 
     def _work(self) -> None:
@@ -164,13 +173,15 @@ class KafkaFollower:
         except (Interrupted, _TimeIsUpError):
             pass  # what waits is published by the next run
         except CdcError as error:
-            self._context.log.error(f"Kafka's topics cannot follow: {describe_error(error)}")
+            if not self._is_abandoned:
+                self._context.log.error(f"Kafka's topics cannot follow: {describe_error(error)}")
         except Exception:
             log.exception("Publishing to Kafka ended; the capture continues.")
         finally:
             self._report()
 
     def _note(self, commit: Commit) -> None:
+        self._progress = time.monotonic()
         self._sum.add(commit)
         if time.monotonic() - self._sum.since > _REPORT_S:
             self._report()
@@ -179,7 +190,7 @@ class KafkaFollower:
 
     def _report(self) -> None:
         """Materialize the asset, as an event of this run."""
-        if self._sum.events:
+        if self._sum.events and not self._is_abandoned:
             event = dg.AssetMaterialization(self._catalog.kafka_key, metadata=self._sum.metadata())
             dg.DagsterEvent.asset_materialization(self._context.get_step_execution_context(), event)  # records it
         self._sum = Sum()

@@ -43,14 +43,6 @@ def test_a_broker_that_is_away_fails_the_check_and_never_the_run(shop: Shop) -> 
         assert "Nothing new" in tick(shop, instance).skip_message
 
 
-def test_the_asset_alone_fails_if_the_broker_is_away(shop: Shop) -> None:
-    shop.write({})
-    with dg.DagsterInstance.ephemeral() as instance:
-        assert shop.snapshot(instance).success
-        shop.write(NOBODY)
-        assert not shop.run("shop_publish", instance).success
-
-
 def test_the_asset_is_there_only_if_it_is_enabled(shop: Shop) -> None:
     def keys() -> set[dg.AssetKey]:
         return {spec.key for spec in shop.definitions().resolve_all_asset_specs()}
