@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 
 import pyarrow as pa
 
@@ -37,25 +38,18 @@ from cdc_assets.mirror.fold import Void
 from cdc_assets.mirror.keys import bound_bytes
 from cdc_assets.mirror.leaves import LEAF_BYTES, Leaf, NewFile, groups
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
+from cdc_assets.mirror.shape import TO_LSN
+from cdc_assets.mirror.staged import PartTask, Piece, part
 from cdc_assets.mirror.steps import Target, files_of, next_step, range_of, require_events
-from cdc_assets.mirror.tasks import (
-    ConvertTask,
-    FoldResult,
-    FoldTask,
-    PartTask,
-    Piece,
-    SampleTask,
-    convert,
-    fold_leaf,
-    part,
-    sample,
-)
+from cdc_assets.mirror.tasks import ConvertTask, FoldResult, FoldTask, SampleTask, convert, fold_leaf, sample
 
 log = logging.getLogger(__name__)
 
 _SAMPLED_FILES = 32
 _PART_ROWS = 500_000
 """Rows of topic files that a task of the first job reads, and events of a new leaf: its task holds them all."""
+_LEAST_PART_ROWS = 100_000
+"""Rows that are worth a task of their own."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +301,9 @@ class Mirrors:
 
     def _part_tasks(self, work: _Work) -> list[PartTask]:
         bounds = tuple(leaf.bound for leaf in work.leaves)
-        shares = _shares(files_of(work.planned, work.table.files), _PART_ROWS)
+        files = files_of(work.planned, work.table.files)
+        even = -(-sum(file.rows for file in files) // self._runner.parallelism)
+        shares = _shares(files, max(_LEAST_PART_ROWS, min(even, _PART_ROWS)))
         staging = _staging(work.table.topic)
         return [PartTask(self._reader(work), share, range_of(work.planned), bounds, staging) for share in shares]
 
@@ -373,6 +369,7 @@ class Mirrors:
             [*converted, *versions],
             [],
             about,
+            bounded=[TO_LSN],
             whole=planned.whole or retyped,
         )
         reach("mirror-history-committed")
@@ -383,6 +380,7 @@ class Mirrors:
             [file for result in results for file in result.leaves],
             [path for result in results for path in result.removed],
             about,
+            bounded=shape.bounded,
             whole=planned.whole or work.retyped,
         )
         reach("mirror-committed")
@@ -434,13 +432,19 @@ def _staging(topic: str) -> str:
 
 
 def _shares(files: Sequence[EventFile], rows: int) -> list[tuple[EventFile, ...]]:
-    """Consecutive files with about so many rows each."""
+    """Consecutive files, or parts of large ones, with about so many rows each."""
     shares: list[list[EventFile]] = [[]]
-    for file in files:
-        if shares[-1] and sum(one.rows for one in shares[-1]) + file.rows > rows:
+    for one in chain.from_iterable(_parts(file, -(-file.rows // rows)) for file in files):
+        if shares[-1] and sum(file.rows for file in shares[-1]) + one.rows > rows:
             shares.append([])
-        shares[-1].append(file)
+        shares[-1].append(one)
     return [tuple(share) for share in shares if share]
+
+
+def _parts(file: EventFile, count: int) -> list[EventFile]:
+    if count < 2:
+        return [file]
+    return [replace(file, rows=file.rows // count, share=(number, count)) for number in range(count)]
 
 
 def _sizes(topics: TopicTables, description: Description) -> Mapping[tuple[int, str], int]:

@@ -15,6 +15,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.errors import LakeConflictError
 from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, log_properties, trim
+from cdc_assets.lake.earlier import STATISTICS_PROPERTY
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.presence import require_files
@@ -33,6 +34,15 @@ def current_directory(topic: str) -> str:
 def history_directory(topic: str) -> str:
     """Directory of a table's former rows."""
     return f"{topic}.__history"
+
+
+def _skipping(bounded: Sequence[str]) -> dict[str, str]:
+    """Properties that say of which columns files tell bounds.
+
+    Without them delta-rs takes those of all others for unknown, and a filter on them finds nothing in its Arrow data set.
+    """
+    named = {STATISTICS_PROPERTY: ",".join(bounded)} if bounded else {}
+    return {"delta.dataSkippingNumIndexedCols": "0", **named}
 
 
 class MirrorTables:
@@ -85,12 +95,14 @@ class MirrorTables:
         remove: Sequence[str],
         metadata: Mapping[str, str],
         *,
+        bounded: Sequence[str],
         whole: bool = False,
     ) -> bool:
         """Commit a step to a table, once.
 
         Args:
             schema: columns of the table from now on; added ones must be nullable unless `whole`.
+            bounded: columns whose bounds all files tell.
             whole: whether the new files replace all others, and the columns may be any.
 
         Returns:
@@ -103,14 +115,16 @@ class MirrorTables:
         if self.reached(directory) >= step:
             return False
         if not (add or remove or whole):
-            self._prepared(directory, schema)  # both tables of a mirror have the columns of its newest structure
+            self._prepared(
+                directory, schema, bounded
+            )  # both tables of a mirror have the columns of its newest structure
             return False
         require_files(
             self.location, {directory: [DataFile(file.path, file.size, file.rows, "", "", step) for file in add]}
         )
         for attempt in range(_ATTEMPTS):
             try:
-                handle = self._ready(directory, schema, whole=whole)
+                handle = self._ready(directory, schema, bounded, whole=whole)
                 if self.reached(directory) >= step:
                     return False
                 self._write(handle, schema, step, add, remove, metadata, whole=whole)
@@ -133,16 +147,17 @@ class MirrorTables:
             "writers of this table if it happens again."
         )
 
-    def _prepared(self, directory: str, schema: pa.Schema) -> None:
+    def _prepared(self, directory: str, schema: pa.Schema, bounded: Sequence[str]) -> None:
         try:
-            self._ready(directory, schema, whole=False)
+            self._ready(directory, schema, bounded, whole=False)
         except (*STORE_ERRORS, CommitFailedError) as error:
             self.tables.forget(directory)
             place = self.location.uri(directory)
             raise trouble(f"{place} cannot be written", error, "check the path and its rights") from error
 
-    def _ready(self, directory: str, schema: pa.Schema, *, whole: bool) -> DeltaTable:
+    def _ready(self, directory: str, schema: pa.Schema, bounded: Sequence[str], *, whole: bool) -> DeltaTable:
         """The table, created or with added columns."""
+        skipping = _skipping(bounded)
         handle = self.tables.open(directory)
         if handle is None:
             self.location.filesystem(directory)
@@ -150,11 +165,14 @@ class MirrorTables:
                 self.location.uri(directory),
                 schema=Schema.from_arrow(schema),
                 mode="ignore",
-                configuration=log_properties(self._minutes),
+                configuration={**log_properties(self._minutes), **skipping},
                 storage_options=self.location.storage_options,
             )
             handle = self.tables.open(directory)
             assert handle is not None  # noqa: S101 - it was created just now
+        if skipping.items() - handle.metadata().configuration.items():
+            handle.alter.set_table_properties(skipping)
+            handle.update_incremental()
         if any(pa.types.is_timestamp(field.type) and field.type.tz is None for field in schema):
             self._allow_plain_timestamps(handle)
         if not whole:

@@ -20,7 +20,7 @@ from cdc_assets.mirror.natural import Natural, converter
 from cdc_assets.mirror.shape import AT, OPERATION, POSITION, Shape
 from cdc_assets.typemap.kernels import Numbers
 
-_BATCH_ROWS = 128 * 1024
+_BATCH_ROWS = 32 * 1024
 _AFTER_LSN = "~"
 """Sorts after every position of a commit LSN."""
 
@@ -93,6 +93,7 @@ class EventFile:
         generation: index of its generation.
         rows: number of its rows.
         least: its least position.
+        share: which part of its row groups is meant, and how many parts there are.
     """
 
     generation: int
@@ -100,6 +101,7 @@ class EventFile:
     rows: int
     least: str
     greatest: str
+    share: tuple[int, int] = (0, 1)
 
 
 @dataclass(frozen=True)
@@ -124,21 +126,24 @@ class TopicReader:
         for file in files:
             generation = self.generations[file.generation]
             try:
-                yield from self._read(generation, file.path, wanted)
+                yield from self._read(generation, file, wanted)
             except STORE_ERRORS as error:
                 place = f"{self.location.uri(generation.directory)}/{file.path}"
                 raise trouble(f"The events in {place} cannot be read", error, "restore the file") from error
 
-    def _read(self, generation: TopicGeneration, path: str, wanted: EventRange) -> Iterator[pa.Table]:
-        files = self.location.existing(generation.directory)
-        with files.open_input_file(path) as stream, pq.ParquetFile(stream) as parquet:
-            groups = [at for at in range(parquet.num_row_groups) if wanted.may_hold(*_bounds(parquet, at))]
+    def _read(self, generation: TopicGeneration, file: EventFile, wanted: EventRange) -> Iterator[pa.Table]:
+        files, is_far = self.location.existing(generation.directory), not self.location.is_local
+        with files.open_input_file(file.path) as stream, pq.ParquetFile(stream, pre_buffer=is_far) as parquet:
+            (number, count), total = file.share, parquet.num_row_groups
+            own = range(number * total // count, (number + 1) * total // count)
+            groups = [at for at in own if wanted.may_hold(*_bounds(parquet, at))]
             names = self._columns(generation, parquet.schema_arrow)
-            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=names):
+            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=names, use_threads=False):
                 table = pa.Table.from_batches([batch])
                 keep = pc.and_(wanted.takes(table["position"], table["window_id"]), pc.is_valid(table["value"]))
-                if mask_of(keep).any():
-                    yield self.flat(generation, table.filter(keep))
+                keep = mask_of(keep)
+                if keep.any():
+                    yield self.flat(generation, table if keep.all() else table.filter(pa.array(keep)))
 
     def _columns(self, generation: TopicGeneration, found: pa.Schema) -> list[str]:
         """Names of the columns to read."""

@@ -10,22 +10,32 @@ import pyarrow.parquet as pq
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.mirror.leaves import NewFile
 from cdc_assets.mirror.natural import cast
+from cdc_assets.mirror.shape import LSN, has_bounds
+from cdc_assets.mirror.texts import compacted, in_form, is_encoded, names_of_encoded, plain_type, repeats, whole
 
 GROUP_ROWS = 64 * 1024
 """Rows of a row group, and of a portion."""
 _Extent = tuple[object, object]
+_BOUND, _ABOVE = 64, "\U0010ffff"
+"""Characters of a bound, and what makes a cut one greater than all texts that begin so."""
 
 
-def portions_of(location: Location, directory: str, paths: Sequence[str], schema: pa.Schema) -> Iterator[pa.Table]:
+def portions_of(
+    location: Location, directory: str, paths: Sequence[str], schema: pa.Schema, plain: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
     """Rows of some files, in their order, in the given columns; one that a file lacks is null.
+
+    Args:
+        plain: columns whose texts are wanted one by one, while those of others may be dictionary arrays (`texts`); all if
+            None.
 
     Raises:
         LakeError: a file cannot be read.
     """
     for path in paths:
         try:
-            with location.existing(directory).open_input_file(path) as stream, pq.ParquetFile(stream) as parquet:
-                for batch in parquet.iter_batches(GROUP_ROWS):
+            with location.existing(directory).open_input_file(path) as stream:
+                for batch in _batches(stream, location, plain):
                     yield fitted(pa.Table.from_batches([batch]), schema)
         except (*STORE_ERRORS, ValueError) as error:
             raise trouble(
@@ -33,6 +43,16 @@ def portions_of(location: Location, directory: str, paths: Sequence[str], schema
                 error,
                 "rebuild the mirror: cdc-assets mirror --rebuild",
             ) from error
+
+
+def _batches(stream: pa.NativeFile, location: Location, plain: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(stream) as parquet:
+        encoded = [] if plain is None else [name for name in names_of_encoded(parquet) if name not in plain]
+        metadata = parquet.metadata
+    with pq.ParquetFile(
+        stream, metadata=metadata, read_dictionary=encoded, pre_buffer=not location.is_local
+    ) as parquet:
+        yield from parquet.iter_batches(GROUP_ROWS, use_threads=False)
 
 
 def read_rows(location: Location, directory: str, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
@@ -46,7 +66,7 @@ def read_rows(location: Location, directory: str, paths: Sequence[str], schema: 
 
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A table in other columns: values are cast, those that are not there are null."""
+    """A table in other columns: values are cast, those that are not there are null, texts by number stay so."""
     plain = pa.schema([pa.field(field.name, field.type) for field in schema])
     columns = [
         _in_type(table[field.name], field.type)
@@ -54,11 +74,13 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
         else pa.nulls(table.num_rows, field.type)
         for field in plain
     ]
-    return pa.Table.from_arrays(columns, schema=plain)
+    return pa.Table.from_arrays(columns, names=plain.names)
 
 
 def _in_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
-    return column if column.type == kind else cast(column.combine_chunks(), kind)
+    if plain_type(column.type) == kind:
+        return column
+    return cast(whole(in_form(column, plain_type(column.type))), kind)
 
 
 class FileWriter:
@@ -78,18 +100,11 @@ class FileWriter:
         self._location, self._directory, self._path, self._statistics = location, directory, path, statistics
         self._extents: dict[str, list[_Extent | None]] = {name: [] for name in statistics}
         self._waiting: list[pa.Table] = []
+        self._forms: pa.Schema | None = None
+        self._schema = schema
         self.rows = 0
-        texts = [field.name for field in schema if pa.types.is_string(field.type)]
         try:
             self._stream = location.filesystem(directory).open_output_stream(path)
-            self._writer = pq.ParquetWriter(
-                self._stream,
-                schema,
-                compression="zstd",
-                compression_level=1,
-                use_dictionary=texts or False,
-                store_schema=False,
-            )
         except STORE_ERRORS as error:
             raise self._trouble(error) from error
 
@@ -111,12 +126,42 @@ class FileWriter:
         """Write the first rows of those that wait."""
         if not count:
             return
-        whole = pa.concat_tables(self._waiting)
-        self._waiting = [whole.slice(count)]
+        if self._forms is None:
+            self._open(self._waiting[0])
+        tables = [self._formed(table) for table in self._waiting]
+        joint = pa.concat_tables(tables)
+        self._waiting = [joint.slice(count)]
         try:
-            self._writer.write_table(whole.slice(0, count), row_group_size=GROUP_ROWS)
+            for start in range(0, count, GROUP_ROWS):
+                self._writer.write_table(_compacted(joint.slice(start, min(GROUP_ROWS, count - start))))
         except STORE_ERRORS as error:
             raise self._trouble(error) from error
+
+    def _open(self, first: pa.Table) -> None:
+        """Begin the file; texts are written as they come in the first rows, or by number if they seem to repeat."""
+        encoded = [name for name in first.column_names if repeats(first[name])]
+        texts = {field.name for field in self._schema if pa.types.is_string(field.type)}
+        self._forms = pa.schema(
+            [field.with_type(first[field.name].type) if field.name in texts else field for field in self._schema]
+        )
+        told = [name for name in self._schema.names if name not in texts or name in {*self._statistics, LSN}]
+        try:
+            self._writer = pq.ParquetWriter(
+                self._stream,
+                self._forms,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=encoded or False,
+                write_statistics=told,
+                store_schema=False,
+            )
+        except STORE_ERRORS as error:
+            raise self._trouble(error) from error
+
+    def _formed(self, table: pa.Table) -> pa.Table:
+        forms = self._forms or self._schema
+        columns = [in_form(table[field.name], field.type) for field in forms]
+        return pa.Table.from_arrays(columns, schema=forms)
 
     def end(self) -> NewFile:
         """End the file.
@@ -124,6 +169,8 @@ class FileWriter:
         Raises:
             LakeError, LakeFullError: it cannot be written.
         """
+        if self._forms is None:
+            self._open(self._waiting[0] if self._waiting else self._schema.empty_table())
         self._put(sum(table.num_rows for table in self._waiting))
         try:
             self._writer.close()
@@ -151,14 +198,25 @@ def write_parquet(location: Location, directory: str, path: str, table: pa.Table
 
 
 def _extent(column: pa.ChunkedArray) -> _Extent | None:
-    """Least and greatest value, if they can be told as JSON without loss."""
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind)):
+    """Bounds of the values as JSON, those of long texts cut; None if there are none."""
+    if is_encoded(column.type):
+        column = pa.chunked_array([compacted(whole(column)).dictionary])
+    found = pc.min_max(column).as_py() if has_bounds(column.type) else {"min": None}
+    if found["min"] is None:
         return None
-    found = pc.min_max(column).as_py()
-    if found["min"] is None or len(str(found["min"])) > 64 or len(str(found["max"])) > 64:
-        return None
-    return (str(found["min"]), str(found["max"])) if pa.types.is_date(kind) else (found["min"], found["max"])
+    least, greatest = found["min"], found["max"]
+    if pa.types.is_date(column.type):
+        return str(least), str(greatest)
+    if isinstance(least, str) and isinstance(greatest, str):
+        return least[:_BOUND], greatest[:_BOUND] + (_ABOVE if len(greatest) > _BOUND else "")
+    return least, greatest
+
+
+def _compacted(rows: pa.Table) -> pa.Table:
+    """Rows in one piece, without texts that none of them has."""
+    columns = [whole(column) for column in rows.columns]
+    columns = [compacted(column) if is_encoded(column.type) else column for column in columns]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
 def _joined(extents: Sequence[_Extent | None]) -> _Extent | None:

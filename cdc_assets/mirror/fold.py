@@ -35,6 +35,7 @@ from cdc_assets.mirror.shape import (
     POSITION,
     Shape,
 )
+from cdc_assets.mirror.texts import TEXTS, in_form, is_encoded, joined, plain, whole
 from cdc_assets.typemap.kernels import Numbers
 
 _LSN_WIDTH = 22
@@ -72,31 +73,75 @@ class Folded:
 
 
 def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = None) -> Folded:
-    """Apply events to rows.
+    """Apply events to rows of a table with a key.
 
     Args:
         shape: of the mirror.
-        rows: unique by key if there is one.
-        events: in the order of their positions, all later than what `rows` contain (or equal to it).
+        rows: in the order of their keys, each once.
+        events: in the order of their keys, those of one key in the order of their positions, all later than what `rows`
+            contain (or equal to it); of the positions the LSNs suffice.
+
+    Returns:
+        Rows in the order of their keys.
     """
     base, incoming = shape.keys(rows), shape.keys(events)
-    distinct = pc.unique(incoming)
-    touched = pc.index_in(base, value_set=distinct)
-    is_touched = pc.is_valid(touched)
+    codes = _numbered(incoming)
+    distinct = incoming.take(pa.array(np.flatnonzero(np.diff(codes, prepend=-1))))
+    places = _places(base, distinct)
+    known = np.flatnonzero(_is_there(base, distinct, places))
+    keeps = np.ones(rows.num_rows, dtype=bool)
+    keeps[places[known]] = False
+    gone = shape.no_rows()
     if void is not None:
-        missed = pc.and_(pc.invert(is_touched), pc.less(rows[LSN], void.since))
-        gone = rows.filter(missed)
-        kept = rows.filter(pc.and_(pc.invert(is_touched), pc.invert(missed)))
-    else:
-        gone, kept = rows.slice(0, 0), rows.filter(pc.invert(is_touched))
-    old = rows.filter(is_touched)
-    codes = pa.concat_arrays([touched.filter(is_touched), pc.index_in(incoming, value_set=distinct)])
-    states = _States(shape, old, events, codes.to_numpy(zero_copy_only=False))
-    alive, ended, same = states.resolve()
+        missed = keeps & mask_of(pc.less(in_form(rows[LSN], pa.string()), void.since))
+        gone, keeps = rows.filter(pa.array(missed)), keeps & ~missed
+    states = _States(shape, rows.take(pa.array(places[known])), events, np.concatenate([known, codes]))
+    alive, owners, ended, same = states.resolve()
     if gone.num_rows and void is not None:
-        ended = pa.concat_tables([ended, _voided(shape, gone, void)])
+        ended = pa.concat_tables([plain(ended), plain(_voided(shape, gone, void))])
     changed = bool(gone.num_rows) or not same
-    return Folded(pa.concat_tables([kept, alive]), ended, changed)
+    return Folded(_merged(rows, keeps, alive, places[owners]) if changed else rows, ended, changed)
+
+
+def lsns_of(positions: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The commit LSNs of positions, as a dictionary array; if they are that already, as they are."""
+    if is_encoded(positions.type):
+        return whole(positions)
+    return whole(pc.utf8_slice_codeunits(positions, 0, _LSN_WIDTH).dictionary_encode())
+
+
+def _numbered(keys: pa.Array) -> Numbers:
+    """Numbers of sorted keys: equal ones have the same, from zero."""
+    if not len(keys):
+        return np.empty(0, dtype=np.int64)
+    differs = np.zeros(len(keys), dtype=bool)
+    differs[1:] = mask_of(pc.not_equal(keys[1:], keys[:-1]))
+    return np.cumsum(differs)
+
+
+def _places(base: pa.Array, keys: pa.Array) -> Numbers:
+    """How many of sorted keys are below each of some other sorted ones."""
+    if pa.types.is_integer(base.type):
+        found: Numbers = np.searchsorted(base.to_numpy(), keys.to_numpy())
+        return found
+    order = pc.array_sort_indices(pa.concat_arrays([keys, base])).to_numpy()  # stable: a key is before its equal
+    return np.flatnonzero(order < len(keys)) - np.arange(len(keys))
+
+
+def _is_there(base: pa.Array, keys: pa.Array, places: Numbers) -> Numbers:
+    """Which keys are in the base, given the places of all."""
+    inside = places < len(base)
+    found = base.take(pa.array(places, mask=~inside))
+    return mask_of(pc.equal(found, keys)) & inside
+
+
+def _merged(rows: pa.Table, keeps: Numbers, alive: pa.Table, places: Numbers) -> pa.Table:
+    """Rows that are kept, and others before those of the given places."""
+    kept = np.flatnonzero(keeps)
+    added = np.arange(rows.num_rows, rows.num_rows + alive.num_rows)
+    order = pa.array(np.insert(kept, np.searchsorted(kept, places), added))
+    columns = [joined([rows[name], alive[name]]).take(order) for name in rows.column_names]
+    return pa.Table.from_arrays(columns, names=rows.column_names)
 
 
 def _voided(shape: Shape, gone: pa.Table, void: Void) -> pa.Table:
@@ -110,7 +155,7 @@ def _voided(shape: Shape, gone: pa.Table, void: Void) -> pa.Table:
 
 
 class _States:
-    """States of the keys that events are about, key after key and in order.
+    """States of the keys that events are about, key after key and in order; rows of `old` and events by number.
 
     Args:
         old: rows that are there.
@@ -118,36 +163,49 @@ class _States:
     """
 
     def __init__(self, shape: Shape, old: pa.Table, events: pa.Table, codes: Numbers) -> None:
-        self._shape, self._olds = shape, old.num_rows
-        order = np.argsort(codes, kind="stable")
-        self._source = order
-        self._codes = codes[order]
-        self._is_old = order < self._olds
-        whole = pa.concat_tables([shape.as_events(old), events.select(shape.event_names)])
-        self._table = whole.combine_chunks().take(pa.array(order))
-        operations = self._table[OPERATION]
-        self._removes = mask_of(pc.equal(operations, "d"))
-        self._reads = mask_of(pc.equal(operations, "r"))
-        self._fill()
+        self._shape, self._old, self._events = shape, old, events
+        self._order = np.argsort(codes, kind="stable")
+        self._codes = codes[self._order]
+        operations = events[OPERATION]
+        self._removes = self._of_events(mask_of(pc.equal(operations, "d")))
+        self._reads = self._of_events(mask_of(pc.equal(operations, "r")))
+        self._columns = {LSN: joined([in_form(old[LSN], TEXTS), lsns_of(events[POSITION])]).take(pa.array(self._order))}
+        self._sources = {name: self._filled(name) for name in shape.large}
 
-    def _fill(self) -> None:
-        """Give omitted values those of the state before."""
-        for name in self._shape.large:
-            missing = mask_of(self._table[MISSING + name]) | self._removes  # a row may change its message key
-            if missing.any():
-                filled = _filled(self._table[name].combine_chunks(), missing, self._codes)
-                place = self._table.schema.get_field_index(name)
-                self._table = self._table.set_column(place, self._table.field(place), filled)
+    def _of_events(self, mask: Numbers) -> Numbers:
+        """Which states are of events in a mask."""
+        found: Numbers = np.concatenate([np.zeros(self._old.num_rows, dtype=bool), mask])[self._order]
+        return found
 
-    def resolve(self) -> tuple[pa.Table, pa.Table, bool]:
-        """Rows that exist at the end, versions that ended, and whether nothing changed."""
+    def _filled(self, name: str) -> Numbers:
+        """States whose value each state has: an omitted one is that of the state before; -1 if there is none."""
+        missing = (
+            self._of_events(mask_of(self._events[MISSING + name])) | self._removes
+        )  # a row may change its message key
+        places = np.arange(len(self._codes))
+        known = np.maximum.accumulate(np.where(missing, -1, places))
+        own = (known >= 0) & (self._codes[np.maximum(known, 0)] == self._codes)
+        return np.where(own, known, -1)
+
+    def _values(self, name: str, states: Numbers) -> pa.Array:
+        """A column's values in some states."""
+        if name not in self._columns:
+            self._columns[name] = joined([self._old[name], self._events[name]])
+        if name == LSN:
+            return self._columns[LSN].take(pa.array(states))
+        states = self._sources[name][states] if name in self._sources else states
+        return self._columns[name].take(pa.array(self._order[states], mask=states < 0))
+
+    def _rows(self, states: Numbers) -> pa.Table:
+        names = self._shape.rows.names
+        return pa.Table.from_arrays([self._values(name, states) for name in names], names=names)
+
+    def resolve(self) -> tuple[pa.Table, Numbers, pa.Table, bool]:
+        """Rows that exist at the end with the numbers of their keys, versions that ended, and whether nothing changed."""
         kept = ~self._agreeing()
-        lsns = pc.utf8_slice_codeunits(self._table[POSITION], 0, _LSN_WIDTH)
+        moments = self._columns[LSN].indices.to_numpy(zero_copy_only=False)
         chosen = np.flatnonzero(kept)
-        codes = self._codes[chosen]
-        lsn = lsns.combine_chunks().take(pa.array(chosen)).dictionary_encode()
-        lsn = lsn.combine_chunks() if isinstance(lsn, pa.ChunkedArray) else lsn
-        moments = lsn.indices.to_numpy(zero_copy_only=False)
+        codes, moments = self._codes[chosen], moments[chosen]
         final = np.ones(len(chosen), dtype=bool)
         final[:-1] = (codes[1:] != codes[:-1]) | (moments[1:] != moments[:-1])
         chosen, codes = chosen[final], codes[final]
@@ -156,10 +214,10 @@ class _States:
         exists = ~self._removes[chosen]
         alive = chosen[last & exists]
         ends = np.flatnonzero(~last & exists)
-        ended = self._versions(chosen[ends], chosen[ends + 1], lsns)
-        same = not len(ends) and bool(self._is_old[alive].all()) and len(alive) == self._olds
-        rows = self._shape.as_rows(self._table.take(pa.array(alive)), lsns.take(pa.array(alive)))
-        return rows, ended, same
+        ended = self._versions(chosen[ends], chosen[ends + 1])
+        olds = self._old.num_rows
+        same = not len(ends) and len(alive) == olds and bool((self._order[alive] < olds).all())
+        return self._rows(alive), self._codes[alive], ended, same
 
     def _agreeing(self) -> Numbers:
         """READs that find the row as it is."""
@@ -169,18 +227,19 @@ class _States:
         candidates = candidates[(self._codes[before] == self._codes[candidates]) & ~self._removes[before]]
         agreeing = np.zeros(len(self._codes), dtype=bool)
         if len(candidates):
-            left = self._table.take(pa.array(candidates - 1))
-            right = self._table.take(pa.array(candidates))
-            agreeing[candidates] = equal_rows(left, right, self._shape.names)
+            same = np.ones(len(candidates), dtype=bool)
+            for name in self._shape.names:
+                same &= _equal(self._values(name, candidates - 1), self._values(name, candidates))
+            agreeing[candidates] = same
         return agreeing
 
-    def _versions(self, ended: Numbers, by: Numbers, lsns: pa.ChunkedArray) -> pa.Table:
-        """Versions and the states that ended them."""
-        at = pa.array(by)
-        operations = self._table[OPERATION].take(at)
+    def _versions(self, ended: Numbers, by: Numbers) -> pa.Table:
+        """Versions and the states that ended them: always events."""
+        at = pa.array(self._order[by] - self._old.num_rows)
+        operations = whole(self._events[OPERATION]).take(at)
         operations = pc.if_else(pc.equal(operations, "c"), "u", operations)
-        rows = self._shape.as_rows(self._table.take(pa.array(ended)), lsns.take(pa.array(ended)))
-        return self._shape.ended(rows, lsns.take(at), self._table[CHANGED_AT].take(at), operations)
+        rows, times = self._rows(ended), whole(self._events[CHANGED_AT]).take(at)
+        return self._shape.ended(rows, self._values(LSN, by), times, operations)
 
 
 def mask_of(array: pa.Array | pa.ChunkedArray) -> Numbers:
@@ -189,20 +248,16 @@ def mask_of(array: pa.Array | pa.ChunkedArray) -> Numbers:
     return found
 
 
-def _filled(values: pa.Array, missing: Numbers, codes: Numbers) -> pa.Array:
-    """Values in which a missing one is the one before it of the same code; null if there is none."""
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    places = np.arange(len(codes))
-    known = np.maximum.accumulate(np.where(missing, -1, places))
-    own = (known >= 0) & (codes[np.maximum(known, 0)] == codes)
-    return values.take(pa.array(np.where(own, known, 0), mask=~own))
+def _equal(one: pa.Array, other: pa.Array) -> Numbers:
+    """Where values agree; two nulls agree."""
+    if is_encoded(one.type):
+        one, other = one.indices, other.indices  # of one dictionary, in which each text is once
+    return mask_of(pc.equal(one, other)) | (mask_of(one.is_null()) & mask_of(other.is_null()))
 
 
 def equal_rows(left: pa.Table, right: pa.Table, names: Sequence[str]) -> Numbers:
     """Where rows agree in the named columns; two nulls agree."""
     same = np.ones(left.num_rows, dtype=bool)
     for name in names:
-        one, other = left[name], right[name]
-        equal = mask_of(pc.equal(one, other))
-        same &= equal | (mask_of(one.is_null()) & mask_of(other.is_null()))
+        same &= _equal(whole(left[name]), whole(right[name]))
     return same

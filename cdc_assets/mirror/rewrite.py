@@ -18,13 +18,30 @@ import pyarrow.compute as pc
 from cdc_assets.lake.location import Location
 from cdc_assets.mirror import leaves
 from cdc_assets.mirror.files import GROUP_ROWS, FileWriter
-from cdc_assets.mirror.fold import Folded, Void, fold_keyed
+from cdc_assets.mirror.fold import Folded, Void, fold_keyed, lsns_of
 from cdc_assets.mirror.keys import bound_bytes
 from cdc_assets.mirror.leaves import Leaf, NewFile, new_name
-from cdc_assets.mirror.shape import Shape
+from cdc_assets.mirror.shape import POSITION, Shape
+from cdc_assets.mirror.texts import whole
 
 _MEMORY_RATIO = 3
 """Bytes in memory for one in a file, of rows that come from no file."""
+
+
+def by_key(shape: Shape, events: pa.Table) -> pa.Table:
+    """Events in the order of their keys, those of a key in the given order; of a position its LSN is left.
+
+    One column after the other is put in order, and given up before the next one: if the caller holds no reference, at most
+    one of them is there twice.
+    """
+    columns, names = events.columns, events.column_names
+    order = pc.array_sort_indices(shape.keys(events))  # stable
+    del events
+    for at, name in enumerate(names):
+        column = whole(columns[at]).take(order)
+        columns[at] = lsns_of(column) if name == POSITION else column
+        del column
+    return pa.Table.from_arrays(columns, names=names)
 
 
 def folded_portions(
@@ -34,28 +51,24 @@ def folded_portions(
 
     Args:
         portions: of rows that are in the order of their keys from first to last.
-        events: in the order of their positions.
+        events: as `by_key` returns them.
 
     Yields:
         Rows in the order of their keys, above all that came before.
     """
-    keys = shape.keys(events)
-    order = pc.array_sort_indices(keys)
-    keys, start = keys.take(order), 0
+    keys, start = shape.keys(events), 0
     for rows in portions:
         if not rows.num_rows:
             continue
-        own = shape.keys(rows)
-        end = _place_after(keys, start, own[-1])
+        end = _place_after(keys, start, shape.keys(rows.slice(rows.num_rows - 1))[0])
         if end > start or void is not None:
-            yield _in_order(shape, fold_keyed(shape, rows, events.take(order.slice(start, end - start)), void))
+            yield fold_keyed(shape, rows, events.slice(start, end - start), void)
         else:
             yield Folded(rows, shape.versions.empty_table(), changed=False)
         start = end
     while start < len(keys):
         end = _place_after(keys, start, keys[min(start + GROUP_ROWS, len(keys)) - 1])
-        chosen = events.take(order.slice(start, end - start))
-        yield _in_order(shape, fold_keyed(shape, shape.no_rows(), chosen, void))
+        yield fold_keyed(shape, shape.no_rows(), events.slice(start, end - start), void)
         start = end
 
 
@@ -69,11 +82,6 @@ def _place_after(keys: pa.Array, start: int, key: pa.Scalar) -> int:
         else:
             high = middle
     return low
-
-
-def _in_order(shape: Shape, folded: Folded) -> Folded:
-    order = pc.array_sort_indices(shape.keys(folded.rows))
-    return Folded(folded.rows.take(order), folded.ended, folded.changed)
 
 
 class LeafWriter:
@@ -113,8 +121,7 @@ class LeafWriter:
             rows, self._left = rows.slice(count), self._left - count
 
     def _opened(self, bound: bytes) -> FileWriter:
-        statistics = [part.name for part in self._shape.key]
-        return FileWriter(self._location, self._directory, new_name(bound), self._shape.rows, statistics)
+        return FileWriter(self._location, self._directory, new_name(bound), self._shape.rows, self._shape.bounded)
 
     def _rows_of_a_file(self, rows: pa.Table) -> int:
         density = self._leaf.size / self._leaf.rows if self._leaf.rows else rows.nbytes / _MEMORY_RATIO / rows.num_rows

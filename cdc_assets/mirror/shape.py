@@ -39,6 +39,11 @@ def is_of_source(field: pa.Field) -> bool:
     return _SOURCE.encode() in (field.metadata or {})
 
 
+def has_bounds(kind: pa.DataType) -> bool:
+    """Whether the least and the greatest of any values of a type can be told as JSON."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind))
+
+
 @dataclass(frozen=True, slots=True)
 class ShapeColumn:
     """A column of a mirror.
@@ -158,6 +163,13 @@ class Shape:
         is_one = len(self.key) == 1 and is_number(first.type) and not first.nullable
         return pa.int64() if is_one and self.keyed else pa.binary()
 
+    @cached_property
+    def bounded(self) -> list[str]:
+        """Columns of the key whose least and greatest values every file of `current` tells."""
+        own = {column.name: column for column in self.columns}
+        key = [own[part.name] for part in self.key] if self.keyed else []
+        return [one.name for one in key if not one.nullable and has_bounds(one.type) and one.name.isidentifier()]
+
     @property
     def key_text(self) -> str:
         """What a mirror's leaves depend on: another text needs them made anew."""
@@ -183,9 +195,10 @@ class Shape:
         return pa.Table.from_arrays([*columns, lsn, events[CHANGED_AT]], schema=self.rows)
 
     def ended(self, rows: pa.Table, lsn: pa.Array, at: pa.Array, operation: pa.Array) -> pa.Table:
-        """Versions that ended at an LSN."""
+        """Versions that ended at an LSN; texts stay in the form in which they come."""
         columns = [rows[name] for name in self.names]
-        return pa.Table.from_arrays([*columns, rows[LSN], lsn, rows[CHANGED_AT], at, operation], schema=self.versions)
+        columns += [rows[LSN], lsn, rows[CHANGED_AT], at, operation]
+        return pa.Table.from_arrays(columns, names=self.versions.names)
 
     def no_rows(self) -> pa.Table:
         """An empty table."""

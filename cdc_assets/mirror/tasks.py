@@ -1,6 +1,6 @@
-"""What runs in a task of a step: parting events by leaves, and folding them into a leaf.
+"""What runs in a task of a step: folding events into a leaf.
 
-A step is two jobs. The first reads the topic: each of its tasks reads some files, puts the events in the order of keys
+A step is two jobs. The first reads the topic (`staged`): each of its tasks reads some files, puts the events in the order of keys
 and writes them, leaf by leaf, into one file of a staging folder. The second has a task for each leaf that events are
 about: it reads its parts of the staged files, folds them into the leaf, and writes the leaf and the versions that ended
 (`rewrite`). So no task holds more than the events of some files, or those of one leaf, however large the table is; only
@@ -18,102 +18,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.location import Location
 from cdc_assets.mirror.events import EventFile, EventRange, TopicReader, in_order
 from cdc_assets.mirror.files import FileWriter, fitted, portions_of, read_rows, write_parquet
-from cdc_assets.mirror.fold import Folded, Void, fold_keyed
-from cdc_assets.mirror.keys import bound_bytes, bound_key
-from cdc_assets.mirror.leaves import Leaf, NewFile, cut, new_name, places_of
+from cdc_assets.mirror.fold import Folded, Void
+from cdc_assets.mirror.keys import bound_bytes
+from cdc_assets.mirror.leaves import Leaf, NewFile, cut, new_name
 from cdc_assets.mirror.multiset import fold_multiset
-from cdc_assets.mirror.rewrite import LeafWriter, folded_portions
+from cdc_assets.mirror.rewrite import LeafWriter, by_key, folded_portions
 from cdc_assets.mirror.shape import CHANGED_AT, OPERATION, STEP, TO_LSN, Shape
+from cdc_assets.mirror.staged import Piece, staged, tidy
 
 PORTION_ROWS = 2_000_000
 """Events that are folded at once; more are folded portion by portion."""
 _SAMPLED = 4096
-_STAGED_ROWS = 250_000
-"""Events that a task of the first job holds at once."""
 _UNKNOWN_RATIO = 3
 """Bytes in memory for one in a file, of rows that come from no file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Events of one leaf in a staged file.
-
-    Args:
-        leaf: index of the leaf.
-        batch: index of the batch in the file.
-    """
-
-    name: str
-    leaf: int
-    batch: int
-    rows: int
-
-
-@dataclass(frozen=True)
-class PartTask:
-    """Files of a topic whose events are to be parted by leaves.
-
-    Args:
-        bounds: of all leaves, in order.
-        staging: folder of the staged files.
-    """
-
-    reader: TopicReader
-    files: tuple[EventFile, ...]
-    wanted: EventRange
-    bounds: tuple[bytes, ...]
-    staging: str
-
-
-def part(task: PartTask) -> list[Piece]:
-    """Read events, and stage them leaf by leaf.
-
-    Raises:
-        LakeError: the lake cannot be read or written.
-    """
-    files, name, pieces = task.reader.location.filesystem(task.staging), f"{uuid4().hex}.arrow", list[Piece]()
-    schema = task.reader.shape.events
-    try:
-        with files.open_output_stream(name) as stream, pa.ipc.new_file(stream, schema, options=_IPC) as writer:
-            for events in _portions(task.reader.read(task.files, task.wanted)):
-                for leaf, batch in _parted(task, events):
-                    pieces.append(Piece(name, leaf, len(pieces), batch.num_rows))
-                    writer.write_batch(batch)
-    except STORE_ERRORS as error:
-        place = task.reader.location.uri(task.staging)
-        raise trouble(f"Events cannot be staged in {place}", error, "check the path and its rights") from error
-    return pieces
-
-
-def _portions(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Tables joined until they have many rows."""
-    waiting: list[pa.Table] = []
-    for table in tables:
-        waiting.append(table)
-        if sum(one.num_rows for one in waiting) >= _STAGED_ROWS:
-            yield pa.concat_tables(waiting)
-            waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting)
-
-
-def _parted(task: PartTask, events: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Events of each leaf, in the order in which they came."""
-    shape = task.reader.shape
-    keys = shape.keys(events)
-    order = pc.array_sort_indices(keys)
-    bounds = [bound_key(bound, shape.key_type) if bound else None for bound in task.bounds]
-    places = places_of(keys.take(order), bounds) if len(bounds) > 1 else [0, len(keys)]
-    for leaf, (start, end) in enumerate(pairwise(places)):
-        if end > start:
-            chosen = np.sort(order.slice(start, end - start).to_numpy())
-            yield from ((leaf, batch) for batch in events.take(pa.array(chosen)).combine_chunks().to_batches())
-
-
-_IPC = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True)
@@ -171,9 +91,23 @@ def fold_leaf(task: FoldTask) -> FoldResult:
     Raises:
         LakeError: the lake cannot be read or written.
     """
-    events = in_order(list(_staged(task)), task.shape)
-    result = _fold_portions(task, events) if task.shape.keyed else _fold_rows(task, events)
-    return replace(result, newest=pc.max(events[CHANGED_AT]).as_py())
+    try:
+        events = _events(task)
+        tidy()
+        result = _fold_portions(task, events) if task.shape.keyed else _fold_rows(task, events)
+        return replace(result, newest=pc.max(events[CHANGED_AT]).as_py())
+    finally:
+        tidy()
+
+
+def _events(task: FoldTask) -> pa.Table:
+    """The events about a leaf, in the order of their positions; in that of their keys if rows have one."""
+    found, shape = list(staged(task.location, task.staging, task.pieces, task.shape)), task.shape
+    if not shape.keyed:
+        return in_order(found, shape)
+    whole = [in_order(found, shape)]
+    found.clear()
+    return by_key(shape, whole.pop())
 
 
 def _fold_portions(task: FoldTask, events: pa.Table) -> FoldResult:
@@ -185,6 +119,8 @@ def _fold_portions(task: FoldTask, events: pa.Table) -> FoldResult:
     for folded in _folded(task, events):
         rows.write(folded.rows)
         ended.write(folded.ended)
+        del folded
+        tidy()
     return FoldResult(
         task.leaf.paths, tuple(rows.end()), ended.end(), ended.rows, events.num_rows, tuple(sorted(rows.nulls))
     )
@@ -196,7 +132,8 @@ def _only_repeats(events: pa.Table) -> bool:
 
 
 def _folded(task: FoldTask, events: pa.Table) -> Iterator[Folded]:
-    rows = portions_of(task.location, task.current, task.leaf.paths, task.shape.rows)
+    keys = [part.name for part in task.shape.key]
+    rows = portions_of(task.location, task.current, task.leaf.paths, task.shape.rows, keys)
     return folded_portions(task.shape, rows, events, task.void)
 
 
@@ -221,33 +158,18 @@ def _fold_rows(task: FoldTask, events: pa.Table) -> FoldResult:
 
 
 def fold(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = None) -> Folded:
-    """Apply events to all rows; many of them portion by portion, so that memory stays bounded.
+    """Apply events to all rows of a table without a key; many of them portion by portion, so that memory stays bounded.
 
     Rows that were not found when the table was read anew need all events at once.
     """
-    fold_one = fold_keyed if shape.keyed else fold_multiset
     if void is not None or events.num_rows <= PORTION_ROWS:
-        return fold_one(shape, rows, events, void)
+        return fold_multiset(shape, rows, events, void)
     ended, changed = [shape.versions.empty_table()], False
     for start in range(0, events.num_rows, PORTION_ROWS):
-        folded = fold_one(shape, rows, events.slice(start, PORTION_ROWS), None)
+        folded = fold_multiset(shape, rows, events.slice(start, PORTION_ROWS), None)
         rows, changed = folded.rows, changed or folded.changed
         ended.append(folded.ended)
     return Folded(rows, pa.concat_tables(ended), changed)
-
-
-def _staged(task: FoldTask) -> Iterator[pa.Table]:
-    files = task.location.existing(task.staging)
-    for name in dict.fromkeys(piece.name for piece in task.pieces):
-        try:
-            with files.open_input_file(name) as stream, pa.ipc.open_file(stream) as reader:
-                for piece in task.pieces:
-                    if piece.name == name:
-                        yield pa.Table.from_batches([reader.get_batch(piece.batch)], task.shape.events)
-        except STORE_ERRORS as error:
-            raise trouble(
-                f"Staged events in {task.location.uri(task.staging)} cannot be read", error, "run the mirror again"
-            ) from error
 
 
 def _write_leaves(task: FoldTask, rows: pa.Table, size: int) -> Iterator[NewFile]:

@@ -24,7 +24,7 @@ from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.events import TopicGeneration, TopicReader
 from cdc_assets.mirror.leaves import Leaf
-from cdc_assets.mirror.tasks import Piece
+from cdc_assets.mirror.staged import Piece
 from cdc_assets.reconcile.tasks import Compared, CompareTask, ReadTask
 
 

@@ -27,7 +27,7 @@ from cdc_assets.mirror.files import read_rows
 from cdc_assets.mirror.keys import KeyPart, bound_key, encode
 from cdc_assets.mirror.leaves import places_of
 from cdc_assets.mirror.shape import FROM_LSN, LSN, TO_LSN, Shape
-from cdc_assets.mirror.tasks import Piece
+from cdc_assets.mirror.staged import Piece
 from cdc_assets.reconcile.compare import Found, compare_keyed, compare_multiset, pack
 
 _PORTION_ROWS = 128 * 1024

@@ -64,6 +64,22 @@ def test_recipes_give_the_rows(lake: Path, monkeypatch: pytest.MonkeyPatch, engi
     assert printed == [[1, 3]]
 
 
+@pytest.mark.parametrize(
+    ("table", "condition", "keys"),
+    [
+        ("current", "credit > 2", [1, 3]),
+        ("current", "name = 'Eve'", [3]),
+        ("current", "id = 1", [1]),
+        ("history", "name = 'Bob'", [2]),
+    ],
+)
+def test_a_filter_finds_the_rows(lake: Path, table: str, condition: str, keys: list[int]) -> None:
+    connection = duckdb.connect()
+    connection.register("rows_of", DeltaTable(str(lake / f"{TOPIC}.__{table}")).to_pyarrow_dataset())
+    found = connection.sql(f"SELECT id FROM rows_of WHERE {condition} ORDER BY id").fetchall()
+    assert [key for (key,) in found] == keys
+
+
 @pytest.fixture(scope="module")
 def versions(lake: Path) -> list[tuple[Any, ...]]:
     config = config_of(1, "", str(lake))

@@ -12,10 +12,10 @@ from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.files import write_parquet
+from cdc_assets.mirror.fold import fold_keyed
 from cdc_assets.mirror.keys import KeyPart
 from cdc_assets.mirror.readers import MirrorReader, scd2_sql
 from cdc_assets.mirror.shape import Shape, ShapeColumn
-from cdc_assets.mirror.tasks import fold
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.mirror.histories import lsn
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
@@ -40,7 +40,7 @@ def test_the_view_gives_all_versions(spark_resource: SparkResource, tmp_path: Pa
         {**values, "credit": Decimal("1.5"), "__position": f"{lsn(1)}/0", "__op": "c"},
         {**values, "credit": Decimal("2.5"), "__position": f"{lsn(2)}/0", "__op": "u"},
     ]
-    done = fold(SHAPE, SHAPE.no_rows(), pa.Table.from_pylist(events, schema=SHAPE.events))
+    done = fold_keyed(SHAPE, SHAPE.no_rows(), pa.Table.from_pylist(events, schema=SHAPE.events))
     location = Location(str(tmp_path))
     for name, table in (("lines", done.rows), ("lines_history", done.ended)):
         write_parquet(location, name, "one.parquet", table, [])

@@ -18,6 +18,7 @@ from cdc_assets.mirror import rewrite
 from cdc_assets.mirror.fold import Folded, Void
 from cdc_assets.mirror.multiset import fold_multiset
 from cdc_assets.mirror.shape import POSITION, Shape
+from cdc_assets.mirror.texts import TEXTS, in_form, plain
 from cdc_assets_tests.unit.mirror.histories import (
     KEYED,
     KEYLESS,
@@ -40,14 +41,21 @@ def _small_portions() -> Iterator[None]:
 
 
 def fold_in_portions(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = None) -> Folded:
-    """What comes of a leaf that is read two rows at a time."""
-    portions = (rows.slice(start, 2) for start in range(0, rows.num_rows, 2))
-    found = list(rewrite.folded_portions(shape, portions, events, void))
-    rows = pa.concat_tables([shape.no_rows(), *(part.rows for part in found)])
+    """What comes of a leaf that is read two rows at a time; every other time texts come by number."""
+    portions = (in_some_form(rows.slice(start, 2), start % 4) for start in range(0, rows.num_rows, 2))
+    found = list(rewrite.folded_portions(shape, portions, rewrite.by_key(shape, events), void))
+    rows = pa.concat_tables([shape.no_rows(), *(plain(part.rows) for part in found)])
     keys = shape.keys(rows.combine_chunks()).to_pylist()
     assert keys == sorted(set(keys))
-    ended = pa.concat_tables([shape.versions.empty_table(), *(part.ended for part in found)])
+    ended = pa.concat_tables([shape.versions.empty_table(), *(plain(part.ended) for part in found)])
     return Folded(rows, ended, any(part.changed for part in found))
+
+
+def in_some_form(rows: pa.Table, form: int) -> pa.Table:
+    """Rows whose texts are dictionary arrays, or not."""
+    kinds = [TEXTS if form and field.type == pa.string() else field.type for field in rows.schema]
+    columns = [in_form(column, kind) for column, kind in zip(rows.columns, kinds, strict=True)]
+    return pa.Table.from_arrays(columns, names=rows.column_names)
 
 
 def folded(shape: Shape, table: pa.Table, cuts: list[int]) -> tuple[pa.Table, pa.Table]:
