@@ -8,6 +8,9 @@ import typer
 
 from cdc_assets.config.property import Property
 from cdc_assets.core.check_result import CheckResult
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.mirror.ledger import MirrorState
+from cdc_assets.reconcile.progress import Pass
 from cdc_assets.run.overview import CaptureOverview, CaptureReport, DatabaseOverview
 
 
@@ -62,6 +65,35 @@ def of_doctor(results: Sequence[CheckResult]) -> dict[str, Any]:
                 "remedy": result.remedy,
             }
             for result in results
+        ],
+    }
+
+
+def of_mirrors(states: Mapping[str, MirrorState], troubles: Mapping[str, object]) -> list[dict[str, Any]]:
+    """The document of `cdc-assets mirror`; a mirror that has a problem and no state yet is listed, too."""
+    return [
+        {
+            "topic": topic,
+            "complete_to": (states[topic].lsn or None) if topic in states else None,
+            "gaps": len(states[topic].gaps) if topic in states else 0,
+            "problem": str(troubles[topic]) if topic in troubles else None,
+        }
+        for topic in sorted({*states, *troubles})
+    ]
+
+
+def of_comparison(table: TableId, found: Pass) -> dict[str, Any]:
+    """One entry of the document of `cdc-assets reconcile`."""
+    numbers = {name: getattr(found, name) for name in ("rows", "differing", "absent", "asked", "waiting")}
+    return {
+        "table": str(table),
+        "complete_to": found.lsn,
+        "ranges": len(found.ranges),
+        "done": found.done,
+        **numbers,
+        "differences": [
+            {"kind": one.kind, "key": dict(one.key), "server": dict(one.server), "mirror": dict(one.mirror)}
+            for one in found.first
         ],
     }
 

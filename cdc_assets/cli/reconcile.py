@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from cdc_assets.assembly.reconciler import open_reconciler
+from cdc_assets.cli.as_json import of_comparison, print_json
 from cdc_assets.cli.capture import task_runner
-from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, out, read_config, show_logs
+from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, JsonOption, out, read_config, show_logs
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import listening
 from cdc_assets.reconcile.progress import Difference, Pass
@@ -36,6 +37,7 @@ def reconcile(
     local: Annotated[
         bool, typer.Option("--local", help="Run tasks in threads of this process, without Spark.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare a mirror with the table on the server, beside the stream, key range by key range.
 
@@ -47,16 +49,27 @@ def reconcile(
     with (
         listening(),
         task_runner(local) as runner,
-        open_reconciler(settings, runner, _print_group) as (mirrors, reconciler),
+        open_reconciler(settings, runner, _ignore if as_json else _print_group) as (mirrors, reconciler),
     ):
         wishes = Wishes(ranges, repair, anew, timeout)
-        found = [reconciler.reconcile(one, wishes) for one in mirrors.named([table])]
-    for one in found:
-        for difference in one.first:
-            _print_difference(difference)
-        out.print(one.summary, markup=False, soft_wrap=True)
-    if any(one.differing > one.asked for one in found):
+        found = {one: reconciler.reconcile(one, wishes) for one in mirrors.named([table])}
+    if as_json:
+        print_json([of_comparison(name, one) for name, one in found.items()])
+    else:
+        for one in found.values():
+            _print_comparison(one)
+    if any(one.differing > one.asked for one in found.values()):
         raise typer.Exit(FAILED)
+
+
+def _ignore(table: TableId, found: Pass) -> None:
+    del table, found
+
+
+def _print_comparison(found: Pass) -> None:
+    for difference in found.first:
+        _print_difference(difference)
+    out.print(found.summary, markup=False, soft_wrap=True)
 
 
 def _print_group(table: TableId, found: Pass) -> None:

@@ -34,7 +34,9 @@ def world(server: StandIn, tmp_path: Path) -> World:
     return world
 
 
-@pytest.mark.parametrize(("policy", "said"), [("fail", "does not stream: Changes after"), ("ignore", "are lost; it continues")])
+@pytest.mark.parametrize(
+    ("policy", "said"), [("fail", "does not stream: Changes after"), ("ignore", "are lost; it continues")]
+)
 def test_lost_changes(world: World, policy: str, said: str) -> None:
     world.sql("INSERT INTO dbo.orders VALUES (50, 'lost')", "INSERT INTO dbo.lines VALUES (50, 'kept')")
     world.sql("INSERT INTO dbo.orders VALUES (51, 'kept')", CLEAN)

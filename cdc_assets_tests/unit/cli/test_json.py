@@ -65,8 +65,18 @@ def listed(command: str) -> set[str]:
 @pytest.mark.parametrize("command", ["status", "summary", "doctor"])
 def test_documents_have_the_fields_of_the_page(world: World, command: str) -> None:
     code, text = run(world, command, "--json")
-    queue = {"reached", "rows", "paused"} if command == "status" else set()  # nothing is queued here
-    assert (code, names(json.loads(text)) | queue) == (0, listed(command))
+    queue = {"reached", "rows", "paused"}
+    kafka = {"window", "waiting", "behind_s", "per_second", "stopped", "problem"}
+    absent = queue | kafka if command == "status" else set()  # nothing is queued here, nor written to Kafka
+    assert (code, names(json.loads(text)) | absent) == (0, listed(command))
+
+
+def test_mirrors_have_the_fields_of_the_page(world: World) -> None:
+    code, text = run(world, "mirror", "--local", "--json", mirror__enabled="true")
+    [document] = json.loads(text)
+    assert (code, set(document)) == (0, listed("mirror"))
+    assert (document["topic"], document["problem"]) == ("shop.SalesDb.dbo.orders", None)
+    assert document["complete_to"]
 
 
 def test_properties_have_the_fields_of_the_page(world: World) -> None:

@@ -1,6 +1,7 @@
 """`cdc-assets reconcile`: what it prints, and its exit codes."""
 
 import json
+import re
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
@@ -36,5 +37,14 @@ def test_differences_are_printed_and_the_exit_code_tells_of_them(server: StandIn
     differs = reconcile()
     assert differs.exit_code == 1
     assert "differs: id=2\n  server: v=c\n  mirror: v=b\n1 of 2 rows differ" in differs.output
+    printed = reconcile("--json", "--anew")
+    [document] = json.loads(printed.stdout)
+    assert (printed.exit_code, document["table"], document["differing"]) == (1, str(world.table), 1)
+    assert document["differences"] == [
+        {"kind": "differs", "key": {"id": "2"}, "server": {"v": "c"}, "mirror": {"v": "b"}}
+    ]
+    page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith("| `reconcile` |"))
+    assert {*document, *document["differences"][0]} == set(re.findall(r"`(\w+)`", row)) - {"reconcile"}
     asked = reconcile("--repair")
     assert (asked.exit_code, "1 of them will be read again" in asked.output) == (0, True), asked.output
