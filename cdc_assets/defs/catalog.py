@@ -42,7 +42,7 @@ _SYSTEM = {
 
 
 PAGE = "cdc/capture_page"
-"""Metadata key of the link from each table's assets to the page that tells whether their capture is healthy."""
+"""Metadata key of the link from a table's `changes` to the page that tells whether their capture is healthy."""
 _IO_MANAGER = "dagster/io_manager_key"
 """The metadata key that `AssetSpec.with_io_manager_key` sets."""
 
@@ -220,7 +220,8 @@ class CaptureCatalog:
         if role in self.mirror_roles and self.has(schema.table, "snapshot"):
             needed.append(self.key(schema.table, "snapshot"))
         spec = self.translator.spec(self.prefix, schema, role, uri, needed)
-        facts = {TABLE: str(schema.table), TOPIC: self.topic(schema.table), ROLE: role, PAGE: self._page}
+        facts: dict[str, Any] = {TABLE: str(schema.table), TOPIC: self.topic(schema.table), ROLE: role}
+        facts |= {PAGE: self._page} if role == "changes" else {}
         managed = facts if role in ("source", *self.mirror_roles) else facts | {_IO_MANAGER: self.names.envelope_io}
         code = self._code if role == "changes" else {}  # Dagster sends it with each asset to each of its processes
         return spec.merge_attributes(metadata=managed | code)  # one copy; `with_io_manager_key` would be another

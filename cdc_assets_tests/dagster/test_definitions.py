@@ -309,3 +309,10 @@ def test_signal_table_has_changes_but_no_rows_to_read(shop: Shop) -> None:
     keys = shop.definitions().resolve_asset_graph().get_all_asset_keys()
     assert key(sample.SIGNAL_TABLE, "changes") in keys
     assert key(sample.SIGNAL_TABLE, "snapshot") not in keys
+
+
+def test_changes_link_to_the_page_of_their_capture(shop: Shop) -> None:
+    specs = {spec.key: spec for spec in shop.definitions().resolve_all_asset_specs()}
+    link = specs[key("customers", "changes")].metadata["cdc/capture_page"]
+    assert link.asset_key in specs
+    assert link.asset_key == dg.AssetKey(["shop", "windows"])
