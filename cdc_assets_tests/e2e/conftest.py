@@ -207,6 +207,7 @@ def dagster_dev(shop: Shop, spark: str = "") -> Iterator[Daemon]:
         port = int(free.getsockname()[1])
     environment = os.environ | shop.environment | {"DAGSTER_HOME": str(home), "CDC_CRASH_AT": f"@{fuse}"}
     environment["CDC_SPARK_CONF"] = str(shop.folder / "spark.conf")
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as users have it; else each process compiles all modules again
     command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
     with (
         dg.DagsterInstance.from_config(str(home)) as instance,  # before the others, who would make its tables too
