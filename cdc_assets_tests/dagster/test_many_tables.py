@@ -9,11 +9,12 @@ from unittest.mock import patch
 
 import dagster as dg
 import pytest
+import yaml
 from dagster._core.remote_representation.external_data import RepositorySnap
 
 from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
-from cdc_assets_tests.shop import TABLES, Shop, key, open_shop, tick
+from cdc_assets_tests.shop import ROOT, TABLES, Shop, key, open_shop, tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 
@@ -111,6 +112,15 @@ def test_definition_of_a_table_is_short(shop: Shop) -> None:
     sizes = [len(dg.serialize_value(node)) for node in nodes if node.asset_key.path[-1].startswith("many_")]
     assert len(sizes) == 3 * NUMBER
     assert sum(sizes) < 8_800 * NUMBER, "three assets of two columns"
+
+
+def test_freshness_is_not_recorded_where_no_asset_has_a_policy() -> None:
+    """Dagster's daemon writes a record for each asset, also for those without a policy."""
+    settings = yaml.safe_load((ROOT / "dagster.yaml").read_text())
+    with dg.DagsterInstance.local_temp(overrides={"freshness": settings["freshness"]}) as instance:
+        assert "FRESHNESS_DAEMON" not in instance.get_required_daemon_types()
+    with dg.DagsterInstance.local_temp() as instance:
+        assert "FRESHNESS_DAEMON" in instance.get_required_daemon_types(), "on by default, so it has to be said"
 
 
 def test_tick_of_idle_tables_asks_few_questions(shop: Shop, instance: dg.DagsterInstance) -> None:
