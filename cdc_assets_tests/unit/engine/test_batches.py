@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from cdc_assets.config.engine import EngineConfig, engine_config
 from cdc_assets.engine.feed import Chunk
+from cdc_assets.engine.ledger import BatchLedger
 from cdc_assets.engine.run import EngineRun, EngineSummary
 from cdc_assets.errors import EngineError, LakeError
 from cdc_assets.lake.location import Location
@@ -167,6 +168,31 @@ def test_a_topic_table_that_is_gone_is_no_fresh_table(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").rename(tmp_path / "shop.t1")
     run(tmp_path, ListFeed(EVENTS, [60]))
     assert_each_once(tmp_path)
+
+
+class Anew(ListFeed):
+    """Each start takes a snapshot first, as `when_needed` does if the source has forgotten the rest; offsets are a binlog's."""
+
+    def _chunk(self, number: int, start: int, end: int) -> Chunk:
+        place = {"file": "bin.000001", "pos": end, "at": end}
+        return replace(super()._chunk(number, start, end), offsets=[({"server": "shop"}, place)], anew=number == 1)
+
+
+@pytest.mark.parametrize("step", [None, "files-written", "batch-planned", "table-committed"])
+def test_a_connector_that_begins_anew_leaves_a_gap_that_is_recorded(tmp_path: Path, step: str | None) -> None:
+    def gaps() -> list[tuple[str, str, int]]:
+        found = BatchLedger(TopicTables(Location.of(config_for(tmp_path).lake), "shop"), "shop").read().gaps
+        return [(gap.begin, gap.end, gap.batch_id) for gap in found]
+
+    run(tmp_path, Anew(EVENTS[:20], range(10, 21, 10)))
+    assert gaps() == []
+    if step:
+        with suppress(PowerCutError), cut_at(step):
+            run(tmp_path, Anew(EVENTS, range(20, 61, 20)), rows=20)
+    run(tmp_path, Anew(EVENTS, range(20, 61, 20)), rows=20)
+    assert gaps()[0] == ("bin.000001:20", "bin.000001:40", 2)
+    run(tmp_path, Anew(EVENTS, range(20, 61, 20)), rows=20)
+    assert gaps()[0] == ("bin.000001:20", "bin.000001:40", 2)
 
 
 class WithHeartbeats(ListFeed):
