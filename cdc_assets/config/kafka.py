@@ -12,11 +12,13 @@ _CREATION = "topic.creation."
 _OF_THE_JVM = frozenset({"key.serializer", "value.serializer", "enable.idempotence", "transactional.id"})
 _JAVA_NAMES = {"max.request.size": "message.max.bytes"}
 _FORMATS = {JSON: "json", AVRO: "avro"}
+_REGISTRY = ".".join(("schema", "registry", ""))
+"""Begins options of the registry's client; they are the converter's, and no properties by themselves."""
 _AVRO_OPTIONS = frozenset(
     {
-        "schema.registry.url",
+        f"{_REGISTRY}url",
         "basic.auth.user.info",
-        "schema.registry.basic.auth.user.info",
+        f"{_REGISTRY}basic.auth.user.info",
         "auto.register.schemas",
         "ignore.default.for.nullables",
         "schemas.enable",
@@ -25,7 +27,7 @@ _AVRO_OPTIONS = frozenset(
 )
 _ONLY = {
     "basic.auth.credentials.source": "USER_INFO",
-    "schema.registry.basic.auth.credentials.source": "USER_INFO",
+    f"{_REGISTRY}basic.auth.credentials.source": "USER_INFO",
     "enhanced.avro.schema.support": "false",
     "generalized.sum.type.support": "false",
     "connect.meta.data": "true",
@@ -102,8 +104,8 @@ def _problem(texts: Mapping[str, str], form: str) -> tuple[str, str, str] | None
 def _unknown_to_avro(side: str, texts: Mapping[str, str]) -> tuple[str, str, str] | None:
     """An option of the Avro converter that would change its bytes, and is not supported."""
     start = f"{side}.converter."
-    if not texts.get(f"{start}schema.registry.url", "").strip():
-        return f"{start}schema.registry.url", "(nothing)", "the address of a schema registry"
+    if not texts.get(f"{start}{_REGISTRY}url", "").strip():
+        return f"{start}{_REGISTRY}url", "(nothing)", "the address of a schema registry"
     for name, text in texts.items():
         option, value = name.removeprefix(start), text.strip()
         if not name.startswith(start) or option in (*_AVRO_OPTIONS, *_FREE) or value == _ONLY.get(option):
@@ -117,12 +119,10 @@ def _converter(side: str, texts: Mapping[str, str]) -> ConverterSettings:
     kind = _FORMATS.get(texts.get(f"{side}.converter", "").strip(), "json")
     kept = _flag(texts, f"{start}ignore.default.for.nullables", "false")
     replaced = _flag(texts, f"{start}replace.null.with.default")
-    registry = texts.get(f"{start}schema.registry.url", "").strip()
+    registry = texts.get(f"{start}{_REGISTRY}url", "").strip()
     if kind == "avro" and registry:
-        check_addresses(f"{start}schema.registry.url", registry)
-    user = texts.get(f"{start}basic.auth.user.info", "") or texts.get(
-        f"{start}schema.registry.basic.auth.user.info", ""
-    )
+        check_addresses(f"{start}{_REGISTRY}url", registry)
+    user = texts.get(f"{start}basic.auth.user.info", "") or texts.get(f"{start}{_REGISTRY}basic.auth.user.info", "")
     return ConverterSettings(
         kind,
         _flag(texts, f"{start}schemas.enable"),

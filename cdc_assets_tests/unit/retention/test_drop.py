@@ -7,7 +7,6 @@ import dagster as dg
 import pytest
 
 from cdc_assets.config.load import config_of
-from cdc_assets.config.settings import TextSettings
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.defs.continuity import continuity_result
@@ -197,7 +196,7 @@ def _current(mirrors: CaptureMirrors, topic: str) -> list[dict[str, object]]:
 
 def publisher(world: World, broker: MemoryBroker, after: str = "") -> Publisher:
     feed = Feed(world.config, TopicTables.of(world.config))
-    return Publisher(feed, broker, Renderer(world.config.kafka, TextSettings()), 1000, lambda _: None, after)
+    return Publisher(feed, broker, Renderer(world.config.kafka), 1000, lambda _: None, after)
 
 
 def test_what_is_not_published_stays(world: World) -> None:
