@@ -38,7 +38,9 @@ def main() -> None:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": "4g",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "8",
+        "spark.databricks.delta.snapshotPartitions": "2",
     }
     builder = SparkSession.builder.master("local[*]")
     for name, value in settings.items():

@@ -24,6 +24,8 @@ from cdc_assets.mirror.leaves import Leaf, NewFile, leaf_of
 from cdc_assets.mirror.shape import COMMENT, comment_of, is_of_source
 
 _ATTEMPTS = 5
+_FEATURES = {"timestampNtz": TableFeatures.TimestampWithoutTimezone, "invariants": TableFeatures.Invariants}
+"""Features of tables with timestamps without zone. Once a table names features, NOT NULL is one of them: Spark does not read it else."""
 
 
 def current_directory(topic: str) -> str:
@@ -195,8 +197,10 @@ class MirrorTables:
     @staticmethod
     def _allow_plain_timestamps(handle: DeltaTable) -> None:
         """Enable timestamps without zone, which Delta knows only in tables that say so."""
-        if "timestampNtz" not in (handle.protocol().writer_features or ()):
-            handle.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+        known = handle.protocol().writer_features or ()
+        missing = [feature for name, feature in _FEATURES.items() if name not in known]
+        if missing:
+            handle.alter.add_feature(missing, allow_protocol_versions_increase=True)
             handle.update_incremental()
 
     def _write(

@@ -80,6 +80,13 @@ def test_a_filter_finds_the_rows(lake: Path, table: str, condition: str, keys: l
     assert [key for (key,) in found] == keys
 
 
+@pytest.mark.parametrize("table", ["current", "history"])
+def test_the_protocol_names_what_the_columns_need(lake: Path, table: str) -> None:
+    """Spark with Delta refuses a table that names features but not this one, if it has a column that is NOT NULL."""
+    features = DeltaTable(str(lake / f"{TOPIC}.__{table}")).protocol().writer_features or ()
+    assert {"invariants", "timestampNtz"} <= set(features)
+
+
 @pytest.fixture(scope="module")
 def versions(lake: Path) -> list[tuple[Any, ...]]:
     config = config_of(1, "", str(lake))
