@@ -94,12 +94,12 @@ class _Written:
 
     def __init__(self, table: pa.Table) -> None:
         sink = pa.BufferOutputStream()
-        told: list[pq.FileMetaData] = []
-        with pq.ParquetWriter(sink, table.schema, metadata_collector=told, **encoding(table.schema)) as writer:
+        footers: list[pq.FileMetaData] = []
+        with pq.ParquetWriter(sink, table.schema, metadata_collector=footers, **encoding(table.schema)) as writer:
             writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._buffer = sink.getvalue()
         self._footer_bytes = _footer_of(self._buffer)
-        self.metadata = told[0]
+        self.metadata = footers[0]
 
     @property
     def body(self) -> pa.Buffer:

@@ -210,10 +210,10 @@ def _page(
 ) -> tuple[bytes, int]:
     """A page with its header, and its size before compression."""
     packed = pack(data)
-    told: thrift.Struct = {1: (I32, values), 2: (I32, encoding)}
+    fields: thrift.Struct = {1: (I32, values), 2: (I32, encoding)}
     if kind == _DATA_PAGE:
-        told |= {3: (I32, _RLE), 4: (I32, _RLE)}
-    header = thrift.struct_bytes({1: (I32, kind), 2: (I32, len(data)), 3: (I32, len(packed)), place: (STRUCT, told)})
+        fields |= {3: (I32, _RLE), 4: (I32, _RLE)}
+    header = thrift.struct_bytes({1: (I32, kind), 2: (I32, len(data)), 3: (I32, len(packed)), place: (STRUCT, fields)})
     return header + packed, len(header) + len(data)
 
 
