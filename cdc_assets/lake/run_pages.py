@@ -222,11 +222,11 @@ def _zstd(data: bytes) -> bytes:
 
 
 def _statistics(known: list[Any], nulls: int) -> thrift.Struct:
-    told: thrift.Struct = {3: (I64, nulls)}
+    found: thrift.Struct = {3: (I64, nulls)}
     if known:
         least, greatest = (_compared(value) for value in (min(known, key=_order), max(known, key=_order)))
-        told |= {5: (BINARY, greatest), 6: (BINARY, least)}
-    return told
+        found |= {5: (BINARY, greatest), 6: (BINARY, least)}
+    return found
 
 
 def _order(value: str | int) -> bytes | int:

@@ -144,7 +144,7 @@ class FileWriter:
         self._forms = pa.schema(
             [field.with_type(first[field.name].type) if field.name in texts else field for field in self._schema]
         )
-        told = [name for name in self._schema.names if name not in texts or name in {*self._statistics, LSN}]
+        named = [name for name in self._schema.names if name not in texts or name in {*self._statistics, LSN}]
         try:
             self._writer = pq.ParquetWriter(
                 self._stream,
@@ -152,7 +152,7 @@ class FileWriter:
                 compression="zstd",
                 compression_level=1,
                 use_dictionary=encoded or False,
-                write_statistics=told,
+                write_statistics=named,
                 store_schema=False,
             )
         except STORE_ERRORS as error:
