@@ -22,7 +22,12 @@ from cdc_assets.adapters.debezium.log import EngineLog
         ("Communications link failure", "see that it is up", True),
         ("Connection to 127.0.0.1:5432 refused. | Connection refused", "see that it is up", True),
         ("FATAL: terminating connection due to administrator command", "see that it is up", True),
-        ("Access denied for user 'x'@'y'", "database.user", False),
+        ("Access denied for user 'x'@'y' (using password: YES)", "database.user", False),
+        (
+            "Access denied; you need (at least one of) the REPLICATION SLAVE privilege(s)",
+            "the user lacks a right",
+            False,
+        ),
         ("its process is gone (exit status 3)", "engine.heap", False),
         ("something new", "see its log", False),
     ],
