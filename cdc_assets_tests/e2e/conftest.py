@@ -252,10 +252,10 @@ def busy(daemon: Daemon, statement: str) -> Iterator[None]:
         thread.join()
 
 
-@pytest.fixture(scope="package")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One `dagster dev` for all tests of the package; it has taken the initial snapshot."""
-    with open_shop(tmp_path_factory.mktemp("daemon")) as shop:
+@contextmanager
+def dagster_with_ledger(folder: Path) -> Iterator[Daemon]:
+    """`dagster dev` over a new shop with a ledger; it has taken the initial snapshot."""
+    with open_shop(folder) as shop:
         shop.execute(_LEDGER)
         shop.write(
             {
@@ -271,6 +271,13 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         with dagster_dev(shop) as found:
             found.wait_until(lambda: _snapshotted(shop), "the sensor takes the initial snapshot")
             yield found
+
+
+@pytest.fixture(scope="package")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One `dagster dev` for all tests of the package that do not start their own."""
+    with dagster_with_ledger(tmp_path_factory.mktemp("daemon")) as found:
+        yield found
 
 
 def _snapshotted(shop: Shop) -> bool:

@@ -7,14 +7,14 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.browser import CHROMIUM, HEIGHT, SHOWN, WIDTH, browse
-from cdc_assets_tests.e2e.conftest import Daemon
+from cdc_assets_tests.e2e.conftest import Daemon, dagster_with_ledger
 from cdc_assets_tests.shop import key
 
 _TABLE = f"assets/shop/{sample.DATABASE}/dbo/customers"
@@ -63,6 +63,13 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no headless browser on this machine"),
     pytest.mark.timeout(1200),  # the first test waits for the daemon and the first snapshot
 ]
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One for these tests alone: others leave tables in trouble behind, and the page of the capture says so."""
+    with dagster_with_ledger(tmp_path_factory.mktemp("pages")) as found:
+        yield found
 
 
 def png_size_and_colours(picture: Path) -> tuple[int, int, int]:
