@@ -55,7 +55,7 @@ def test_executors_find_the_drivers_code_before_any_other() -> None:
 
 def test_other_code_than_the_drivers_is_reported() -> None:
     own = shipping.code_archive().name
-    facts = {"host": "h", "missing": {}, "code": f"/work/app-1/0/{own}/cdc_assets/__init__.py"}
+    facts = {"host": "h", "missing": {}, "code": f"/spark/app-1/0/{own}/cdc_assets/__init__.py"}
     require_shipped_code([facts], "spark://m:7077", own)
     with pytest.raises(EngineError, match="would run other code than this process: /opt/old"):
         require_shipped_code(
