@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
+from numpy.typing import NDArray
 
 from benchmarks.document import FIGURES, write_table
 from benchmarks.passes import load_average
@@ -95,7 +96,7 @@ def settings(lake: Path) -> CaptureConfig:
     )
 
 
-def rows_of(keys: np.ndarray, seed: int) -> pa.RecordBatch:  # type: ignore[type-arg]
+def rows_of(keys: NDArray[np.int64], seed: int) -> pa.RecordBatch:
     """Rows with these keys, in the forms in which the server's are read."""
     random, count = np.random.default_rng(seed), len(keys)
     numbers = random.integers(0, 10**6, count)
@@ -113,7 +114,7 @@ def rows_of(keys: np.ndarray, seed: int) -> pa.RecordBatch:  # type: ignore[type
     return pa.RecordBatch.from_arrays(columns, names=[column.name for column in SCHEMA.columns])
 
 
-def changes_of(keys: np.ndarray, seed: int, first: int) -> pa.RecordBatch:  # type: ignore[type-arg]
+def changes_of(keys: NDArray[np.int64], seed: int, first: int) -> pa.RecordBatch:
     """Change rows of updates of these keys: two each, with the row before and after."""
     count = 2 * len(keys)
     order = np.arange(count).reshape(2, -1).T.reshape(-1)
@@ -132,7 +133,7 @@ def changes_of(keys: np.ndarray, seed: int, first: int) -> pa.RecordBatch:  # ty
     return pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
 
 
-def _lsn_bytes(numbers: np.ndarray) -> list[bytes]:  # type: ignore[type-arg]
+def _lsn_bytes(numbers: NDArray[np.int64]) -> list[bytes]:
     return [int(number).to_bytes(10, "big") for number in numbers]
 
 
@@ -157,7 +158,7 @@ class Lake:
         )
         history.commit(1, [entry])
 
-    def snapshot(self, keys: np.ndarray) -> None:  # type: ignore[type-arg]
+    def snapshot(self, keys: NDArray[np.int64]) -> None:
         """Commit a window with a READ for each key."""
         lsn, moment = Lsn.from_int(2), datetime.now(UTC)
 
@@ -168,7 +169,7 @@ class Lake:
 
         self._commit(2, events(), lsn)
 
-    def update(self, keys: np.ndarray) -> None:  # type: ignore[type-arg]
+    def update(self, keys: NDArray[np.int64]) -> None:
         """Commit a window with an update of each key, a thousand in a transaction."""
 
         def rows() -> Iterator[pa.RecordBatch]:
@@ -243,7 +244,7 @@ def spark_environment(folder: Path) -> Path | None:
     return folder
 
 
-def chosen(kind: str, rows: int, updates: int) -> np.ndarray:  # type: ignore[type-arg]
+def chosen(kind: str, rows: int, updates: int) -> NDArray[np.int64]:
     """Keys that are updated."""
     if kind == "clustered":
         return np.arange(rows // 3, rows // 3 + updates)
@@ -303,7 +304,7 @@ def main() -> None:
 
 def _compared(
     base: Path,
-    keys: np.ndarray,  # type: ignore[type-arg]
+    keys: NDArray[np.int64],
     ways: list[str],
     repeats: int,
     environment: Path | None,

@@ -60,35 +60,22 @@ def test_lsn_range_bounds_what_is_loaded(shop: Shop, spark_resource: SparkResour
     assert [row.position[:22] for row in until.collect()] == [first]
 
 
-def test_returned_frame_is_appended_and_any_reader_sees_it(
-    shop: Shop, spark_resource: SparkResource, tmp_path: Path
+@pytest.mark.parametrize("other_session", [False, True])
+def test_returned_frame_is_appended_whatever_session_is_active_and_any_reader_sees_it(
+    shop: Shop, spark_resource: SparkResource, tmp_path: Path, *, other_session: bool
 ) -> None:
     manager = EnvelopeIOManager(lake=str(tmp_path), spark=spark_resource)
     frame = load(shop, spark_resource, key("customers", "changes"))
 
     @dg.asset(key=["copy", "customers"], io_manager_key="envelope_io")
     def copy() -> DataFrame:
+        if other_session:
+            spark_resource.lazy().session().newSession().createDataFrame([(1,)], "a int")  # makes that one active
         return frame
 
     for rows in (2, 4):
         assert dg.materialize([copy], resources={"envelope_io": manager}).success
         assert DeltaTable(str(tmp_path / "copy.customers")).to_pyarrow_table().num_rows == rows
-
-
-def test_frame_is_appended_whatever_session_is_active(
-    shop: Shop, spark_resource: SparkResource, tmp_path: Path
-) -> None:
-    manager = EnvelopeIOManager(lake=str(tmp_path), spark=spark_resource)
-    frame = load(shop, spark_resource, key("customers", "changes"))
-
-    @dg.asset(key=["copy", "customers"], io_manager_key="envelope_io")
-    def copy() -> DataFrame:
-        spark_resource.lazy().session().newSession().createDataFrame(
-            [(1,)], "a int"
-        )  # makes that one the active session
-        return frame
-
-    assert dg.materialize([copy], resources={"envelope_io": manager}).success
 
 
 def test_topics_are_named_as_the_capture_names_them(tmp_path: Path) -> None:
