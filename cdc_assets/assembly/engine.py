@@ -10,7 +10,9 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.reader import is_reader
 from cdc_assets.engine.feed import EngineFeed, Offsets
 from cdc_assets.engine.ledger import Batch
+from cdc_assets.engine.requested import takes_signals
 from cdc_assets.engine.run import EngineRun, EngineSummary
+from cdc_assets.engine.topics import with_notifications
 from cdc_assets.engine.watch import SourceWatch, WatchedFeed
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.reader.opening import reader_for
@@ -26,6 +28,7 @@ def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Ba
         CdcError: the source or the lake cannot be read or written, or a record of the source cannot.
     """
     if not is_reader(config.properties.get("connector.class", "")):
+        config = with_notifications(config) if takes_signals(config) else config  # they tell what a signal has not read
         return EngineRun(config, tables, partial(start_connector, config), on_batch).run()
     reader = reader_for(config.properties, tables, KafkaSource)
     summary = EngineRun(config, tables, reader, on_batch, 0.0, repeats=False).run()

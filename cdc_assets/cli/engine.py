@@ -3,8 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+import typer
+
 from cdc_assets.assembly.engine import run_engine
-from cdc_assets.cli.console import out, warn
+from cdc_assets.cli.console import FAILED, out, warn
 from cdc_assets.cli.follow import Retries
 from cdc_assets.config.engine import EngineConfig, load_engine_config
 from cdc_assets.config.load import refers_to_file
@@ -54,6 +56,10 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None) -> None:
             summary = run_engine(config, tables, tell)
     events = sum(summary.rows.values())
     out.print(f"{ENDED[summary.ended]} {summary.batches:,} batches, {events:,} events.")
+    if summary.unread:
+        for trouble in summary.unread:
+            warn(trouble)
+        raise typer.Exit(FAILED)
 
 
 def _with_limits(config: EngineConfig, follow: bool, idle: float | None) -> EngineConfig:

@@ -17,7 +17,7 @@ from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import EngineConfig, load_engine_config, load_engine_lake_config
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.engine.overview import EngineOverview, EngineTopic
-from cdc_assets.engine.requested import INCREMENTAL_NEEDS, why_no_incremental
+from cdc_assets.engine.requested import INCREMENTAL_NEEDS, takes_signals, why_no_incremental
 from cdc_assets.engine.source import SourceProbe
 from cdc_assets.errors import CdcError, ConfigurationError, LakeError, LakeFullError
 from cdc_assets.lake.location import Location
@@ -144,8 +144,7 @@ def _engine() -> Iterator[CheckResult]:
 
 def _signals(config: EngineConfig) -> Iterator[CheckResult]:
     """Whether incremental snapshots can be asked for, if the configuration shows that signals are to be."""
-    given = config.properties
-    if not given.get("signal.data.collection") and "signal.enabled.channels" not in given:
+    if not takes_signals(config):
         return
     reason = why_no_incremental(config)
     actual = f"impossible: {reason}" if reason else "possible"

@@ -19,6 +19,7 @@ from typing import Any
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.signal import Signal
 from cdc_assets.engine.feed import Chunk, EngineFeed
+from cdc_assets.engine.notices import ENDS, STARTED, SnapshotNotices, notifications
 from cdc_assets.errors import ConfigurationError, EngineError
 
 _TAKEN_UP_S = 120.0
@@ -27,7 +28,6 @@ INCREMENTAL_NEEDS = (
     "create a table (id, type, data), name it in signal.data.collection, and have source in signal.enabled.channels; or set "
     "read.only=true, where the connector can (MySQL with GTIDs, PostgreSQL); or ask for a blocking snapshot"
 )
-_ENDS = ("COMPLETED", "ABORTED", "SKIPPED")
 
 
 def append_signal(path: Path, signal: Signal) -> None:
@@ -48,6 +48,11 @@ def channels_of(config: EngineConfig) -> list[str]:
     """Signal channels of the connector."""
     texts = config.properties.get("signal.enabled.channels", "source").split(",")
     return [text.strip() for text in texts if text.strip()]
+
+
+def takes_signals(config: EngineConfig) -> bool:
+    """Whether the configuration shows that signals are to be sent."""
+    return bool(config.properties.get("signal.data.collection")) or "signal.enabled.channels" in config.properties
 
 
 def why_no_incremental(config: EngineConfig) -> str:
@@ -121,6 +126,7 @@ class RequestedSnapshot:
         self._patience_s, self._wake, self._woken = patience_s, wake, 0.0
         self._sent: float | None = None
         self._begun = self._ended = False
+        self._notices = SnapshotNotices(lambda: "")
         self.troubles: list[str] = []
 
     @property
@@ -144,7 +150,8 @@ class RequestedSnapshot:
             self._sent = self._woken = time.monotonic()
         chunk = self._feed.next(timeout_s)
         if chunk is not None:
-            self._hear(chunk)
+            for notification in notifications(chunk, self._topic):
+                self._take(notification)
         if self._sent is not None and not self._begun and time.monotonic() - self._woken > _WAKE_EVERY_S:
             self._wake()
             self._woken = time.monotonic()
@@ -155,20 +162,16 @@ class RequestedSnapshot:
             )
         return chunk
 
-    def _hear(self, chunk: Chunk) -> None:
-        for lines in chunk.lines:
-            if lines.topic == self._topic:
-                values = [json.loads(line)["value"] for line in lines.data.splitlines()]
-                for value in values if lines.table is None else lines.table.column("value").to_pylist():
-                    self._take(value or {})
-
     def _take(self, notification: Mapping[str, Any]) -> None:
         """One notification. Those of blocking snapshots carry ids of the connector's own, so only their order tells."""
+        trouble = self._notices.take(notification)
         if self._sent is None or self._ended:
             return
-        if notification.get("type") == "STARTED":
+        if notification.get("type") == STARTED:
             self._begun = True
-        elif self._begun and notification.get("type") in _ENDS:
+        elif self._begun and trouble:
+            self.troubles.append(trouble)
+        if self._begun and notification.get("type") in ENDS:
             self._ended = True
             if notification["type"] != "COMPLETED":
                 self.troubles.append(f"{notification.get('aggregate_type', 'Snapshot')} {notification['type']}")

@@ -28,9 +28,12 @@ from cdc_assets.core.steps import step
 from cdc_assets.engine.feed import Chunk, EngineFeed, EngineStart
 from cdc_assets.engine.history import History
 from cdc_assets.engine.ledger import Batch, BatchLedger, Gap
+from cdc_assets.engine.named import identifier, listed
+from cdc_assets.engine.notices import SnapshotNotices, notifications
 from cdc_assets.engine.positions import Repetitions
 from cdc_assets.engine.source import point_of_offset, recorded_point
 from cdc_assets.engine.staging import Staging, history_directory
+from cdc_assets.engine.topics import notification_topic, routes, table_of, topics_of_tables
 from cdc_assets.engine.upkeep import BatchUpkeep
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.topics import TopicTables
@@ -55,11 +58,13 @@ class EngineSummary:
         ended: why.
         batches: committed by this run.
         rows: events by topic table.
+        unread: what signals asked for and was not read, with the next step.
     """
 
     ended: Ending
     batches: int
     rows: Counter[str] = field(default_factory=Counter)
+    unread: tuple[str, ...] = ()
 
 
 class EngineRun:
@@ -98,6 +103,8 @@ class EngineRun:
         self._repetitions = Repetitions(None, ())
         self._places: dict[str, dict[str, object]] = {}
         self._behind: str | None = None
+        self._notices = SnapshotNotices(self._captured)
+        self._unread: list[str] = []
 
     def run(self) -> EngineSummary:
         """Finish the planned batch, then commit what the connector sends until it is idle.
@@ -128,7 +135,7 @@ class EngineRun:
         if ended == "idle" and self._heard:  # a connector that has sent nothing at all may not have begun to read
             self._ledger.rest(_now())
         self._upkeep.tidy(self._ledger)
-        return EngineSummary(ended, self._batches, self._rows)
+        return EngineSummary(ended, self._batches, self._rows, tuple(self._unread))
 
     def _check_tables(self) -> None:
         """Check that each table still holds its last batch: one that does not has lost data, and is never treated as new."""
@@ -174,8 +181,22 @@ class EngineRun:
         self._places |= {json.dumps(partition, sort_keys=True): dict(offset) for partition, offset in chunk.offsets}
         return before != self._places or any(lines.topic != self._config.heartbeat_topic for lines in chunk.lines)
 
+    def _captured(self) -> str:
+        """Tables with events in the lake, as a sentence, for somebody who has misspelt one."""
+        if routes(self._config):
+            return ""
+        topics = topics_of_tables(self._ledger.state.tables, self._config)
+        return f"Captured are: {listed(sorted(identifier(self._config, table_of(name, self._config)) for name in topics))}. "
+
+    def _listen(self, chunk: Chunk) -> None:
+        for notification in notifications(chunk, notification_topic(self._config)):
+            if trouble := self._notices.take(notification):
+                log.error("%s", trouble)
+                self._unread.append(trouble)
+
     def _stage(self, chunk: Chunk) -> None:
         self._heard = True
+        self._listen(chunk)
         if self._staging is None:
             number = self._ledger.state.next_batch
             prefix = self._config.topic_prefix

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from cdc_assets.config.engine import EngineConfig
+from cdc_assets.config.engine import EngineConfig, with_defaults
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.engine.ledger import batches_directory
@@ -37,6 +37,16 @@ def notification_topic(config: EngineConfig) -> str:
     """Where the connector's notifications go; empty if they do not go into a topic."""
     channels = config.properties.get("notification.enabled.channels", "").split(",")
     return config.properties.get("notification.sink.topic.name", "") if "sink" in map(str.strip, channels) else ""
+
+
+def with_notifications(config: EngineConfig) -> EngineConfig:
+    """The settings with notifications in a topic of the lake, unless something else is said."""
+    own = {"notification.enabled.channels": "sink", "notification.sink.topic.name": _own_notifications(config)}
+    return with_defaults(config, own)
+
+
+def _own_notifications(config: EngineConfig) -> str:
+    return f"{config.topic_prefix}.notifications"
 
 
 def _delimiter(config: EngineConfig) -> str:
@@ -81,5 +91,5 @@ def topics_of_tables(directories: Iterable[str], config: EngineConfig) -> list[s
     """Topics of tables among directories that batches were committed to; generations of one topic count once."""
     topics = dict.fromkeys(directory.partition("@")[0] for directory in directories)
     others = {*system_topics(config).values(), history_directory(config.topic_prefix), config.heartbeat_topic}
-    others |= {config.topic_prefix, f"{config.topic_prefix}{_delimiter(config)}transaction"}
+    others |= {config.topic_prefix, _own_notifications(config), f"{config.topic_prefix}{_delimiter(config)}transaction"}
     return sorted(topic for topic in topics if topic not in others)

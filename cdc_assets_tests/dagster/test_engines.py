@@ -411,8 +411,14 @@ def test_a_snapshot_that_is_not_taken_fails_its_run(shop: Deployment) -> None:
     assert "Blocking Snapshot ABORTED" in (shop.last_of_connector().description or "")
 
 
-def signal_config(*, snapshot: str) -> dict[str, Any]:
-    return {"ops": {"shop_ask": {"config": {"tables": [r"db\.items1"], "snapshot": snapshot}}}}
+def signal_config(*tables: str, snapshot: str = "blocking", **more: Any) -> dict[str, Any]:
+    asked = {"tables": list(tables) or [r"db\.items1"], "snapshot": snapshot, **more}
+    return {"ops": {"shop_ask": {"config": asked}}}
+
+
+def why_failed(result: dg.ExecuteInProcessResult) -> str:
+    [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    return str(failure.user_failure_data.description if failure.user_failure_data else "")
 
 
 @pytest.mark.parametrize(
@@ -428,8 +434,7 @@ def test_an_incremental_snapshot_that_would_wait_for_ever_is_refused(
     shop.more |= given | {"signal.file": str(shop.folder / "signals.jsonl")}
     result = shop.run("shop_signal", run_config=signal_config(snapshot="incremental"))
     assert not result.success
-    [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
-    assert why in str(failure.user_failure_data.description if failure.user_failure_data else "")
+    assert why in why_failed(result)
     assert not shop.database.sent
     assert not (shop.folder / "signals.jsonl").exists()
     shop.more["read.only"] = "true"  # positions of the log instead of marks
@@ -450,3 +455,30 @@ def test_signals_go_through_the_table_or_the_file(shop: Deployment) -> None:
     assert shop.run("shop_signal", run_config=asked).success
     assert json.loads(path.read_text())["data"]["data-collections"] == [r"db\.items1"]
     assert shop.tick().tags["cdc/signals"] == "file"
+
+
+def test_a_misspelt_table_is_told_by_the_signal_job(shop: Deployment) -> None:
+    shop.more["signal.data.collection"] = "db.signals"
+    missed = shop.run("shop_signal", run_config=signal_config("db.itmes1"))
+    assert not missed.success
+    assert all(
+        part in why_failed(missed) for part in ("db.itmes1", "database.table", ": db.items1", "nothing was sent")
+    )
+    unread = shop.run("shop_signal", run_config=signal_config(conditions={"db.items": "SELECT 1"}))
+    assert "db.items'" in why_failed(unread)
+    assert not shop.database.sent
+    partly = shop.run("shop_signal", run_config=signal_config("db.items1", "db.nope"))
+    assert partly.success
+    assert len(shop.database.sent) == 1
+    logged = [entry.user_message for entry in shop.instance.all_logs(partly.run_id)]
+    assert any("No captured table is named by 'db.nope'" in text for text in logged)
+
+
+def test_names_are_not_checked_while_the_database_is_away(shop: Deployment) -> None:
+    shop.database.away = True
+    path = shop.folder / "signals.jsonl"
+    shop.more |= {"signal.enabled.channels": "file", "signal.file": str(path)}
+    sent = shop.run("shop_signal", run_config=signal_config("db.itmes1"))
+    assert sent.success
+    assert any("was not checked" in entry.user_message for entry in shop.instance.all_logs(sent.run_id))
+    assert "db.itmes1" in path.read_text()

@@ -157,6 +157,8 @@ def _log_end(context: dg.AssetExecutionContext, resource: ConnectorResource) -> 
 def _close(context: dg.AssetExecutionContext, summary: EngineSummary, end: LogPoint | None) -> None:
     """Record what the sensor must know of a run that succeeded."""
     context.log.info(f"{summary.batches} batches; ended: {summary.ended}")
+    for trouble in summary.unread:
+        context.log.error(trouble)
     tags = {COMMITTED_TAG: str(summary.batches)}
     if end is not None and summary.ended == "idle":
         tags[READ_TO] = str(end)

@@ -20,6 +20,7 @@ from cdc_assets.defs.columns import COLUMNS
 from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role, require_distinct_keys
 from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.translator import CdcTranslator, column_schema, word
+from cdc_assets.engine.named import identifier
 from cdc_assets.engine.topics import BATCHES, system_topics, table_of
 
 _SYSTEM = {
@@ -139,9 +140,4 @@ class ConnectorCatalog:
 
 def patterns(catalog: ConnectorCatalog, tables: Sequence[TableId]) -> list[str]:
     """Regular expressions of tables as a signal to the connector names them."""
-    return [_identifier(catalog.config, table).replace(".", "\\.") for table in tables]
-
-
-def _identifier(config: EngineConfig, table: TableId) -> str:
-    """A table as the connector names it in signals."""
-    return table.within_database if config.kind == "postgresql" else str(table)
+    return [identifier(catalog.config, table).replace(".", "\\.") for table in tables]

@@ -21,7 +21,7 @@ from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.requested import RequestedSnapshot, with_file_channel
 from cdc_assets.engine.run import EngineRun, EngineSummary
 from cdc_assets.engine.source import WAKING, SourceProbe
-from cdc_assets.engine.topics import notification_topic
+from cdc_assets.engine.topics import notification_topic, with_notifications
 from cdc_assets.errors import CdcError, ConfigurationError, EngineError
 from cdc_assets.lake.topics import TopicTables
 
@@ -51,15 +51,8 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         if _reads_events_of_others(read):
             return read
         beat_ms = min(2000.0, 250 * read.idle_timeout_s) if read.idle_timeout_s else 2000.0
-        return with_defaults(
-            read,
-            {
-                "heartbeat.interval.ms": str(max(1, int(beat_ms))),  # more often than a run counts as idle
-                "notification.enabled.channels": "sink",
-                "notification.sink.topic.name": f"{read.topic_prefix}.notifications",
-                **_without_waking(read),
-            },
-        )
+        beat = {"heartbeat.interval.ms": str(max(1, int(beat_ms)))}  # more often than a run counts as idle
+        return with_notifications(with_defaults(read, beat | _without_waking(read)))
 
     @contextmanager
     def probe(self) -> Iterator[SourceProbe]:

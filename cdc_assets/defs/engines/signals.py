@@ -8,9 +8,11 @@ from cdc_assets.core.signal import Signal
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.signals import job_that_sends
+from cdc_assets.engine.named import NamedTables, named_tables
 from cdc_assets.engine.requested import append_signal, channels_of, require_incremental
-from cdc_assets.errors import ConfigurationError
-from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal
+from cdc_assets.engine.topics import routes
+from cdc_assets.errors import CdcError, ConfigurationError, describe_error
+from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal, StopSnapshot
 
 
 def signal_job(catalog: ConnectorCatalog) -> dg.JobDefinition:
@@ -23,11 +25,36 @@ def _send(context: dg.OpExecutionContext, resource: ConnectorResource, composed:
     if isinstance(request, ExecuteSnapshot) and request.kind == "incremental":
         require_incremental(resource.settings())
     signal = composed.signal
+    named = _named(context, resource, composed)
     channel = send(resource, signal.id, signal.type, signal.data or "{}")
     context.log.info(
         f"Sent as signal {signal.id} by {channel}: {signal.type} {signal.data}. The sensor "
         "starts a run of the connector that takes it up, if none is running."
     )
+    if named is not None and named.problem:
+        context.log.error(named.problem)
+
+
+def _named(context: dg.OpExecutionContext, resource: ConnectorResource, composed: ParsedSignal) -> NamedTables | None:
+    """What the signal names among the tables that the database has now; None if that is not known.
+
+    Raises:
+        ConfigurationError: no captured table is named, or a condition is for none.
+    """
+    request, config = composed.request, resource.settings()
+    if not isinstance(request, ExecuteSnapshot | StopSnapshot) or routes(config):
+        return None
+    try:
+        with resource.probe() as probe:
+            tables = [schema.table for schema in probe.tables()]
+    except CdcError as error:
+        context.log.warning(f"Whether captured tables have these names was not checked: {describe_error(error)}")
+        return None
+    found = named_tables(config, request.collections, tables)
+    found.require()
+    for name, _ in request.conditions if isinstance(request, ExecuteSnapshot) else ():
+        named_tables(config, [name], tables).require()
+    return found
 
 
 def send(resource: ConnectorResource, id_: str, type_: str, data: str) -> str:
