@@ -1,7 +1,9 @@
 """The forms of keys and values in Kafka: JSON as the JSON converter writes it, Avro as the Avro converter does."""
 
+import re
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from cdc_assets.config.settings.kafka import ConverterSettings
@@ -9,6 +11,10 @@ from cdc_assets.envelope.avro import event_avro
 from cdc_assets.envelope.avro_schema import avro_schema
 from cdc_assets.envelope.json import event_text
 from cdc_assets.registry import SchemaRegistry, wire_head
+
+_BEYOND = re.compile("[\U00010000-\U0010ffff]")
+_FOUR_BYTES = 0xF0
+"""Begins a character beyond U+FFFF in UTF-8."""
 
 
 class Form(Protocol):
@@ -37,7 +43,21 @@ class JsonForm:
     def render(self, topic: str, field: pa.Field, array: pa.Array) -> pa.Array:
         """See `Form`."""
         del topic
-        return event_text(field, array, schema=self._schema, defaults=self._defaults)
+        return escape_pairs(event_text(field, array, schema=self._schema, defaults=self._defaults))
+
+
+def escape_pairs(texts: pa.Array) -> pa.Array:
+    """Characters beyond U+FFFF as two escapes, as the JSON converter writes them."""
+    kind = texts.type
+    data = texts.buffers()[2]
+    if data is None or not data.size or np.frombuffer(data, np.uint8).max() < _FOUR_BYTES:
+        return texts
+    return pa.array([None if text is None else escape_pairs_of(text) for text in texts.to_pylist()], kind)
+
+
+def escape_pairs_of(text: str) -> str:
+    """The same of one text."""
+    return _BEYOND.sub(lambda found: "\\u{:02X}{:02X}\\u{:02X}{:02X}".format(*found[0].encode("utf-16-be")), text)
 
 
 class AvroForm:

@@ -18,7 +18,7 @@ from cdc_assets.envelope.flat import flat_json, flat_records, is_of_table, origi
 from cdc_assets.envelope.json import KEY_HEADERS, described_key, same_headers
 from cdc_assets.envelope.json_schema import schema_text
 from cdc_assets.errors import InvalidValueError
-from cdc_assets.publish.forms import form_of
+from cdc_assets.publish.forms import escape_pairs_of, form_of
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -118,7 +118,7 @@ class Renderer:
         if self._settings.header_schema:
             schema = (schema_text(key) if described_key(key) else "null") if is_key else _STRING
             shown = f'{{"schema":{schema},"payload":{shown}}}'
-        return shown.encode()
+        return escape_pairs_of(shown).encode()
 
 
 _STRING = '{"type":"string","optional":false}'

@@ -1,11 +1,10 @@
-"""Kafka's broker as one process, from Maven Central by Ivy, which Spark carries."""
+"""Kafka's broker as one process, from Maven Central."""
 
 import os
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,32 +12,17 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cdc_assets_tests.engines.servers import free_port
+from cdc_assets_tests.kafka.maven import Need, fetched
 
 VERSION = "4.1.0"
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
-_JARS = Path(os.environ.get("CDC_KAFKA_JARS") or Path(__file__).parents[2] / ".cache" / f"kafka-{VERSION}")
-_IVY = """<ivysettings><settings defaultResolver="central"/><caches defaultCacheDir="{cache}"/>
-<resolvers><ibiblio name="central" m2compatible="true" root="https://repo1.maven.org/maven2/"/></resolvers></ivysettings>"""
+_JARS = os.environ.get("CDC_KAFKA_JARS", "")
 _QUIET = {"log_level": 0, "message.timeout.ms": 60000}
 
 
 def jars() -> str:
     """Class path of the broker; fetched once."""
-    done = _JARS / "complete"
-    if not done.exists() and not list(_JARS.glob("kafka_2.13-*.jar")):
-        spec = find_spec("pyspark")
-        assert spec is not None
-        assert spec.origin is not None
-        [ivy] = (Path(spec.origin).parent / "jars").glob("ivy-*.jar")
-        _JARS.mkdir(parents=True, exist_ok=True)
-        settings = _JARS / "ivysettings.xml"
-        settings.write_text(_IVY.format(cache=_JARS / "cache"))
-        command = ["java", "-jar", str(ivy), "-settings", str(settings), "-confs", "default", "-types", "jar", "bundle"]
-        command += ["-dependency", "org.apache.kafka", "kafka_2.13", VERSION]
-        command += ["-retrieve", f"{_JARS}/[artifact]-[revision].[ext]"]
-        subprocess.run(command, check=True, timeout=600, stdout=subprocess.DEVNULL)
-        done.touch()
-    return f"{_JARS}/*"
+    return f"{_JARS or fetched(f'kafka-{VERSION}', Need('org.apache.kafka', 'kafka_2.13', VERSION))}/*"
 
 
 class Broker:

@@ -119,6 +119,13 @@ class Publishing:
         return [json.loads(one.key)["payload"]["id"] for one in self.sent() if one.value is not None]
 
 
+def publish_all(file: Path) -> None:
+    """`cdc-assets publish` of what there is."""
+    command = [sys.executable, "-m", "cdc_assets.cli.main", "publish", "-c", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def read_committed(broker: Broker, topic: str) -> Iterator[Sent]:
     """All committed records of a topic."""
     options = {"bootstrap.servers": broker.servers, "group.id": "test", "log_level": 0, "enable.partition.eof": True}
