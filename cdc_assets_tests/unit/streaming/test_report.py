@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -144,10 +145,13 @@ def test_capture_without_trouble_is_healthy(tmp_path: Path) -> None:
 
 def test_no_combination_of_troubles_is_healthy(tmp_path: Path) -> None:
     """Each trouble, and each combination of two (of up to `CDC_TROUBLES`)."""
+    lake, kept = tmp_path / "lake", tmp_path / "kept"
+    whole, config = streaming(lake)
+    lake.rename(kept)
     for count in range(1, _MOST + 1):
-        for number, chosen in enumerate(itertools.combinations(TROUBLES, count)):
-            lake = tmp_path / f"{count}-{number}"
-            server, config = streaming(lake)
+        for chosen in itertools.combinations(TROUBLES, count):
+            server = deepcopy(whole)
+            shutil.copytree(kept, lake)
             for spoil in chosen:
                 spoil(server, lake)
             report = look_at(config, lambda server=server: opened(server))  # type: ignore[misc, arg-type]
