@@ -152,7 +152,8 @@ class KafkaBroker:
         until = time.monotonic() + _OUTCOME_S
         while True:
             try:
-                self._producer.produce(topic, record.value, record.key, headers=record.headers)
+                chosen = {"partition": record.partition, "timestamp": record.timestamp, "headers": record.headers}
+                self._producer.produce(topic, record.value, record.key, **chosen)
             except BufferError:
                 if time.monotonic() > until:
                     raise ConnectionLostError(f"Kafka at {self._settings.servers} takes no more events.") from None

@@ -28,6 +28,7 @@ from cdc_assets.config.settings import (
     TextSettings,
 )
 from cdc_assets.config.table.connection import DRIVER_OPTIONS, EXCLUSIVE, JAVA_STORES, JDBC_ONLY, STORE_REASON
+from cdc_assets.config.transforms import transform_chain
 from cdc_assets.core.identifiers import TableId, parts_of, unquoted
 from cdc_assets.errors import ConfigurationError, InvalidValueError, shortened
 
@@ -40,7 +41,7 @@ _TYPED_DRIVER_OPTIONS = {
     row.name.lower(): row.name for row in PROPERTIES if row.name.startswith("driver.") and not row.patterned
 }
 _REFUSED = tuple(row for row in PROPERTIES if row.status is Status.REFUSED)
-_PLUGIN_LISTS = ("converters", "post.processors", "transforms", "predicates")
+_PLUGIN_LISTS = ("converters", "post.processors")
 """Refused properties with names, whose options begin with these names or with the property's own."""
 _KAFKA = property_of("bootstrap.servers").group
 _CHANNELS = ("sink", "log")
@@ -171,6 +172,10 @@ def _problems(given: Sequence[tuple[str, str]], masks: Masks) -> Iterator[Config
                 row.parse(text)
         except ConfigurationError as error:
             yield error
+    try:
+        transform_chain(names, names.get("value.format", ""))
+    except ConfigurationError as error:
+        yield error
     for row in PROPERTIES:
         if row.required and row.name not in rows:
             yield ConfigurationError(row.name, None, row.kind.allowed, f"add {row.name} to the configuration")

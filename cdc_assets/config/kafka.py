@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cdc_assets.config.settings.kafka import AVRO, JSON, SIMPLE, ConverterSettings, KafkaSettings, TopicRule
+from cdc_assets.config.transforms import transform_chain
 from cdc_assets.errors import ConfigurationError
 
 _CREATION = "topic.creation."
@@ -66,6 +67,7 @@ def kafka_settings(values: Mapping[str, Any], texts: Mapping[str, str], form: st
         producer=tuple(_producer(texts)),
         rules=tuple(_rules(texts)),
         creates=_flag(texts, f"{_CREATION}enable"),
+        transforms=transform_chain(texts, form),
         problem=_problem(texts, form),
     )
     if found.enabled and not found.servers:

@@ -10,6 +10,7 @@ from cdc_assets.config.settings.kafka import ConverterSettings
 from cdc_assets.envelope.avro import event_avro
 from cdc_assets.envelope.avro_schema import avro_schema
 from cdc_assets.envelope.json import event_text
+from cdc_assets.envelope.json_schema import schema_text
 from cdc_assets.registry import SchemaRegistry, wire_head
 
 _BEYOND = re.compile("[\U00010000-\U0010ffff]")
@@ -28,6 +29,9 @@ class Form(Protocol):
             ConnectionLostError: a registry does not answer.
         """
 
+    def null(self, field: pa.Field) -> bytes | None:
+        """What stands for a null that has a schema, which is no tombstone in JSON."""
+
 
 class JsonForm:
     """JSON.
@@ -44,6 +48,10 @@ class JsonForm:
         """See `Form`."""
         del topic
         return escape_pairs(event_text(field, array, schema=self._schema, defaults=self._defaults))
+
+    def null(self, field: pa.Field) -> bytes | None:
+        """See `Form`."""
+        return f'{{"schema":{schema_text(field)},"payload":null}}'.encode() if self._schema else b"null"
 
 
 def escape_pairs(texts: pa.Array) -> pa.Array:
@@ -82,6 +90,11 @@ class AvroForm:
             number = self._registry.number(f"{topic}-{self._part}", text, registers=self._settings.registers)
             self._heads[topic, text] = wire_head(number)
         return event_avro(field, array, self._heads[topic, text], defaults=self._settings.defaults)
+
+    def null(self, field: pa.Field) -> bytes | None:
+        """See `Form`."""
+        del field
+        return None
 
 
 def form_of(settings: ConverterSettings, part: str) -> Form:

@@ -26,7 +26,7 @@ long; the older one tells the two apart by the marker, which names its writer: e
 
 import logging
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -109,6 +109,10 @@ class Publisher:
         self.stopped: dict[str, str] = {}
         """Why topics are not published further, by name."""
         self._prepared: set[str] = set()
+        self._unwritable: dict[str, str] = {}
+        """Why topics in Kafka cannot be written, by name."""
+        self._senders: dict[str, set[str]] = defaultdict(set)
+        """Topics of the lake by the topic in Kafka that they have sent records to."""
         self._lsn, self._recent = "", deque[tuple[float, int]]()
         self._rows, self._begun, self._complete = 0, False, -1
         self._places: dict[str, Place] = {}
@@ -131,6 +135,7 @@ class Publisher:
         self._published = replace(known, writer=self._writer, stopped={}, written=time.time(), per_second=self._rate())
         self._lsn = known.lsn
         self._prepared.clear()
+        self._unwritable.clear()
         self.stopped.clear()
         self._broker.begin()
         self._broker.commit(self._published.text())
@@ -192,7 +197,7 @@ class Publisher:
         for topic in topics:
             self._stop_if_dropped(topic)
         streams = [_Stream(topic, self._records(topic)) for topic in topics if topic.name not in self.stopped]
-        self._prepare([stream.name for stream in streams if stream.head is not None])
+        self._prepare(streams)
         for stream in streams:
             self._places.setdefault(stream.name, self._published.of(stream.name, numbered=stream.topic.numbered))
         numbered = [stream for stream in streams if stream.topic.numbered]
@@ -234,11 +239,22 @@ class Publisher:
                 topic.name, f"it holds every event after {topic.holds.after}, and is published up to window {window}"
             )
 
-    def _prepare(self, names: list[str]) -> None:
-        new = [name for name in names if name not in self._prepared]
-        for name, reason in (self._broker.prepare(new) if new else {}).items():
-            self._stop(name, reason)
+    def _prepare(self, streams: list[_Stream]) -> None:
+        """Make the topics of the next records, as many as possible at once."""
+        heads = [(stream.head, stream.name) for stream in streams if stream.head is not None]
+        topics = dict.fromkeys(head.topic or name for head, name in heads if not head.is_left_out)
+        new = [topic for topic in topics if topic not in self._prepared]
+        self._unwritable |= self._broker.prepare(new) if new else {}
         self._prepared.update(new)
+
+    def _hand_over(self, name: str, record: Record) -> str:
+        """Send a record where it is to go; why that will never be taken, or nothing."""
+        topic = record.topic or name
+        self._senders[topic].add(name)
+        if topic not in self._prepared:
+            self._unwritable |= self._broker.prepare([topic])
+            self._prepared.add(topic)
+        return self._unwritable.get(topic) or self._broker.send(topic, record)
 
     def _stop(self, name: str, reason: str) -> None:
         self.stopped[name] = reason
@@ -260,7 +276,7 @@ class Publisher:
             if not self._begun:
                 self._broker.begin()
                 self._begun = True
-            if reason := record.problem or ("" if record.is_left_out else self._broker.send(stream.name, record)):
+            if reason := record.problem or ("" if record.is_left_out else self._hand_over(stream.name, record)):
                 self._stop(stream.name, f"the event at {record.position} is refused: {reason}")
                 if record.position == last:  # others share its position and must not be there without it
                     raise _Refused
@@ -292,9 +308,10 @@ class Publisher:
         marker, rows = self._marker(), self._rows
         step("publish-sent")
         if refused := self._broker.commit(marker.text()):
-            for name, reason in refused.items():
-                place = self._published.of(name)
-                self._stop(name, f"an event after {place[1]} of window {place[0]} is refused: {reason}")
+            for topic, reason in refused.items():
+                for name in self._senders[topic]:
+                    place = self._published.of(name)
+                    self._stop(name, f"an event after {place[1]} of window {place[0]} is refused: {reason}")
             raise _Refused
         self._published = marker
         self._rows, self._begun = 0, False

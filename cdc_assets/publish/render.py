@@ -18,7 +18,9 @@ from cdc_assets.envelope.flat import flat_json, flat_records, is_of_table, origi
 from cdc_assets.envelope.json import KEY_HEADERS, described_key, same_headers
 from cdc_assets.envelope.json_schema import schema_text
 from cdc_assets.errors import InvalidValueError
-from cdc_assets.publish.forms import escape_pairs_of, form_of
+from cdc_assets.publish.forms import JsonForm, escape_pairs_of, form_of
+from cdc_assets.publish.transforms.chain import Chain
+from cdc_assets.publish.transforms.part import Column, Part
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -38,6 +40,12 @@ class Record(NamedTuple):
     """Why it has no form in Kafka; empty if it has."""
     is_left_out: bool = False
     """Whether nothing is sent for this event, which only moves the place of its topic."""
+    topic: str = ""
+    """Where a transform has sent it; empty if it goes where it comes from."""
+    partition: int = -1
+    """The partition that a transform has chosen; -1 if the producer chooses."""
+    timestamp: int = 0
+    """Milliseconds since 1970; 0 for the time of sending."""
 
 
 class Renderer:
@@ -54,6 +62,7 @@ class Renderer:
         self._key, self._value = form_of(settings.key, "key"), form_of(settings.value, "value")
         with_schema = any(side.format == "json" and side.schema for side in (settings.key, settings.value))
         self._most = _ROWS_WITH_SCHEMA if with_schema else _ROWS
+        self._chain = Chain(settings.transforms)
 
     def records(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
         """Records of the rows of a topic, in their order; one with a problem in place of those that cannot be rendered.
@@ -72,6 +81,8 @@ class Renderer:
     def _records(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
         if self._settings.flat and is_of_table(batch.schema):
             return self._flat(topic, batch)
+        if self._chain:
+            return self._transformed(topic, batch)
         key, value = batch.schema.field("key"), batch.schema.field("value")
         keys = self._key.render(topic, key, batch.column("key"))
         values = self._value.render(topic, value, batch.column("value"))
@@ -83,6 +94,50 @@ class Renderer:
             _bytes(values),
             self._headers(key, batch.column("headers")),
         )
+
+    def _transformed(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
+        """What the transforms make of rows, in the order of the rows; of those that they drop, only the place."""
+        windows, positions = batch.column("window_id").to_pylist(), batch.column("position").to_pylist()
+        made: dict[int, Record] = {}
+        for part in self._chain.apply(topic, batch):
+            rows = part.rows.tolist()
+            columns = (
+                _bytes(self._key.render(part.topic, *part.key)),
+                self._values(part),
+                self._all_headers(part),
+                [-1] * len(rows) if part.partition is None else part.partition.fill_null(-1).to_pylist(),
+                [0] * len(rows) if part.timestamp is None else part.timestamp.fill_null(0).to_pylist(),
+            )
+            for row, key, value, headers, partition, timestamp in zip(rows, *columns, strict=True):
+                place = windows[row], positions[row]
+                made[row] = Record(*place, key, value, headers, "", False, part.topic, partition, timestamp)
+        for row, place in enumerate(zip(windows, positions, strict=True)):
+            yield made.get(row) or Record(*place, None, None, (), is_left_out=True)
+
+    def _values(self, part: Part) -> list[bytes | None]:
+        if part.nulls_described:
+            return [self._value.null(part.value.field)] * len(part)
+        return _bytes(self._value.render(part.topic, *part.value))
+
+    def _all_headers(self, part: Part) -> Sequence[Headers]:
+        """The lake's headers, and those that transforms have added."""
+        found = self._headers(part.header_key, part.headers)
+        if not part.added:
+            return found
+        texts = [self._added(column) for column in part.added]
+        names = [column.field.name for column in part.added]
+        return [[*own, *zip(names, row, strict=True)] for own, *row in zip(found, *texts, strict=True)]
+
+    def _added(self, column: Column) -> list[bytes | None]:
+        """A header's values: texts as they are with the simple converter, all others as JSON."""
+        if self._settings.headers == JSON:
+            form = JsonForm(schema=self._settings.header_schema, defaults=True)
+            null = form.null(column.field)
+            texts = form.render("", *column)
+            return [null if text is None else text for text in _bytes(texts)]
+        if pa.types.is_string(column.array.type):
+            return _bytes(column.array)
+        return _bytes(JsonForm(schema=False, defaults=False).render("", *column))
 
     def _flat(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
         """FlinkX records: none of a tombstone, two of an update if it is split; they have no headers."""

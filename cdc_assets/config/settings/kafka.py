@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from cdc_assets.config.settings.transforms import Step
+
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 """Connect's default for headers: texts as they are."""
@@ -68,6 +70,7 @@ class KafkaSettings:
         rules: how topics are made; the first that fits, and the last fits all.
         creates: whether topics that are missing are made.
         transaction_rows: events of one Kafka transaction, after which it is committed.
+        transforms: the chain of transforms.
         problem: what keeps these settings from being used; empty if nothing does.
     """
 
@@ -84,4 +87,5 @@ class KafkaSettings:
     rules: tuple[TopicRule, ...] = (TopicRule(),)
     creates: bool = True
     transaction_rows: int = 20_000
+    transforms: tuple[Step, ...] = ()
     problem: tuple[str, str, str] | None = None

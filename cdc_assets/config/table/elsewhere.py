@@ -117,10 +117,6 @@ REFUSED = (
     *_refused(
         _RESHAPED,
         ("post.processors", "", "Chain of post-processors."),
-        ("transforms", "", "Chain of single message transforms."),
-        ("transforms.<option>", None, "Options of a transform."),
-        ("predicates", "", "Predicates of transforms."),
-        ("predicates.<option>", None, "Options of a predicate."),
     ),
     *_refused(
         f"{_PLUGIN}; topic.prefix, topic.delimiter and topic.transaction choose names of topics",

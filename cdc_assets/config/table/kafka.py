@@ -81,4 +81,25 @@ KAFKA = (
         "kafka.transaction_rows",
         note="Ours.",
     ),
+    Property(
+        "transforms",
+        kinds.TEXT,
+        "",
+        "Chain of single message transforms of what is written to Kafka, by names of their own; the lake is as it is.",
+        note="Known are ExtractNewRecordState, ByLogicalTableRouter and RegexRouter, by their full class names.",
+    ),
+    Property(
+        "transforms.<option>",
+        kinds.TEXT,
+        None,
+        "Options of a transform: `transforms.<name>.type` with its class name, its own options, `predicate` and `negate`.",
+    ),
+    Property("predicates", kinds.TEXT, "", "Predicates of transforms, by names of their own."),
+    Property(
+        "predicates.<option>",
+        kinds.TEXT,
+        None,
+        "Options of a predicate: `predicates.<name>.type`, which is TopicNameMatches or RecordIsTombstone by its full class name, "
+        "and `pattern`.",
+    ),
 )

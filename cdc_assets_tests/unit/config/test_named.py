@@ -23,9 +23,9 @@ NAMED = re.compile(rf"(?<![\w./<#-])(?:{FIRST})(?:\.(?:[A-Za-z]+|<[a-z]+>|\*))+(
 NO_PROPERTIES = re.compile(
     r"(database\.)?schema\.table|(value|key|event|max|acks|message|linger)\..*|lake\.form"
     r"|database\.(dbname|pdb\.name|url|sslmode|ssl\.mode|server\.id|include\.list)|message\.prefix\..*"
-    r"|offsets\.dat|offset\.mismatch\.strategy"
+    r"|offsets\.dat|offset\.mismatch\.strategy|topic\.(regex|replacement)"
 )
-"""Forms of names, parts of events and of Kafka's own options, a mark in the lake, properties of other connectors."""
+"""Forms of names, parts of events and of Kafka's own options, options of transforms, a mark in the lake, properties of other connectors."""
 
 
 def texts(module: Path) -> Iterator[str]:

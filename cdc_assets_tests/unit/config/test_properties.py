@@ -38,7 +38,7 @@ BUILT_BY_CODE = {
     "signals.kafka_consumer",
     *(
         f"kafka.{name}"
-        for name in "flat paved split key value headers header_schema producer rules creates problem".split()  # noqa: SIM905 - short
+        for name in "flat paved split key value headers header_schema producer rules creates transforms problem".split()  # noqa: SIM905 - short
     ),
     "capture.ignored",
     *(f"capture.{section}" for section in SECTIONS),

@@ -1,0 +1,98 @@
+"""Settings of single message transforms."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AddedField:
+    """A part of an event that is copied into a row or a header.
+
+    Args:
+        struct: the envelope's struct that has it; empty for the envelope itself.
+        field: its name there.
+        name: its new name.
+    """
+
+    struct: str
+    field: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnwrapSettings:
+    """`ExtractNewRecordState`.
+
+    Args:
+        deletes: `delete.tombstone.handling.mode`.
+        fields: added to rows.
+        headers: added to headers.
+        route_by: column whose value names the topic; empty for none.
+        fills: whether rows that get `__deleted` have defaults in place of null.
+    """
+
+    deletes: str = "tombstone"
+    fields: tuple[AddedField, ...] = ()
+    headers: tuple[AddedField, ...] = ()
+    route_by: str = ""
+    fills: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSettings:
+    """`RegexRouter`.
+
+    Args:
+        pattern: expression for a topic's whole name, in Python's syntax.
+        replacement: in Java's syntax.
+    """
+
+    pattern: str
+    replacement: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalRouteSettings:
+    """`ByLogicalTableRouter`.
+
+    Args:
+        topics: new names of topics.
+        key_field: field that is added to keys; empty for none.
+        key_value: what it holds if it is not the old name of the topic.
+        adjusts: whether names of schemas are made valid for Avro.
+    """
+
+    topics: RouteSettings
+    key_field: str = ""
+    key_value: RouteSettings | None = None
+    adjusts: bool = False
+
+
+TransformSettings = UnwrapSettings | RouteSettings | LogicalRouteSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """Which records a transform is for.
+
+    Args:
+        pattern: expression for a topic's whole name, in Python's syntax; empty for tombstones.
+        negated: whether it is for the others.
+    """
+
+    pattern: str = ""
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A transform in the chain.
+
+    Args:
+        name: as in `transforms`.
+        settings: its options.
+        predicate: which records it is for; None for all.
+    """
+
+    name: str
+    settings: TransformSettings
+    predicate: Predicate | None = None
