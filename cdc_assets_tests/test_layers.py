@@ -60,7 +60,7 @@ ALLOWED: dict[str, set[str]] = {
         "typemap",
     },
     "publish": {"capture", "config", "core", "envelope", "errors", "lake", "ledger", "registry", "typemap"},
-    "retention": {"config", "core", "envelope", "errors", "lake", "ledger", "mirror", "publish"},
+    "retention": {"config", "core", "envelope", "errors", "lake", "ledger", "mirror", "publish", "typemap"},
     "reader": {"config", "engine", "envelope", "errors", "lake", "registry", "typemap"},
     "run": {
         "adoption",

@@ -115,6 +115,13 @@ def _lake(values: Mapping[str, Any], found: Found, *, mirrored: bool) -> LakeSet
             "0 without mirrors, because what is dropped from a topic would be nowhere in the lake",
             "set mirror.enabled=true; or lake.topic.retention.unmirrored=true, if that is what you want",
         )
+    if lake.topic_policy == "compact" and not (mirrored and lake.topic_hours):
+        raise ConfigurationError(
+            "lake.topic.cleanup.policy",
+            lake.topic_policy,
+            "delete, unless there are mirrors and an age: what a topic loses must be in its mirror before",
+            "set mirror.enabled=true, and lake.topic.retention.hours to the age of events from which on a topic is compacted",
+        )
     return lake
 
 

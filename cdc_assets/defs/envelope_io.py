@@ -129,6 +129,8 @@ class LsnRange:
         Raises:
             EventsDroppedError: it begins before the topic does.
         """
+        if self.earliest and found.rows:
+            return replace(self, after=None, earliest=False)
         if self.earliest:
             return replace(self, after=Lsn.parse(found.after) if found.after else None, earliest=False)
         lsn = str(self.after) if self.after else ""

@@ -69,8 +69,12 @@ class DataFile:
     operations: Mapping[str, int] = field(default_factory=dict)
     written_ms: int = 0
 
-    def action(self) -> AddAction:
-        """The `add` action of the Delta log, with the statistics that let readers skip files."""
+    def action(self, *, is_new: bool = True) -> AddAction:
+        """The `add` action of the Delta log, with the statistics that let readers skip files.
+
+        Args:
+            is_new: whether it holds rows that the table did not have before.
+        """
         stats: dict[str, object] = {"numRecords": self.rows}
         if self.least:
             stats |= {
@@ -78,7 +82,7 @@ class DataFile:
                 "maxValues": {STATISTICS: self.greatest},
                 "nullCount": {STATISTICS: 0},
             }
-        return AddAction(self.path, self.size, {}, self.written_ms, True, json.dumps(stats))
+        return AddAction(self.path, self.size, {}, self.written_ms, is_new, json.dumps(stats))
 
 
 class TopicWriter:

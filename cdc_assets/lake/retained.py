@@ -1,6 +1,7 @@
-"""What a topic no longer holds: properties of its first Delta table, and the removal of whole files.
+"""What a topic no longer holds: properties of its first Delta table, and the removal and replacement of whole files.
 
-The properties say after which commit LSN a topic holds every event. They are set before files are removed, so a reader
+The properties say after which commit LSN a topic holds every event, and from which LSN on what is left still makes the
+table's rows. They are set before files are removed, so a reader
 that lists files first and asks for the properties then never takes a part of a topic for the whole. Readers need
 nothing else: neither the manifest nor the capture's settings.
 
@@ -19,11 +20,14 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cdc_assets.errors import EventsDroppedError, LakeConflictError
+from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.topics import HOOKS, TopicTables
 
 COMPLETE_AFTER = "cdc.completeAfter"
 DROPPED_WINDOW = "cdc.droppedWindow"
+ROWS_FROM = "cdc.rowsFrom"
+COMPACTED_TO = "cdc.compactedTo"
 """Names of the properties in Delta's log."""
 
 
@@ -34,10 +38,20 @@ class Retained:
     Args:
         after: commit LSN after which it holds every event; empty if nothing was dropped.
         window: greatest number of a window of which something was dropped; -1 if nothing was.
+        rows: commit LSN from which on the events that are left make the table's rows, because only such were dropped as
+            others had replaced; empty if it is not so, or nothing was dropped.
+        compacted: commit LSN up to which nothing is left that others have replaced; empty if it was never looked for.
     """
 
     after: str = ""
     window: int = -1
+    rows: str = ""
+    compacted: str = ""
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a compaction was announced and not ended."""
+        return self.rows > self.compacted
 
     def require(self, topic: str, lsn: str, wanted: str, hint: str) -> None:
         """Check that the topic holds every event after an LSN.
@@ -64,7 +78,12 @@ def retained(tables: TopicTables, topic: str) -> Retained:
     if handle is None:
         return Retained()
     found = handle.metadata().configuration
-    return Retained(found.get(COMPLETE_AFTER, ""), int(found.get(DROPPED_WINDOW, "-1")))
+    return Retained(
+        found.get(COMPLETE_AFTER, ""),
+        int(found.get(DROPPED_WINDOW, "-1")),
+        found.get(ROWS_FROM, ""),
+        found.get(COMPACTED_TO, ""),
+    )
 
 
 def announce(tables: TopicTables, topic: str, found: Retained) -> None:
@@ -77,14 +96,18 @@ def announce(tables: TopicTables, topic: str, found: Retained) -> None:
     if (handle := tables.open(topic)) is None:
         return
     properties = {COMPLETE_AFTER: found.after, DROPPED_WINDOW: str(found.window)}
+    properties |= {ROWS_FROM: found.rows, COMPACTED_TO: found.compacted}
     _changed(tables, topic, lambda: handle.alter.set_table_properties(properties, raise_if_not_exists=False))
 
 
-def remove(tables: TopicTables, directory: str, paths: Sequence[str], after: str) -> None:
+def remove(
+    tables: TopicTables, directory: str, paths: Sequence[str], after: str, instead: Sequence[DataFile] = ()
+) -> None:
     """Remove files from the version of a table that was opened last.
 
     Args:
         after: commit LSN after which the topic holds every event, for the commit's metadata.
+        instead: files with those of their rows that stay. Readers of the log see no new events in them.
 
     Raises:
         LakeConflictError: another writer was first; nothing is removed.
@@ -92,6 +115,7 @@ def remove(tables: TopicTables, directory: str, paths: Sequence[str], after: str
     """
     now = int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now) for path in paths]
+    actions += [file.action(is_new=False) for file in instead]
     handle = tables.kept(directory)
     _changed(
         tables,

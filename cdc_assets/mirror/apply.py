@@ -27,8 +27,9 @@ import pyarrow as pa
 
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.core.steps import step as reach
-from cdc_assets.errors import CdcError, LakeError
+from cdc_assets.errors import CdcError, LakeConflictError, LakeError
 from cdc_assets.lake.folder import Folder
+from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.columns import history_schema, is_widened
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
@@ -177,9 +178,9 @@ class Mirrors:
         left = list(tables)
         while left and not should_end():
             works = [work for table in left if (work := self._planned(table, rebuilt, troubles)) is not None]
-            new = [work.planned for work in works if self._state(work.table.topic).pending != work.planned]
+            new = [work for work in works if self._state(work.table.topic).pending != work.planned]
             if new:
-                self._ledger.plan(self._clock.now(), new)
+                works = self._recorded(works, new, troubles)
             done = self._carry_out(works, troubles) if works else {}
             idle = {table.topic: state for table in left if (state := self._moved(table, works)) is not None}
             if done or idle:
@@ -192,6 +193,28 @@ class Mirrors:
             left = [table for table in left if table.topic in done]
         return troubles
 
+    def _recorded(self, works: list[_Work], new: Sequence[_Work], troubles: dict[str, CdcError]) -> list[_Work]:
+        """Record new steps; those that are to be carried out.
+
+        Who drops events tells it, and then looks whether a mirror is being made anew; here it is the other way round. So
+        one of the two gives up, before anything of the mirror has changed.
+        """
+        former = {work.table.topic: self._state(work.table.topic) for work in new}
+        self._ledger.plan(self._clock.now(), [work.planned for work in new])
+        given_up = {
+            work.table.topic: former[work.table.topic]
+            for work in new
+            if work.planned.whole and retained(self._topics, work.table.topic).after != work.table.target.complete_after
+        }
+        if given_up:
+            self._ledger.complete(self._clock.now(), given_up)
+        for topic in given_up:
+            troubles[topic] = LakeConflictError(
+                f"Events of {topic} were dropped at the very moment at which its mirror was to be made anew; the mirror is as it "
+                "was. Next: ask for it again."
+            )
+        return [work for work in works if work.table.topic not in given_up]
+
     def _state(self, topic: str) -> MirrorState:
         return self._ledger.states.get(topic, MirrorState())
 
@@ -201,14 +224,8 @@ class Mirrors:
         try:
             planned = state.pending
             if planned is None or table.topic in rebuilt or planned.key != key:
-                planned = next_step(
-                    table.topic,
-                    state,
-                    table.target,
-                    table.files,
-                    key,
-                    anew=table.topic in rebuilt or self._is_lost(table, state),
-                )
+                anew = table.topic in rebuilt or self._is_lost(table, state)
+                planned = next_step(table.topic, state, table.target, table.files, key, anew=anew)
             if planned is None or (not planned.whole and not planned.void and not files_of(planned, table.files)):
                 return None
             require_events(planned, table.target)

@@ -186,7 +186,8 @@ class CaptureMirrors:
                 continue
             files = self._files(list(generations))
             holds = retained(self._topics, topic)  # after the files: what is dropped is announced before it goes
-            found.append(MirroredTable(topic, about, replace(target, complete_after=holds.after), files))
+            target = replace(target, complete_after=holds.after, rows_from=holds.rows)
+            found.append(MirroredTable(topic, about, target, files))
         return found, troubles
 
     def _chosen(self, state: CaptureState, wanted: Sequence[TableId] | None) -> list[TableId]:

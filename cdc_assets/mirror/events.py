@@ -137,7 +137,7 @@ class TopicReader:
             (number, count), total = file.share, parquet.num_row_groups
             own = range(number * total // count, (number + 1) * total // count)
             groups = [at for at in own if wanted.may_hold(*_bounds(parquet, at))]
-            names = self._columns(generation, parquet.schema_arrow)
+            names = self.columns(generation, parquet.schema_arrow)
             for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=names, use_threads=False):
                 table = pa.Table.from_batches([batch])
                 keep = pc.and_(wanted.takes(table["position"], table["window_id"]), pc.is_valid(table["value"]))
@@ -145,14 +145,16 @@ class TopicReader:
                 if keep.any():
                     yield self.flat(generation, table if keep.all() else table.filter(pa.array(keep)))
 
-    def _columns(self, generation: TopicGeneration, found: pa.Schema) -> list[str]:
-        """Names of the columns to read."""
-        names = ["position", "window_id", "value.op", f"value.source.{generation.stamp}", "value.after"]
+    def columns(self, generation: TopicGeneration, found: pa.Schema) -> list[str]:
+        """Names of the columns to read, given those of a file."""
+        names = ["position", "window_id", "value.op", f"value.source.{generation.stamp}"]
         keys = {part.name for part in self.shape.key}
         for column in generation.columns:
             if column.in_key:
                 names.append(f"key.{column.field.name}")
-            elif column.name in keys:
+                continue
+            names.append(f"value.after.{column.field.name}")
+            if column.name in keys:
                 names.append(f"value.before.{column.field.name}")
         if pa.types.is_struct(found.field("value").type):
             return names
@@ -163,7 +165,7 @@ class TopicReader:
     def flat(self, generation: TopicGeneration, table: pa.Table) -> pa.Table:
         """Events in natural types; see `Shape.events`. An update of a table without a key is two of them."""
         value = table["value"].combine_chunks()
-        operations, after = pc.struct_field(value, "op"), pc.struct_field(value, "after")
+        operations, after = pc.struct_field(value, "op"), _child(value, "after")
         before = _child(value, "before")
         removes = mask_of(pc.equal(operations, "d"))
         key = table["key"].combine_chunks() if "key" in table.column_names else None
@@ -210,7 +212,7 @@ class TopicReader:
 class _Images:
     """Where an event's values come from: a deletion has its key in `before`."""
 
-    after: pa.Array
+    after: pa.Array | None
     before: pa.Array | None
     key: pa.Array | None
     removes: Numbers

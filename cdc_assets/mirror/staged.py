@@ -103,7 +103,7 @@ def _portions(tables: Iterator[pa.Table], least: int) -> Iterator[pa.Table]:
 def _parted(task: PartTask, events: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Events of each leaf, in the order in which they came."""
     shape = task.reader.shape
-    leaves = _leaves_of(shape.keys(events), [bound_key(bound, shape.key_type) for bound in task.bounds[1:]])
+    leaves = leaves_of(shape.keys(events), [bound_key(bound, shape.key_type) for bound in task.bounds[1:]])
     order = np.argsort(leaves, kind="stable")
     found, starts = np.unique(leaves[order], return_index=True)
     events = events.combine_chunks().take(pa.array(order))
@@ -111,7 +111,7 @@ def _parted(task: PartTask, events: pa.Table) -> Iterator[tuple[int, pa.RecordBa
         yield from ((int(leaf), batch) for batch in events.slice(start, end - start).to_batches())
 
 
-def _leaves_of(keys: pa.Array, bounds: Sequence[object]) -> Numbers:
+def leaves_of(keys: pa.Array, bounds: Sequence[object]) -> Numbers:
     """The leaf of each key, given the least keys of all but the first one."""
     if not bounds:
         return np.zeros(len(keys), dtype=np.int32)

@@ -14,7 +14,8 @@ removes what no event has told of since the loss. While the loss is not repaired
 
 *When old events were dropped* (`retention`), the topic holds every event after some LSN. A mirror that has come at least
 that far goes on. One that is made anew, or late, needs a snapshot of the whole table after it, whose READs tell all rows;
-without one it is refused.
+without one it is refused. Unless what was dropped had been replaced by other events of the same rows: then what is left makes the
+rows at that LSN and later, so its first step ends there at the earliest.
 
 A mirror that is started late, or made anew, begins at the newest such loss, and with a step up to R: before that it would
 lack rows.
@@ -47,6 +48,7 @@ class Target:
         starts: LSNs at which a new life of the table began, or changes before which were lost; ascending.
         gaps: intervals of lost changes.
         complete_after: commit LSN after which the topic holds every event; empty if nothing was dropped.
+        rows_from: commit LSN from which on the events that are left make the rows (`lake.retained`).
     """
 
     position: str
@@ -55,6 +57,7 @@ class Target:
     starts: tuple[str, ...] = ()
     gaps: tuple[tuple[str, str], ...] = ()
     complete_after: str = ""
+    rows_from: str = ""
 
     @property
     def since(self) -> str:
@@ -114,13 +117,14 @@ def next_step(
 
 def _first(topic: str, known: MirrorState, target: Target, files: Sequence[EventFile], key: str) -> PlannedStep | None:
     """The first step: everything up to the snapshot of the whole table."""
-    if target.position < target.read:
+    least = max(target.read, target.rows_from)
+    if target.position < least:
         return None
-    after = max(_before(target.since) if target.since else "", target.complete_after)
+    after = max(_before(target.since) if target.since else "", "" if target.rows_from else target.complete_after)
     step = PlannedStep(
         topic, known.next_step, after, target.position, _NEVER, target.window, target.since, whole=True, key=key
     )
-    return _bounded(step, files, target.read)
+    return _bounded(step, files, least)
 
 
 def require_events(step: PlannedStep, target: Target) -> None:
@@ -129,6 +133,8 @@ def require_events(step: PlannedStep, target: Target) -> None:
     Raises:
         EventsDroppedError: it does not.
     """
+    if step.whole and target.rows_from and step.until >= target.rows_from:
+        return
     read_again = target.complete_after < target.read
     if step.after >= target.complete_after and not (step.whole and target.complete_after and not read_again):
         return

@@ -1,6 +1,6 @@
-"""Drops old events from topics: whole files, once every reader of this capture has them.
+"""Drops old events from topics: whole files, once every reader of this capture has them; or has topics compacted (`compact`).
 
-*What is dropped.* Files in the order of their newest event, as long as their newest commit is older than
+*What is dropped* by age alone. Files in the order of their newest event, as long as their newest commit is older than
 `lake.topic.retention.hours`, readers have them (`limits`), and no earlier file has to stay. So what remains is a suffix:
 the topic holds every event after the newest LSN that was dropped, and perhaps some before it, in files that straddle it.
 The newest file of each table stays, because its bounds tell how far the table is.
@@ -28,7 +28,7 @@ from datetime import datetime, timedelta
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.ports import Clock
+from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import LakeConflictError, LakeError, LakeFullError
@@ -40,6 +40,7 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror.delta import MirrorTables, current_directory
 from cdc_assets.mirror.ledger import MirrorLedger
 from cdc_assets.publish.recorded import RecordedPlace
+from cdc_assets.retention.compact import Compaction
 from cdc_assets.retention.files import TopicFile, latest, listed, newest_in
 from cdc_assets.retention.limits import Limit, Readers
 
@@ -86,8 +87,11 @@ class Retention:
         manifest: claimed.
     """
 
-    def __init__(self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, clock: Clock) -> None:
+    def __init__(
+        self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, clock: Clock, runner: TaskRunner
+    ) -> None:
         self._tables, self._manifest, self._config, self._clock = tables, manifest, config, clock
+        self._compaction = Compaction(tables, manifest, config, clock, runner)
         self._age = timedelta(hours=config.lake.topic_hours)
 
     def run_when_due(self) -> None:
@@ -110,20 +114,44 @@ class Retention:
         now, state = self._clock.now(), self._manifest.state
         readers = self._readers()
         topics = {table: topic_name(table, self._config.events) for table in sorted(state.tables)}
+        if self._config.lake.topic_policy == "compact":
+            self._compact(topics, readers, now)
+        else:
+            self._drop_old(topics, readers, now)
+        upkeep = Upkeep(self._tables, self._config.lake)
+        for topic in sorted(self._manifest.state.retained):
+            for directory in self._tables.generations(topic):
+                upkeep.try_vacuum(directory)
+
+    def _drop_old(self, topics: Mapping[TableId, str], readers: Readers, now: datetime) -> None:
+        state = self._manifest.state
         drops = [
             drop
             for table, topic in topics.items()
             if (drop := self._drop(table, topic, readers.limit(state, table, topic), now)) is not None
         ]
-        marks = {**state.marks, **self._tables.fresh_marks()}
+        marks = self._marks()
         changed = {name: mark for drop in drops for name, mark in drop.marks(marks).items()}
         self._manifest.record_retained(now, {drop.topic: drop.found for drop in drops}, changed)
         for drop in drops:
             self._carry_out(drop)
-        upkeep = Upkeep(self._tables, self._config.lake)
-        for topic in sorted(self._manifest.state.retained):
-            for directory in self._tables.generations(topic):
-                upkeep.try_vacuum(directory)
+
+    def _compact(self, topics: Mapping[TableId, str], readers: Readers, now: datetime) -> None:
+        self._manifest.record_retained(now, {}, {})
+        for table, topic in topics.items():
+            limit = readers.limit(self._manifest.state, table, topic)
+            made = self._compaction.write(table, topic, limit, self._oldest_ms(now))
+            if made is not None:
+                self._manifest.record_retained(now, {topic: made.found}, made.marks(self._marks()))
+                if self._is_told(table, topic, made.former, made.found):
+                    self._compaction.commit(made)
+
+    def _marks(self) -> dict[str, Mark]:
+        return {**self._manifest.state.marks, **self._tables.fresh_marks()}
+
+    def _oldest_ms(self, now: datetime) -> int:
+        """Since when commits are young, in milliseconds since the epoch."""
+        return int((now - self._age).timestamp() * 1000)
 
     def _readers(self) -> Readers:
         mirrors, prefix = MirrorTables.of(self._config), self._config.events.topic_prefix
@@ -146,7 +174,7 @@ class Retention:
         former = retained(self._tables, topic)
         newest, found = latest(files), former
         gone: list[TopicFile] = []
-        oldest_ms = int((now - self._age).timestamp() * 1000)
+        oldest_ms = self._oldest_ms(now)
         for file in sorted(files, key=lambda file: (file.until, file.directory, file.path)):
             if (file.directory, file.path) in newest:
                 continue
@@ -161,13 +189,19 @@ class Retention:
             return None
         return _Drop(table, topic, former, found, files, frozenset((file.directory, file.path) for file in gone))
 
-    def _carry_out(self, drop: _Drop) -> None:
-        announce(self._tables, drop.topic, drop.found)
+    def _is_told(self, table: TableId, topic: str, former: Retained, found: Retained) -> bool:
+        """Tell readers what a topic holds from now on; whether that may come true."""
+        announce(self._tables, topic, found)
         step("retention-announced")
-        limit = self._readers().limit(self._manifest.state, drop.table, drop.topic)
-        if not limit.allows(drop.found.after):  # the mirror is being made anew since a moment ago
-            announce(self._tables, drop.topic, drop.former)
-            self._manifest.record_retained(self._clock.now(), {drop.topic: drop.former}, {})
+        limit = self._readers().limit(self._manifest.state, table, topic)
+        if limit.allows(found.after):
+            return True
+        announce(self._tables, topic, former)  # the mirror is being made anew since a moment ago
+        self._manifest.record_retained(self._clock.now(), {topic: former}, {})
+        return False
+
+    def _carry_out(self, drop: _Drop) -> None:
+        if not self._is_told(drop.table, drop.topic, drop.former, drop.found):
             return
         for directory in sorted({directory for directory, _ in drop.gone}):
             there = {(file.directory, file.path) for file in listed(self._tables, directory) or ()}

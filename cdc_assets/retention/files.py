@@ -25,6 +25,7 @@ class TopicFile:
         directory: of its generation.
         written_ms: when it was written, in milliseconds since the epoch.
         until: commit LSN of its newest event.
+        least: commit LSN of its oldest event.
     """
 
     directory: str
@@ -32,6 +33,7 @@ class TopicFile:
     rows: int
     written_ms: int
     until: str
+    least: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,14 @@ def listed(tables: TopicTables, directory: str) -> list[TopicFile] | None:
     if any(not row.get("max.position") or row["num_records"] is None for row in rows):
         return None
     return [
-        TopicFile(directory, row["path"], row["num_records"], row["modification_time"], row["max.position"][:22])
+        TopicFile(
+            directory,
+            row["path"],
+            row["num_records"],
+            row["modification_time"],
+            row["max.position"][:22],
+            (row.get("min.position") or "")[:22],
+        )
         for row in rows
     ]
 

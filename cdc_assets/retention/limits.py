@@ -26,11 +26,13 @@ class Limit:
         below: commit LSN below which they have all of them; empty if none may be dropped.
         window: greatest number of a window that is published; None if topics are not published.
         reason: why it is not further, for people.
+        since: commit LSN before which events tell nothing of the table any more (`PlannedStep.since`); empty if all do.
     """
 
     below: str
     window: int | None
     reason: str
+    since: str = ""
 
     def allows(self, until: str) -> bool:
         """Whether events up to an LSN may be dropped, as far as mirrors are concerned."""
@@ -64,7 +66,7 @@ class Readers:
         below, reason = self._below(state, state.tables[table], topic)
         if below and window is not None:
             reason = f"{reason}; published up to window {window}"
-        return Limit(below, window, reason)
+        return Limit(below, window, reason, self._mirrors.get(topic, MirrorState()).since)
 
     def _below(self, state: CaptureState, table: TableState, topic: str) -> tuple[str, str]:
         if table.status != "healthy" or table.position is None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from cdc_assets.capture.system_topics import GROWING, system_topics
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.ports import Clock
+from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
@@ -31,10 +31,16 @@ class Housekeeper:
     """
 
     def __init__(
-        self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, account: Account, clock: Clock
+        self,
+        tables: TopicTables,
+        manifest: Manifest,
+        config: CaptureConfig,
+        account: Account,
+        clock: Clock,
+        runner: TaskRunner,
     ) -> None:
         self._tables, self._manifest, self._config, self._account = tables, manifest, config, account
-        self._retention = Retention(tables, manifest, config, clock)
+        self._retention = Retention(tables, manifest, config, clock, runner)
         self._often = config.lake.compact_after_files
 
     def tidy_when_due(self) -> None:

@@ -54,6 +54,11 @@ MIRROR = ["mirror-planned", "mirror-folded", "mirror-history-committed", "mirror
 RETENTION = ["retention-recorded", "retention-announced", "topic-dropped"]
 """Old events are dropped from a topic; killed one by one by `unit/retention/test_sigkill.py`."""
 
+COMPACTION = [
+    "compaction-written", "retention-recorded", "retention-announced", "topic-compacted", "compaction-complete",
+]  # fmt: skip
+"""A topic is compacted by key; killed one by one by the same tests."""
+
 ADOPTION = ["adoption-planned", "adoption-complete"]
 """`cdc-assets adopt` records where a capture continues; no run of the daemon, so killed by `contract/test_adoption.py`."""
 

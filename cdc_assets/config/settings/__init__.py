@@ -16,6 +16,7 @@ from cdc_assets.config.settings.events import (
 )
 from cdc_assets.config.settings.kafka import KafkaSettings, TopicRule
 from cdc_assets.config.settings.reading import (
+    CleanupPolicy,
     GapPolicy,
     IsolationMode,
     LakeSettings,
@@ -32,6 +33,7 @@ __all__ = [
     "AdjustmentMode",
     "BinaryMode",
     "CaptureConfig",
+    "CleanupPolicy",
     "ColumnRule",
     "ConnectionSettings",
     "DecimalMode",

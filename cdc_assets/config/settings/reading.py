@@ -17,6 +17,7 @@ SnapshotMode = Literal[
 ]
 IsolationMode = Literal["read_uncommitted", "read_committed", "repeatable_read", "exclusive", "snapshot"]
 GapPolicy = Literal["fail", "resnapshot", "ignore"]
+CleanupPolicy = Literal["delete", "compact"]
 
 
 def _names(name: str, table: TableId) -> bool:
@@ -130,6 +131,7 @@ class LakeSettings:
         log_commits: number of newest commits that stay in a table's Delta log.
         sample_rows: rows that asset pages show of a table; 0 for none.
         topic_hours: age of events that may be dropped from topics; 0 keeps all.
+        topic_policy: which of them are: all (`delete`), or those that later ones of the same key replace (`compact`).
         topic_unmirrored: whether also topics without a mirror lose them.
     """
 
@@ -141,6 +143,7 @@ class LakeSettings:
     log_commits: int = 200
     sample_rows: int = 5
     topic_hours: int = 0
+    topic_policy: CleanupPolicy = "delete"
     topic_unmirrored: bool = False
 
 

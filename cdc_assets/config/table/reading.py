@@ -313,6 +313,15 @@ LAKE = (
         note="Ours.",
     ),
     Property(
+        "lake.topic.cleanup.policy",
+        kinds.choice("delete", "compact"),
+        "delete",
+        "Which changes of that age are dropped: all, or (compact) those that later ones of the same key replace, so that a topic "
+        "always makes its table's rows.",
+        "lake.topic_policy",
+        note="Ours; the words of Kafka.",
+    ),
+    Property(
         "lake.topic.retention.unmirrored",
         kinds.BOOLEAN,
         "false",

@@ -1,4 +1,4 @@
-"""A capture that drops old events, days later, in a process of its own: `python -m … <port> <password> <lake> <days>`."""
+"""A capture that drops old events, days later, in a process of its own: `python -m … <port> <password> <lake> <days> <policy>`."""
 
 import sys
 from dataclasses import replace
@@ -8,7 +8,7 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
-from cdc_assets.config.settings import CaptureConfig, MirrorSettings
+from cdc_assets.config.settings import CaptureConfig, CleanupPolicy, MirrorSettings
 from cdc_assets.run.capture import Capture
 from cdc_assets_tests.unit.streaming.child import config_of
 
@@ -23,10 +23,12 @@ class Later(SystemClock):
         return super().now() + timedelta(days=self._days)
 
 
-def retaining(port: int, password: str, lake: str) -> CaptureConfig:
+def retaining(port: int, password: str, lake: str, policy: CleanupPolicy = "delete") -> CaptureConfig:
     """Settings with mirrors, that keep events for some hours."""
     config = config_of(port, password, lake)
-    return replace(config, lake=replace(config.lake, topic_hours=10), mirror=MirrorSettings(enabled=True))
+    return replace(
+        config, lake=replace(config.lake, topic_hours=10, topic_policy=policy), mirror=MirrorSettings(enabled=True)
+    )
 
 
 def run_later(config: CaptureConfig, days: int) -> None:
@@ -36,4 +38,5 @@ def run_later(config: CaptureConfig, days: int) -> None:
 
 
 if __name__ == "__main__":
-    run_later(retaining(int(sys.argv[1]), sys.argv[2], sys.argv[3]), int(sys.argv[4]))
+    policy: CleanupPolicy = "compact" if sys.argv[5] == "compact" else "delete"
+    run_later(retaining(int(sys.argv[1]), sys.argv[2], sys.argv[3], policy), int(sys.argv[4]))

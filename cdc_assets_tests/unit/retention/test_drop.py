@@ -17,13 +17,11 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.publish.feed import Feed
-from cdc_assets.publish.publisher import Publisher
-from cdc_assets.publish.render import Renderer
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
-from cdc_assets_tests.unit.retention.world import HOURS, World
+from cdc_assets_tests.unit.retention.world import HOURS, World, publisher
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import make_capture
@@ -192,11 +190,6 @@ def test_a_mirror_is_made_anew_only_after_the_table_was_read_again(world: World)
 def _current(mirrors: CaptureMirrors, topic: str) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = MirrorReader(mirrors.tables, topic).current().to_pylist()
     return rows
-
-
-def publisher(world: World, broker: MemoryBroker, after: str = "") -> Publisher:
-    feed = Feed(world.config, TopicTables.of(world.config))
-    return Publisher(feed, broker, Renderer(world.config.kafka), 1000, lambda _: None, after)
 
 
 def test_what_is_not_published_stays(world: World) -> None:

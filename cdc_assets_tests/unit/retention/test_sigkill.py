@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,14 @@ from deltalake import DeltaTable
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.config.settings import CleanupPolicy
 from cdc_assets.core.steps import VARIABLE
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.e2e.chains import RETENTION
+from cdc_assets_tests.e2e.chains import COMPACTION, RETENTION
 from cdc_assets_tests.unit.retention.child import retaining
 from cdc_assets_tests.unit.streaming.child import DATABASE, run
 
@@ -67,31 +69,48 @@ def rows(lake: Path) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("step", RETENTION)
-def test_the_next_run_goes_on(server: StandIn, lake: Path, tmp_path: Path, step: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "step"), [*(("delete", step) for step in RETENTION), *(("compact", step) for step in COMPACTION)]
+)
+def test_the_next_run_goes_on(server: StandIn, lake: Path, tmp_path: Path, policy: CleanupPolicy, step: str) -> None:
     own = tmp_path / "lake"
     shutil.copytree(lake, own)
-    command = [
-        sys.executable,
-        "-m",
-        "cdc_assets_tests.unit.retention.child",
-        str(server.port),
-        server.password,
-        str(own),
-    ]
-    died = subprocess.run([*command, "1"], env=os.environ | {VARIABLE: step}, capture_output=True, timeout=300)
+    module = "cdc_assets_tests.unit.retention.child"
+    command = [sys.executable, "-m", module, str(server.port), server.password, str(own)]
+    killed = os.environ | {VARIABLE: step}
+    died = subprocess.run([*command, "1", policy], env=killed, capture_output=True, timeout=300)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
-    config = retaining(server.port, server.password, str(own))
+    config = retaining(server.port, server.password, str(own), policy)
     ever, tables = positions(lake), TopicTables.of(config)
     announced = retained(tables, TOPIC).after
     assert {at for at in ever if at[:22] > announced} <= positions(own) <= ever
+    assert policy == "delete" or events_fold(own) == events_fold(lake)
 
     assert not CaptureOverview(config, audit_s=None).losses
     assert rows(own) == rows(lake)
-    again = subprocess.run([*command, "2"], capture_output=True, timeout=300)
+    again = subprocess.run([*command, "2", policy], capture_output=True, timeout=300)
     assert again.returncode == 0, again.stderr.decode()
-    left, announced = positions(own), retained(TopicTables.of(config), TOPIC).after
-    assert {at for at in ever if at[:22] > announced} <= left < ever
+    left, holds = positions(own), retained(TopicTables.of(config), TOPIC)
+    assert {at for at in ever if at[:22] > holds.after} <= left < ever
     assert not CaptureMirrors(config, LocalRunner(1), SystemClock()).catch_up()
     assert rows(own) == rows(lake)
     assert not CaptureOverview(config, audit_s=None).losses
+    if policy == "compact":
+        assert holds.rows == holds.compacted == holds.after
+        assert events_fold(own) == events_fold(lake)
+        assert not CaptureMirrors(config, LocalRunner(1), SystemClock()).catch_up(anew=True)
+        assert current(own) == current(lake)
+
+
+def events_fold(lake: Path) -> dict[int, str]:
+    """What the last event of each key leaves."""
+    events = DeltaTable(str(lake / TOPIC)).to_pyarrow_table(columns=["position", "key", "value"]).to_pylist()
+    last = {
+        event["key"]["id"]: event["value"] for event in sorted(events, key=itemgetter("position")) if event["value"]
+    }
+    return {key: value["after"]["note"] for key, value in last.items() if value["op"] != "d"}
+
+
+def current(lake: Path) -> list[tuple[int, str]]:
+    found = DeltaTable(str(lake / f"{TOPIC}.__current")).to_pyarrow_table(columns=["id", "note"]).to_pylist()
+    return sorted((row["id"], row["note"]) for row in found)

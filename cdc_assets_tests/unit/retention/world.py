@@ -19,7 +19,11 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.publisher import Publisher
+from cdc_assets.publish.render import Renderer
 from cdc_assets_tests.crashes import PowerCutError, cut_after
+from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.streaming.histories import World as Capturing
 from cdc_assets_tests.unit.streaming.histories import run
 from cdc_assets_tests.unit.streaming.lake_reader import Event, events_of
@@ -33,10 +37,12 @@ HOURS = 10
 class World(Capturing):
     """Two tables, their topics and their mirrors."""
 
-    def __init__(self, path: str, *, mirrored: bool = True, **changes: object) -> None:
-        super().__init__(path, topic_hours=HOURS, **changes)
+    def __init__(self, path: str, *, mirrored: bool = True, policy: str = "delete", **changes: object) -> None:
+        super().__init__(path, topic_hours=HOURS, topic_policy=policy, **changes)
         self.config = replace(self.config, mirror=MirrorSettings(enabled=mirrored))
         self.ever: dict[TableId, dict[str, Event]] = {table: {} for table in self.tables}
+        self.begins: dict[str, str] = {}
+        """LSNs at which mirrors begin that were made anew from a compacted topic."""
         self.stream(what="snapshot")
 
     def stream(self, cut: int | None = None, what: str = "stream") -> str:
@@ -66,6 +72,14 @@ class World(Capturing):
         with listening(cut_after(cut or 0)), contextlib.suppress(PowerCutError):
             return dict(self.mirrors().catch_up(anew=anew))
         return {}
+
+    def rebuild(self, cut: int | None) -> None:
+        """Make the mirrors anew; who cannot have all events for it is told."""
+        held = {self.topic(table): self.holds(table) for table in self.tables}
+        refused = self.mirror(cut, anew=True)
+        for topic, holds in held.items():
+            self.begins[topic] = max(self.begins.get(topic, ""), holds.rows)
+            assert cut or bool(refused.get(topic)) == bool(holds.after and not holds.rows), "readers are told"
 
     def later(self, hours: float) -> None:
         self.server.now += timedelta(hours=hours)
@@ -115,11 +129,30 @@ class World(Capturing):
             )
             gone = [event for at, event in self.ever[table].items() if at not in left]
             assert all(event.window_id <= holds.window for event in gone)
+            if holds.rows:
+                self._check_fold(table, Lsn.parse(holds.rows), left)
             if known is None or not known.step:
                 assert not gone
                 continue
             assert all(event.position[:22] < known.lsn for event in gone), "mirrors have what was dropped"
             reader = MirrorReader(mirrors.tables, topic, known.lsn)
-            for lsn in {change.lsn for change in self.server.history if str(change.lsn) <= known.lsn}:
+            for lsn in self._commits(self.begins.get(topic, ""), known.lsn):
                 rows = {row["id"]: row["note"] for row in reader.as_of(lsn).to_pylist()}
                 assert rows == self.rows_at(table, lsn), f"{table} at {lsn}"
+
+    def _commits(self, least: str, greatest: str) -> set[Lsn]:
+        return {change.lsn for change in self.server.history if least <= str(change.lsn) <= greatest}
+
+    def _check_fold(self, table: TableId, least: Lsn, left: set[str]) -> None:
+        """The last events of each key that are left make the rows, at each commit from an LSN on."""
+        events = sorted((event for at, event in self.ever[table].items() if at in left), key=lambda one: one.position)
+        for lsn in {least, *self._commits(str(least), "~")}:
+            rows = {event.key: event for event in events if event.op and event.lsn <= lsn}
+            found = {key: (event.after or {})["note"] for key, event in rows.items() if event.op != "d"}
+            assert found == self.rows_at(table, lsn), f"{table} at {lsn}"
+
+
+def publisher(world: World, broker: MemoryBroker, after: str = "") -> Publisher:
+    """A publisher of its topics."""
+    feed = Feed(world.config, TopicTables.of(world.config))
+    return Publisher(feed, broker, Renderer(world.config.kafka), 1000, lambda _: None, after)

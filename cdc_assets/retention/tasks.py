@@ -1,0 +1,314 @@
+"""What runs in tasks of a compaction: finding the events that stay, and writing them.
+
+Three jobs. The first reads the keys of a topic's files and stages them by ranges of keys, without those that it sees replaced itself
+(`mark`); the second has a task for each range, which finds what stays of it (`choose`); the third has a task for each file, which
+writes it again without what goes (`rewrite`), or not at all if nothing does. A task holds some files' batch of events, or the
+keys of one range, or a row group. Files that are written count when a commit names them.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.mirror.events import EventFile, EventRange, TopicGeneration, TopicReader
+from cdc_assets.mirror.fold import mask_of
+from cdc_assets.mirror.keys import bound_bytes, bound_key
+from cdc_assets.mirror.shape import MISSING, OPERATION, POSITION
+from cdc_assets.mirror.staged import Piece, leaves_of, tidy
+from cdc_assets.retention.replaced import UNIT, staying
+from cdc_assets.typemap.kernels import Numbers
+
+FILE, ROW = "__file", "__row"
+_BATCH_ROWS, _PORTION_ROWS = 32 * 1024, 256 * 1024
+_SAMPLED = 1024
+_NO_WINDOW = -1
+"""Number in the names of files with rows of any windows."""
+_IPC = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A file of a topic and its number."""
+
+    number: int
+    file: EventFile
+
+
+@dataclass(frozen=True)
+class MarkTask:
+    """Files of a topic.
+
+    Args:
+        reader: of the columns that tell rows apart, and of those that events may omit.
+        files: of one of the topic's tables.
+        wanted: events that may go.
+        bounds: of the ranges of keys, in order.
+        staging: folder of the staged keys.
+    """
+
+    reader: TopicReader
+    files: tuple[Numbered, ...]
+    wanted: EventRange
+    bounds: tuple[bytes, ...]
+    staging: str
+
+
+def mark(task: MarkTask) -> list[Piece]:
+    """Stage the keys of events by ranges.
+
+    Raises:
+        LakeError: the lake cannot be read or written.
+    """
+    location, name, pieces = task.reader.location, f"{uuid4().hex}.arrow", list[Piece]()
+    shape = task.reader.shape
+    bounds = [bound_key(bound, shape.key_type) for bound in task.bounds[1:]]
+    try:
+        with location.filesystem(task.staging).open_output_stream(name) as stream:
+            writer = None
+            for events in _portions(_entries(task)):
+                events = events.filter(pa.array(staying(shape, events, whole=False)))
+                writer = writer or pa.ipc.new_file(stream, events.schema, options=_IPC)
+                for range_, batch in _parted(events, leaves_of(shape.keys(events), bounds)):
+                    pieces.append(Piece(name, range_, len(pieces), batch.num_rows))
+                    writer.write_batch(batch)
+            if writer is not None:
+                writer.close()
+    except STORE_ERRORS as error:
+        raise trouble(
+            f"Keys cannot be staged in {location.uri(task.staging)}", error, "check the path and its rights"
+        ) from error
+    finally:
+        tidy()
+    return pieces
+
+
+def sample(task: MarkTask) -> list[bytes]:
+    """Some keys of the events, as bounds of ranges.
+
+    Raises:
+        LakeError: the lake cannot be read.
+    """
+    found: list[bytes] = []
+    for events in _entries(task):
+        keys = task.reader.shape.keys(events)
+        chosen = np.linspace(0, len(keys) - 1, min(len(keys), _SAMPLED)).astype(np.int64)
+        found += [bound_bytes(key) for key in keys.take(pa.array(chosen)).to_pylist()]
+    return found
+
+
+def _entries(task: MarkTask) -> Iterator[pa.Table]:
+    """What is to be known of the events that may go."""
+    reader, location = task.reader, task.reader.location
+    for numbered in task.files:
+        generation = reader.generations[numbered.file.generation]
+        try:
+            with (
+                location.existing(generation.directory).open_input_file(numbered.file.path) as stream,
+                pq.ParquetFile(stream, pre_buffer=not location.is_local) as parquet,
+            ):
+                yield from _entries_of(task, numbered, generation, parquet)
+        except STORE_ERRORS as error:
+            raise _unread(location, generation.directory, numbered.file.path, error) from error
+
+
+def _entries_of(
+    task: MarkTask, numbered: Numbered, generation: TopicGeneration, parquet: pq.ParquetFile
+) -> Iterator[pa.Table]:
+    reader, start = task.reader, 0
+    names = reader.columns(generation, parquet.schema_arrow)
+    for batch in parquet.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
+        table = pa.Table.from_batches([batch])
+        may_go = task.wanted.takes(table["position"], table["window_id"])
+        rows = np.flatnonzero(mask_of(pc.and_(may_go, pc.is_valid(table["value"]))))
+        if len(rows):
+            events = reader.flat(generation, table.take(pa.array(rows)))
+            own = [*(part.name for part in reader.shape.key), POSITION, OPERATION]
+            own += [MISSING + name for name in reader.shape.large]
+            columns = {
+                UNIT: np.full(len(rows), numbered.file.generation, dtype=np.int16),
+                FILE: np.full(len(rows), numbered.number, dtype=np.int32),
+                ROW: rows + start,
+            }
+            yield pa.table({**{name: events[name] for name in dict.fromkeys(own)}, **columns})
+        start += batch.num_rows
+
+
+def _portions(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Tables joined until they have many rows."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        if sum(one.num_rows for one in waiting) >= _PORTION_ROWS:
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _parted(events: pa.Table, numbers: Numbers) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Events of each number."""
+    order = np.argsort(numbers, kind="stable")
+    found, starts = np.unique(numbers[order], return_index=True)
+    events = events.take(pa.array(order)).combine_chunks()
+    for number, start, end in zip(found, starts, [*starts[1:], len(numbers)], strict=True):
+        yield from ((int(number), batch) for batch in events.slice(start, end - start).to_batches())
+
+
+@dataclass(frozen=True)
+class ChooseTask:
+    """A range of keys.
+
+    Args:
+        pieces: of the range, in staged files.
+    """
+
+    reader: TopicReader
+    staging: str
+    pieces: tuple[Piece, ...]
+
+
+def choose(task: ChooseTask) -> list[Piece]:
+    """Stage the numbers of the rows that stay, file by file.
+
+    Returns:
+        Pieces whose `leaf` is the number of a file of the topic.
+
+    Raises:
+        LakeError: the lake cannot be read or written.
+    """
+    location, pieces, name = task.reader.location, list[Piece](), f"{uuid4().hex}.arrow"
+    try:
+        events = pa.Table.from_batches(list(_staged(location, task.staging, task.pieces)))
+        stays = staying(task.reader.shape, events, whole=True)
+        events = events.select([FILE, ROW]).filter(pa.array(stays))
+        with (
+            location.filesystem(task.staging).open_output_stream(name) as stream,
+            pa.ipc.new_file(stream, pa.schema([(ROW, pa.int64())]), options=_IPC) as writer,
+        ):
+            for number, batch in _parted(events, events[FILE].to_numpy()):
+                pieces.append(Piece(name, number, len(pieces), batch.num_rows))
+                writer.write_batch(batch.select([ROW]))
+    except STORE_ERRORS as error:
+        raise trouble(
+            f"Keys cannot be staged in {location.uri(task.staging)}", error, "check the path and its rights"
+        ) from error
+    finally:
+        tidy()
+    return pieces
+
+
+def _staged(location: Location, staging: str, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+    files = location.existing(staging)
+    for name in dict.fromkeys(piece.name for piece in pieces):
+        with files.open_input_file(name) as stream, pa.ipc.open_file(stream) as reader:
+            yield from (reader.get_batch(piece.batch) for piece in pieces if piece.name == name)
+
+
+@dataclass(frozen=True)
+class RewriteTask:
+    """A file of a topic and what stays of it.
+
+    Args:
+        wanted: events that may go.
+        pieces: staged numbers of those that stay.
+        newest: whether the table may have its newest event in this file: then the file's newest one stays.
+    """
+
+    location: Location
+    directory: str
+    path: str
+    wanted: EventRange
+    staging: str
+    pieces: tuple[Piece, ...]
+    newest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A file from which events go.
+
+    Args:
+        path: of the file.
+        files: with what stays.
+        gone: number of events that go.
+        window: greatest number of a window of these.
+    """
+
+    path: str
+    files: tuple[DataFile, ...]
+    gone: int
+    window: int
+
+
+def rewrite(task: RewriteTask) -> Rewritten | None:
+    """Write a file again without the events that go; None if all stay.
+
+    Raises:
+        LakeError, LakeFullError: the lake cannot be read or written.
+    """
+    try:
+        stays, window = _stays(task)
+        if stays.all():
+            return None
+        return Rewritten(task.path, _written(task, stays), int(len(stays) - stays.sum()), window)
+    except STORE_ERRORS as error:
+        raise _unread(task.location, task.directory, task.path, error) from error
+    finally:
+        tidy()
+
+
+def _stays(task: RewriteTask) -> tuple[Numbers, int]:
+    """Which rows of the file stay, and the greatest window of the others."""
+    chosen = [batch[ROW].to_numpy() for batch in _staged(task.location, task.staging, task.pieces)]
+    kept = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *chosen]))
+    masks, start, window, newest = [np.empty(0, dtype=bool)], 0, _NO_WINDOW, ("", 0)
+    for batch in _batches(task, ["position", "window_id"]):
+        table = pa.Table.from_batches([batch])
+        mask = ~mask_of(task.wanted.takes(table["position"], table["window_id"]))
+        low, high = np.searchsorted(kept, [start, start + batch.num_rows])
+        mask[kept[low:high] - start] = True
+        masks.append(mask)
+        greatest = pc.max(table["position"])
+        newest = max(newest, (greatest.as_py(), start + pc.index(table["position"], greatest).as_py()))
+        window = max(window, int(table["window_id"].to_numpy()[~mask].max(initial=_NO_WINDOW)))
+        start += batch.num_rows
+    stays = np.concatenate(masks)
+    if task.newest and start:
+        stays[newest[1]] = True
+    return stays, window
+
+
+def _written(task: RewriteTask, stays: Numbers) -> tuple[DataFile, ...]:
+    start, writer = 0, None
+    with ExitStack() as stack:
+        for batch in _batches(task, None):
+            chosen = batch.filter(pa.array(stays[start : start + batch.num_rows]))
+            start += batch.num_rows
+            if writer is None:
+                name = f"compacted-{uuid4().hex}-"
+                writer = TopicWriter(task.location, task.directory, batch.schema, _NO_WINDOW, name)
+                stack.enter_context(writer)
+            writer.write([chosen] if chosen.num_rows else [])
+    return () if writer is None else tuple(writer.files)
+
+
+def _batches(task: RewriteTask, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+    location = task.location
+    with (
+        location.existing(task.directory).open_input_file(task.path) as stream,
+        pq.ParquetFile(stream, pre_buffer=not location.is_local) as parquet,
+    ):
+        yield from parquet.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False)
+
+
+def _unread(location: Location, directory: str, path: str, error: Any) -> Exception:
+    return trouble(f"The events in {location.uri(directory)}/{path} cannot be read", error, "restore the file")

@@ -1,0 +1,253 @@
+"""What a compacted topic keeps, and who may read it."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.config.load import config_of
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.defs.envelope_io import EARLIEST, FROM_LSN, LsnRange
+from cdc_assets.errors import ConfigurationError, EventsDroppedError
+from cdc_assets.lake import audit
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.mirror import steps
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.run.overview import CaptureOverview
+from cdc_assets_tests.crashes import cut_at
+from cdc_assets_tests.unit.config.minimum import MINIMUM
+from cdc_assets_tests.unit.publish.memory import MemoryBroker
+from cdc_assets_tests.unit.retention.world import HOURS, World, publisher
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.law import state_of
+
+STEPS = ["compaction-written", "retention-recorded", "retention-announced", "topic-compacted:2", "compaction-complete"]
+TURNS = ([0, 1, 2, 3], [2, 3, 6, 7], [0, 1, 4, 5], [2, 3, 2, 3])
+
+
+def made(path: Path, **changes: object) -> World:
+    """Some windows that are mirrored, and old, with a hand-over between them."""
+    world = World(str(path), policy="compact", **changes)
+    for number, picks in enumerate(TURNS):
+        world.turn(picks)
+        if number == 1:
+            world.hand_over(0)
+    world.later(2 * HOURS)
+    return world
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return made(tmp_path_factory.mktemp("old") / "lake")
+
+
+@pytest.fixture
+def world(old: World, tmp_path: Path) -> World:
+    return old.copy(tmp_path / "lake")
+
+
+def rebuilt(world: World) -> None:
+    """Make the mirrors anew, and compare them with the server at each commit since."""
+    world.rebuild(None)
+    world.check()
+
+
+def test_each_key_keeps_its_last_event_and_the_mirror_can_be_made_anew(world: World) -> None:
+    world.stream()
+    world.check()
+    for table in world.tables:
+        holds = world.holds(table)
+        assert holds.rows == holds.after == holds.compacted
+        head = [event for event in events_of(world.config, table) if str(event.lsn) <= holds.after]
+        newest = max(world.ever[table])
+        keys = Counter(event.key for event in head if event.position != newest)
+        assert set(keys.values()) == {1}
+        assert keys.keys() >= world.rows_at(table, Lsn.parse(holds.after)).keys()
+    rebuilt(world)
+    world.turn([0, 1, 2, 3])
+    world.check()
+
+
+def test_it_is_compacted_again_when_as_much_is_new(world: World) -> None:
+    world.stream()
+    before = [world.holds(table).compacted for table in world.tables]
+    world.turn([0, 1])
+    world.later(2 * HOURS)
+    world.stream()
+    assert [world.holds(table).compacted for table in world.tables] == before, "little is new"
+    for _ in range(12):
+        world.work([2, 3, 2, 3, 6, 7])
+    world.turn([0, 1])
+    world.later(2 * HOURS)
+    world.stream()
+    assert all(world.holds(table).compacted > one for table, one in zip(world.tables, before, strict=True))
+    rebuilt(world)
+
+
+def test_young_events_and_those_that_the_mirror_lacks_stay(world: World) -> None:
+    world.work([2, 3])
+    world.stream()
+    last = str(world.server.history[-1].lsn)
+    world.later(HOURS)
+    world.stream()
+    assert all(world.holds(table).after < last for table in world.tables)
+    world.check()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_after_a_crash_the_next_look_goes_on(world: World, step: str) -> None:
+    name, _, times = step.partition(":")
+    with cut_at(name, int(times or "1")):
+        assert world.stream() == name
+    world.check()
+    rebuilt(world)
+    world.later(HOURS)
+    world.stream()
+    assert all(not world.holds(table).is_begun and world.holds(table).compacted for table in world.tables)
+    rebuilt(world)
+
+
+def test_a_first_step_of_a_mirror_does_not_end_inside_what_was_compacted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.stream()
+    monkeypatch.setattr(steps, "STEP_ROWS", 1)
+    rebuilt(world)
+
+
+def test_a_mirror_that_died_while_it_was_made_anew_keeps_its_events(world: World) -> None:
+    with cut_at("mirror-planned"):
+        world.mirror(anew=True)
+    assert all(world.mirrors().states()[world.topic(table)].pending for table in world.tables)
+    world.stream()
+    assert not any(world.holds(table).rows for table in world.tables), "it is waited for"
+    assert not world.mirror()
+    world.stream()
+    world.check()
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_mirror_that_is_to_be_made_anew_while_events_go_stays_as_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """All of it happens between its look at the topic and its plan."""
+    world.config = replace(world.config, lake=replace(world.config.lake, topic_policy=policy))
+    late = world.mirrors()
+    found = late.found
+
+    def overtaken(wanted: object = None) -> object:
+        seen = found(wanted)  # type: ignore[arg-type]
+        world.stream()
+        return seen
+
+    monkeypatch.setattr(late, "found", overtaken)
+    refused = late.catch_up(anew=True)
+    assert all("as it was" in str(error) for error in refused.values())
+    assert refused.keys() == {world.topic(table) for table in world.tables}
+    world.check()
+    world.turn([0, 1])
+    world.check()
+
+
+def test_a_table_without_a_key_keeps_its_events(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = CaptureMirrors.found
+
+    def keyless(self: CaptureMirrors, wanted: object = None) -> object:
+        tables, troubles = found(self, wanted)  # type: ignore[arg-type]
+        abouts = [replace(one.description, shape=replace(one.description.shape, keyed=False)) for one in tables]
+        return [replace(one, description=about) for one, about in zip(tables, abouts, strict=True)], troubles
+
+    monkeypatch.setattr(CaptureMirrors, "found", keyless)
+    world.stream()
+    monkeypatch.undo()
+    assert not any(world.holds(table).after for table in world.tables)
+    world.check()
+
+
+def test_what_was_lost_before_the_table_was_read_again_goes(world: World) -> None:
+    """Rows of which no event tells since are gone, whatever older events say."""
+    world.server.clean_up(world.server.transactions[-1])
+    world.work([6, 7, 14, 15])
+    world.stream()
+    world.read_again()
+    world.turn([0, 1])
+    world.later(2 * HOURS)
+    world.stream()
+    rebuilt(world)
+
+
+def test_after_events_went_by_age_a_snapshot_makes_it_whole(world: World) -> None:
+    by_key = world.config
+    world.config = replace(by_key, lake=replace(by_key.lake, topic_policy="delete"))
+    world.stream()
+    assert not any(world.holds(table).rows for table in world.tables)
+    world.config = by_key
+    world.turn([0, 1, 2, 3])
+    world.later(2 * HOURS)
+    world.stream()
+    assert not any(world.holds(table).rows for table in world.tables)
+    assert {type(error) for error in world.mirror(anew=True).values()} <= {EventsDroppedError}
+    world.read_again()
+    world.turn([2, 3, 2, 3])
+    assert not world.mirror()
+    world.later(2 * HOURS)
+    world.stream()
+    assert all(world.holds(table).rows for table in world.tables)
+    rebuilt(world)
+
+
+def test_readers_are_told_and_may_have_what_is_left(world: World) -> None:
+    world.stream()
+    table = world.tables[0]
+    topic, holds = world.topic(table), world.holds(table)
+    whole, earliest = (LsnRange.of({FROM_LSN: start} if start else {}, LsnRange()) for start in ("", EARLIEST))
+    with pytest.raises(EventsDroppedError, match=f"holds every event after {holds.after}"):
+        whole.held_by(topic, holds)
+    assert earliest.held_by(topic, holds) == LsnRange()
+    with pytest.raises(EventsDroppedError, match="--from-lsn"):
+        publisher(world, MemoryBroker()).open()
+
+
+def test_what_is_not_published_stays(world: World) -> None:
+    broker = MemoryBroker()
+    first = publisher(world, broker)
+    first.open()
+    world.stream()
+    assert not any(world.holds(table).after for table in world.tables)
+    while first.turn():
+        pass
+    first.record_place()
+    world.later(HOURS)
+    world.stream()
+    assert all(world.holds(table).after for table in world.tables)
+    world.turn([0, 1])
+    again = publisher(world, broker)
+    again.open()
+    while again.turn():
+        pass
+    for table in world.tables:
+        assert [record.position for record in broker.topics[world.topic(table)]] == sorted(world.ever[table])
+    assert not again.stopped
+
+
+def test_audit_and_status_find_no_loss(world: World) -> None:
+    world.stream()
+    state = state_of(world.config)
+    found = audit.audit(TopicTables.of(world.config), state.marks, list(state.marks))
+    assert not [result.loss for result in found.values() if result.loss]
+    overview = CaptureOverview(world.config, audit_s=None)
+    assert not overview.losses
+    assert all(overview.state.retained[world.topic(table)].after for table in world.tables)
+
+
+def test_a_capture_without_mirrors_or_age_is_refused() -> None:
+    properties = MINIMUM | {"lake.topic.cleanup.policy": "compact"}
+    for lacking in (
+        {"mirror.enabled": "true"},
+        {"lake.topic.retention.hours": "24", "lake.topic.retention.unmirrored": "true"},
+    ):
+        with pytest.raises(ConfigurationError, match=r"lake\.topic\.cleanup\.policy"):
+            config_of(properties | lacking, {})
+    config = config_of(properties | {"mirror.enabled": "true", "lake.topic.retention.hours": "24"}, {})
+    assert config.lake.topic_policy == "compact"
