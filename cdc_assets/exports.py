@@ -8,12 +8,13 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from cdc_assets.capture.progress import OnProgress, Progress
+from cdc_assets.capture.progress import Commit
 from cdc_assets.config.settings import MetricsSettings
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.run.overview import CaptureReport
 
 Look = Callable[[], CaptureReport | None]
+OnCommit = Callable[[Commit], None]
 
 
 @contextmanager
@@ -22,7 +23,7 @@ def exported_metrics(
     prefix: str,
     look_at: Look,
     serve: Callable[[int], None] | None = None,
-) -> Iterator[OnProgress]:
+) -> Iterator[OnCommit]:
     """Export metrics while the block runs, and once more at its end; the function counts a commit.
 
     Args:
@@ -60,7 +61,7 @@ def exported_metrics(
             open_.enter_context(Telemetry(metrics, None if serve is not None else look_at))
         file = open_.enter_context(Textfile(metrics, Path(settings.textfile))) if settings.textfile else None
 
-        def note(progress: Progress) -> None:
+        def note(progress: Commit) -> None:
             metrics.note(progress)
             if file is not None:
                 file.write_if_due()

@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from cdc_assets.capture.progress import Progress
+from cdc_assets.capture.progress import Commit
 from cdc_assets.core import counts
 from cdc_assets.run.overview.report import CaptureReport
 
@@ -67,7 +67,7 @@ class CaptureMetrics:
         self._events = counter("events_seen", "Events committed.", (*_TABLE, "kind", "operation"))
         self._bytes = counter("written_bytes", "Bytes of Parquet committed.", _TABLE)
         self._files = counter("written_files", "Data files committed.", _TABLE)
-        self._commits = counter("commits", "Windows and rounds committed.", (*_DATABASE, "kind"))
+        self._commits = counter("commits", "Windows, rounds and batches committed.", (*_DATABASE, "kind"))
         self._transactions = counter(
             "committed_transactions", "Transactions published (provide.transaction.metadata).", _DATABASE
         )
@@ -84,12 +84,12 @@ class CaptureMetrics:
         if look_at is not None:
             self.registry.register(ReportGauges(look_at))
 
-    def note(self, progress: Progress) -> None:
-        """Count a committed window or round."""
+    def note(self, progress: Commit) -> None:
+        """Count a committed window, round or batch."""
         with self._lock:
             self._note(progress)
 
-    def _note(self, progress: Progress) -> None:
+    def _note(self, progress: Commit) -> None:
         database = (self._capture, progress.database)
         self._commits.labels(*database, progress.kind).inc()
         for table, part in progress.tables.items():
@@ -266,8 +266,11 @@ def _of_databases(report: CaptureReport) -> Iterator[Metric]:
     connected = _gauge("connected", "Whether the server answered.", "database")
     behind = _gauge("seconds_behind_source", "Age of the newest complete commit by the server's clock.", "database")
     lag = _gauge("lag_seconds", "Lag by cause.", "database", "cause")
+    room = _gauge("retention_room_bytes", "Bytes that the log may grow before unread changes are removed.", "database")
     for database in report.databases:
         names = [report.capture, database.database]
+        if database.room_bytes is not None:
+            room.add_metric(names, database.room_bytes)
         connected.add_metric(names, float(database.server_time is not None))
         if database.age_s is not None:
             behind.add_metric(names, database.age_s)
@@ -278,7 +281,7 @@ def _of_databases(report: CaptureReport) -> Iterator[Metric]:
         ):
             if seconds is not None:
                 lag.add_metric([*names, cause], seconds)
-    yield from (connected, behind, lag)
+    yield from (connected, behind, lag, room)
 
 
 def _of_tables(report: CaptureReport) -> Iterator[Metric]:

@@ -14,6 +14,58 @@ from cdc_assets.lake.files import DataFile
 from cdc_assets.ledger.state import Status
 
 
+class TableCommit(Protocol):
+    """What a commit brought one table: the part of it that is counted (`metrics`)."""
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """Number of events by envelope operation."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of Parquet."""
+
+    @property
+    def files(self) -> int:
+        """Number of data files."""
+
+    @property
+    def committed(self) -> datetime | None:
+        """Server time of the newest commit read, if it is known."""
+
+
+class Commit(Protocol):
+    """A commit, as far as it is counted: a `Progress`, or an engine's batch of one database."""
+
+    @property
+    def kind(self) -> str:
+        """What was committed."""
+
+    @property
+    def database(self) -> str:
+        """Database that was read."""
+
+    @property
+    def tables(self) -> Mapping[TableId, TableCommit]:
+        """Tables with rows."""
+
+    @property
+    def slices_done(self) -> int:
+        """Slices of the snapshot that are committed."""
+
+    @property
+    def slices(self) -> int:
+        """All slices of the snapshot; 0 for what is none."""
+
+    @property
+    def lag_s(self) -> float | None:
+        """Seconds between the newest commit read and the server's clock, if known."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What no event shows, by name (`core.counts`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableProgress:
     """What one window or round committed for one table.

@@ -90,10 +90,9 @@ def capture(
                 "--local": local,
                 "--snapshot-only": snapshot_only,
                 "--table": bool(table),
-                "--metrics-port": metrics_port is not None,
             }
         )
-        capture_by_engine(place, follow, idle)
+        capture_by_engine(place, follow, idle, metrics_port)
         return
     settings = _settings(read_config(config), follow, idle)
     if metrics_port is not None:

@@ -7,10 +7,12 @@ import typer
 
 from cdc_assets.assembly.engine import run_engine
 from cdc_assets.cli.console import FAILED, out, warn
+from cdc_assets.cli.exported import engine_exported
 from cdc_assets.cli.follow import Retries
 from cdc_assets.config.engine import EngineConfig, load_engine_config
 from cdc_assets.config.load import refers_to_file
 from cdc_assets.core.interruption import listening
+from cdc_assets.engine.counted import counted
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.requested import INCREMENTAL_NEEDS, why_no_incremental
 from cdc_assets.lake.location import Location
@@ -19,19 +21,22 @@ from cdc_assets.lake.topics import TopicTables
 ENDED = {"idle": "Nothing new for a while.", "deadline": "Time is up."}
 
 
-def capture_by_engine(place: Path, follow: bool, idle: float | None) -> None:
+def capture_by_engine(place: Path, follow: bool, idle: float | None, metrics_port: int | None = None) -> None:
     """Run a connector into the lake until nothing is new.
 
     Args:
         place: of the configuration file.
         follow: never end for want of events.
         idle: end after so many seconds without an event; as configured if None.
+        metrics_port: where metrics are served; as configured if None.
     """
 
     def read() -> EngineConfig:
         return _with_limits(load_engine_config(place), follow, idle)
 
     config = read()
+    if metrics_port is not None:
+        config = replace(config, metrics=replace(config.metrics, port=metrics_port))
     for name, reason in config.ignored:
         warn(f"{name} has no effect: {reason}")
     if "signal.enabled.channels" in config.properties and (reason := why_no_incremental(config)):
@@ -48,8 +53,10 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None) -> None:
     def tell(batch: Batch) -> None:
         retries.progress()
         _tell(batch)
+        for part in counted(config, batch):
+            count(part)
 
-    with listening():
+    with listening(), engine_exported(config) as count:
         if follow:
             summary = retries.run(lambda now: run_engine(now, tables, tell))
         else:

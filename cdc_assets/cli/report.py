@@ -74,6 +74,8 @@ def _work(report: CaptureReport) -> Iterator[str]:
         yield describe_published(report.published)
     if report.headroom_h is not None:
         yield f"unread changes are kept for {report.headroom_h:,.1f} h at least"
+    if report.room_bytes is not None:
+        yield f"unread changes are kept until the log has grown by {report.room_bytes / 2**20:,.0f} MB"
     if report.last_ddl is not None:
         ddl = report.last_ddl
         yield f"last structure recorded: {ddl.kind} of {ddl.table} at {ddl.lsn}"

@@ -14,12 +14,12 @@ from typing import Any, Final
 from cdc_assets.config.formats import flat
 from cdc_assets.config.load import overrides, read_properties, substitute
 from cdc_assets.config.properties import PROPERTIES, property_of
-from cdc_assets.config.settings import LakeSettings
+from cdc_assets.config.settings import LakeSettings, MetricsSettings
 from cdc_assets.errors import ConfigurationError
 
 SQL_SERVER: Final = "SqlServerConnector"
 _SECRET: Final = re.compile(r"password|passphrase|secret|token|private.?key", re.IGNORECASE)
-_OWN: Final = ("engine.", "lake.", "stream.")
+_OWN: Final = ("engine.", "lake.", "metrics.", "stream.")
 _OFFERED: Final[Mapping[str, tuple[str, int, int]]] = {
     "engine.heap": ("1g", 0, 0),
     "engine.batch.rows": ("200000", 1, 100_000_000),
@@ -59,6 +59,7 @@ class EngineConfig:
         max_duration_s: a run ends after so long; 0 never.
         retry_wait_s: `retriable.restart.connector.wait.ms` in seconds.
         max_retries: `errors.max.retries`; -1 retries for ever.
+        metrics: where metrics are exported.
         ignored: properties that were given and have no effect here, with the reason.
     """
 
@@ -75,6 +76,7 @@ class EngineConfig:
     max_duration_s: float = 600.0
     retry_wait_s: float = 10.0
     max_retries: int = -1
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
     ignored: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -198,6 +200,7 @@ def engine_config(texts: Mapping[str, str]) -> EngineConfig:
         **parsed["streaming"],
         retry_wait_s=_number("retriable.restart.connector.wait.ms", texts) / 1000,
         max_retries=_number("errors.max.retries", texts),
+        metrics=MetricsSettings(**parsed["metrics"]),
         ignored=tuple((key, reason) for key in ignored),
     )
 
@@ -209,9 +212,9 @@ def with_defaults(config: EngineConfig, defaults: Mapping[str, str]) -> EngineCo
 
 def _parsed(own: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Values of the properties that every capture has, by section and field."""
-    known = {row.name for row in PROPERTIES if row.name.startswith("lake.")}
+    known = {row.name for row in PROPERTIES if row.name.startswith(("lake.", "metrics."))}
     known |= {"stream.idle.timeout.ms", "stream.max.duration.ms"}
-    found: dict[str, dict[str, Any]] = {"lake": {}, "streaming": {}}
+    found: dict[str, dict[str, Any]] = {"lake": {}, "streaming": {}, "metrics": {}}
     options: list[tuple[str, str]] = []
     for name, text in own.items():
         if name.startswith("engine."):

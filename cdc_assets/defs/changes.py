@@ -85,7 +85,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             max_duration_s=config.max_duration_s,
         )
         kafka = KafkaFollower(catalog, context, resource)
-        with as_step(context), page.exported(catalog.config) as count, kafka, opened as capture:
+        with as_step(context), page.exported(catalog.config.metrics, catalog.prefix) as count, kafka, opened as capture:
             with session.reporting_in_any_case(), page.fresh():
                 summary = capture.stream(
                     should_yield=_snapshot_waits(catalog, context),

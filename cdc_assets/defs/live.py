@@ -22,9 +22,8 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.assembly.publishing import ask_marker
-from cdc_assets.capture.progress import OnProgress
 from cdc_assets.capture.system_topics import WINDOWS
-from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.config.settings import MetricsSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.defs.board import CheckBoard
@@ -37,7 +36,7 @@ from cdc_assets.defs.envelope_io import account_of
 from cdc_assets.defs.kafka import PUBLISHED, published_result
 from cdc_assets.defs.page import page_of
 from cdc_assets.errors import CdcError, describe_error
-from cdc_assets.exports import exported_metrics
+from cdc_assets.exports import OnCommit, exported_metrics
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.run.overview import CaptureOverview, CaptureReport, report_of, without_server
 from cdc_assets.run.overview.report import Trouble
@@ -181,13 +180,16 @@ class LivePage:
         if not thread.is_alive():
             self._look_once(last=True)
 
-    def exported(self, config: CaptureConfig) -> AbstractContextManager[OnProgress]:
+    def exported(self, settings: MetricsSettings, prefix: str) -> AbstractContextManager[OnCommit]:
         """Export the run's metrics while the block runs; the function counts a commit.
+
+        Args:
+            prefix: value of the label `capture`.
 
         Raises:
             ConfigurationError: an extra is not installed.
         """
-        return exported_metrics(config.metrics, config.events.topic_prefix, self._report)
+        return exported_metrics(settings, prefix, self._report)
 
     def _report(self) -> CaptureReport | None:
         return self._seen.report if self._seen else None

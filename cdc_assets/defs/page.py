@@ -57,6 +57,8 @@ def _summary(report: CaptureReport) -> str:
         lines.append(f"{describe_published(report.published).capitalize()}.")
     if report.headroom_h is not None:
         lines.append(f"Unread changes are kept for {report.headroom_h:,.1f} h.")
+    if report.room_bytes is not None:
+        lines.append(f"Unread changes are kept until the log has grown by {report.room_bytes / 2**20:,.0f} MB.")
     if report.last_ddl:
         ddl = report.last_ddl
         lines.append(f"Last DDL: {ddl.kind} of {ddl.table}, {ddl.at:%Y-%m-%d %H:%M:%S} UTC.")
@@ -113,6 +115,7 @@ def _numbers(report: CaptureReport) -> dict[str, Any]:
         "lag_windows_seconds": _most(lag.windows_s for lag in lags),
         "rows_per_second": report.rates.rows,
         "headroom_hours": report.headroom_h,
+        "headroom_bytes": report.room_bytes,
     }
     if report.published is not None and not report.published.problem:
         numbers |= {

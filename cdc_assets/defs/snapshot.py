@@ -55,7 +55,13 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
 
         opened = resource.open(context.run.run_id, on_progress, Notices(catalog, context).send, sink)
         kafka = KafkaFollower(catalog, context, resource)
-        with as_step(context), page.exported(catalog.config) as count, kafka, opened as capture, page.fresh():
+        with (
+            as_step(context),
+            page.exported(catalog.config.metrics, catalog.prefix) as count,
+            kafka,
+            opened as capture,
+            page.fresh(),
+        ):
             if config.due_only:
                 summary = capture.snapshot()
                 _warn_of_missing_tables(catalog, context, capture.state(), summary)

@@ -106,11 +106,15 @@ class Retention:
         lost: what is gone for ever, and the next step; empty if nothing is.
         near: what will be gone soon; empty if nothing will.
         facts: what was found, for people.
+        kept_h: hours for which the database keeps what is written now; None if it does not count by time.
+        room_bytes: bytes that may still be written before unread changes are removed; None if it does not count by size.
     """
 
     lost: str = ""
     near: str = ""
     facts: Mapping[str, str | int | float] = field(default_factory=dict)
+    kept_h: float | None = None
+    room_bytes: int | None = None
 
 
 class SourceProbe(Protocol):

@@ -250,6 +250,16 @@ def test_a_run_reports_reads_and_changes_apart_and_whatever_is_selected(shop: De
     assert shop.last_of_connector().passed
 
 
+def test_runs_write_metrics(shop: Deployment) -> None:
+    file = shop.folder / "shop.prom"
+    shop.more["metrics.textfile"] = str(file)
+    assert shop.changes().success
+    text = file.read_text()
+    assert 'database="db",kind="batch",operation="create",table="items1"} 7.0' in text
+    assert 'operation="read",table="items1"} 3.0' in text
+    assert "cdc_assets_health" not in text, "nobody would correct it behind the run"
+
+
 def test_a_run_tells_on_the_page_that_the_capture_is_healthy(shop: Deployment) -> None:
     page = materialized(shop.changes())[BATCHES]
     assert page["health"] == "healthy"

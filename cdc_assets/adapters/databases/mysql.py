@@ -140,10 +140,12 @@ class MySqlProbe:
             "oldest_file": str(logs[0]["log_name"]) if logs else "none",
             "binlog_bytes": sum(int(row["file_size"]) for row in logs),
         }
+        kept_h = None
         if (seconds := self._expires_s()) is not None:
             facts["kept_for_hours"] = round(seconds / 3600, 1) if seconds else "until purged by hand"
+            kept_h = seconds / 3600 if seconds else None
         if recorded is None or not logs:
-            return Retention(facts=facts)
+            return Retention(facts=facts, kept_h=kept_h)
         facts["complete_to"] = str(recorded)
         oldest = binlog_point(str(logs[0]["log_name"]), 0)
         if recorded.order[0] < oldest.order[0]:
@@ -161,9 +163,11 @@ class MySqlProbe:
             return Retention(lost, facts=facts)
         if recorded.order[0] == oldest.order[0] != end.order[0]:
             return Retention(
-                near=f"The next purge would remove {facts['oldest_file']}, which is not read to its end.", facts=facts
+                near=f"The next purge would remove {facts['oldest_file']}, which is not read to its end.",
+                facts=facts,
+                kept_h=kept_h,
             )
-        return Retention(facts=facts)
+        return Retention(facts=facts, kept_h=kept_h)
 
     def _expires_s(self) -> float | None:
         found = {

@@ -166,8 +166,9 @@ class PostgresProbe:
                 near=f"The replication slot {self._slot} may be lost soon ({slot['wal_status']}): run the capture, or raise "
                 "max_slot_wal_keep_size.",
                 facts=facts,
+                room_bytes=room,
             )
-        return Retention(facts=facts)
+        return Retention(facts=facts, room_bytes=room)
 
     def _moves_by_itself(self) -> bool:
         """Whether the slot may be ahead of the lake although nothing is lost: by others, or by the driver in quiet."""

@@ -40,6 +40,7 @@ public class Encoder {
 
     private static final Schema HEADERS = SchemaBuilder.map(Schema.STRING_SCHEMA, Schema.OPTIONAL_STRING_SCHEMA).build();
 
+    private static final int MOST_MESSAGES = 1000;
     private final ObjectMapper mapper = new ObjectMapper();
     private final JsonConverter plain = new JsonConverter();
     private final JsonConverter described = new JsonConverter();
@@ -82,7 +83,7 @@ public class Encoder {
     // Encodes what is complete and returns a description of it, or null if all of it waits. Records whose offsets agree
     // belong together (the three events of a changed key, the tables of one TRUNCATE), and a batch must not end between
     // them; so those at the end wait for the next one, or for `all`. Records of an unfinished snapshot share an offset,
-    // and no batch ends among them.
+    // and no batch ends among them. Nor does one end behind a message in a transaction of PostgreSQL's, as far as few wait.
     public byte[] encode(List more, boolean all) throws Exception {
         List records = held;
         records.addAll(more);
@@ -93,6 +94,7 @@ public class Encoder {
                 Map place = place(last);
                 end--;
                 while (end > 0 && place.equals(place(recordOf(records, end - 1)))) end--;
+                end = withoutMessages(records, end);
             }
         }
         held = new ArrayList(records.subList(end, records.size()));
@@ -125,6 +127,21 @@ public class Encoder {
             if (!String.valueOf(entry.getKey()).startsWith("transaction_")) found.put(entry.getKey(), entry.getValue());
         }
         return found;
+    }
+
+    // Started behind such a message, the connector would send it again, and count it twice in its transaction's END.
+    private static int withoutMessages(List records, int most) {
+        int end = most;
+        while (end > 0 && isMessageInTransaction(recordOf(records, end - 1).sourceOffset())) {
+            if (records.size() - --end > MOST_MESSAGES) return most;
+        }
+        return end;
+    }
+
+    // Only a message outside of transactions moves the place up to which the connector has processed the log.
+    private static boolean isMessageInTransaction(Map offset) {
+        Object processed = offset.get("lsn_proc");
+        return "MESSAGE".equals(String.valueOf(offset.get("messageType"))) && (processed == null || !processed.equals(offset.get("lsn")));
     }
 
     private static boolean isUnfinishedSnapshot(Map offset) {

@@ -65,7 +65,8 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
         page = LivePage(engine_subject(catalog, resource), context, sink)
         report = BatchReport(catalog, context, sink, config.report_every_s, page)
         enable_info_logs()
-        with as_step(context), _observed(catalog, context), report.reporting_in_any_case(), page.fresh():
+        count = page.exported(catalog.config.metrics, catalog.prefix)
+        with as_step(context), _observed(catalog, context), report.counting(count), page.fresh():
             end = _log_end(context, resource)
             summary = resource.run(
                 sink, report.add, idle_timeout_s=config.idle_timeout_s, max_duration_s=config.max_duration_s
@@ -95,7 +96,8 @@ def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
         page = LivePage(engine_subject(catalog, resource), context, sink)
         report = BatchReport(catalog, context, sink, float("inf"), page)
         enable_info_logs()
-        with as_step(context), _observed(catalog, context), report.reporting_in_any_case(), page.fresh():
+        count = page.exported(catalog.config.metrics, catalog.prefix)
+        with as_step(context), _observed(catalog, context), report.counting(count), page.fresh():
             end = _log_end(context, resource)
             signal = _request(catalog, context, config, resource) if _is_needed(resource) else None
             what = f"signal {signal.id}: {signal.data}" if signal else "the connector's own first snapshot"

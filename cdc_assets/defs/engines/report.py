@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
@@ -17,9 +17,11 @@ from cdc_assets.defs.keys import Role
 from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.defs.reporting import OPERATIONS
+from cdc_assets.engine.counted import counted
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.source import point_of_offset
 from cdc_assets.errors import CdcError
+from cdc_assets.exports import OnCommit
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.topics import TopicTables
 
@@ -72,6 +74,7 @@ class BatchReport:
         self._sums: dict[tuple[dg.AssetKey, str], BatchSum] = {}
         self._since = monotonic()
         self._reached = ""
+        self._count: OnCommit = lambda _: None
         self._short = {directory: name for name, directory in catalog.system.items()}
         self.batches = 0
         context.instance.add_run_tags(context.run.run_id, {PROCESS_TAG: own_process()})
@@ -79,6 +82,8 @@ class BatchReport:
     def add(self, batch: Batch) -> None:
         """Add a committed batch, and report if it is time."""
         self.batches += 1
+        for part in counted(self._catalog.config, batch):
+            self._count(part)
         for _, offset in batch.offsets:
             self._reached = str(point_of_offset(offset) or self._reached)
         for directory, files in batch.files.items():
@@ -123,10 +128,15 @@ class BatchReport:
         self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
 
     @contextmanager
-    def reporting_in_any_case(self) -> Iterator[None]:
-        """If the block fails or is interrupted, report what was committed until then, since no later run reports it."""
+    def counting(self, exported: AbstractContextManager[OnCommit]) -> Iterator[None]:
+        """Count batches in metrics. If the block fails or is interrupted, report what was committed until then: no later run does.
+
+        Args:
+            exported: exports metrics.
+        """
         try:
-            yield
+            with exported as self._count:
+                yield
         except BaseException:
             with suppress(CdcError):
                 self._log_all()

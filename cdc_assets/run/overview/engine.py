@@ -7,6 +7,9 @@ lag and one retention, and a table has no position of its own. The time of the p
 unread: while changes arrive, they are as late as the newest one that has arrived; else no later than the time at which the
 connector was last heard. A batch that is planned and not in its tables is `windows`.
 
+*Head-room.* A database that keeps its log for some hours removes a file when it was last written so long ago. What is not read yet was
+written after the recorded place, so it is kept at least until that time plus these hours; if nothing is unread, for these hours.
+
 A database or lake that does not answer makes the report shorter, and itself one of its troubles.
 """
 
@@ -14,7 +17,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -135,13 +138,28 @@ def _tables(overview: EngineOverview, answers: Answers | None) -> Iterator[Table
     found = {topic.table: topic for topic in overview.topics}
     streams = overview.config.properties.get("snapshot.mode") != "initial_only"
     lost = answers.retention.lost if answers else ""
+    headroom_h = _headroom_h(overview, answers)
     for topic in found.values():
-        yield _table(topic, str(overview.point or "") or None, lost, streams=streams)
+        found_table = _table(topic, str(overview.point or "") or None, lost, streams=streams)
+        yield replace(found_table, headroom_h=headroom_h) if found_table.condition == "streaming" else found_table
     for table in answers.tables if answers else ():
         if table not in found and overview.known:  # an empty table has no topic before its first event
             yield TableReport(table, "", "streaming" if streams else "snapshotted", "no event of it yet")
         elif table not in found:
             yield TableReport(table, "", "waiting", "the first run of the connector reads it")
+
+
+def _headroom_h(overview: EngineOverview, answers: Answers | None) -> float | None:
+    """Hours until unread changes are removed, at least; None if that is not known, or the database does not count by time."""
+    if answers is None or answers.retention.kept_h is None:
+        return None
+    unread_s = 0.0 if answers.proved else seconds_behind(answers.now, _committed(overview))
+    return None if unread_s is None else max(0.0, answers.retention.kept_h - unread_s / 3600)
+
+
+def _committed(overview: EngineOverview) -> datetime | None:
+    """The database's time of the place to which the lake is complete, if the connector's offset tells."""
+    return max(filter(None, map(time_of_offset, overview.state.offsets.values())), default=None)
 
 
 def _table(topic: EngineTopic, place: str | None, lost: str, *, streams: bool) -> TableReport:
@@ -160,7 +178,7 @@ def _database(
     overview: EngineOverview, answers: Answers | None, tables: Sequence[TableReport], rates: Rates, at: datetime
 ) -> DatabaseReport:
     point = overview.point
-    committed = max(filter(None, map(time_of_offset, overview.state.offsets.values())), default=None)
+    committed = _committed(overview)
     return DatabaseReport(
         database=_name(overview.config, tables),
         complete_to=str(point) if point else None,
@@ -168,6 +186,7 @@ def _database(
         server_time=answers.now if answers else None,
         newest=str(answers.end) if answers else None,
         lag=_lag(overview, answers, committed, rates, at),
+        room_bytes=answers.retention.room_bytes if answers else None,
     )
 
 

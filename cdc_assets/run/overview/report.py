@@ -87,6 +87,7 @@ class DatabaseReport:
         server_time: the server's clock; None if it was not asked.
         newest: newest captured transaction; of another database's log, its end.
         capture_job: state of the job that reads the log; empty if it was not asked.
+        room_bytes: bytes that its log may still grow before unread changes are removed; None if it does not count by size.
     """
 
     database: str
@@ -96,6 +97,7 @@ class DatabaseReport:
     newest: Reached | None = None
     lag: Lag = field(default_factory=Lag)
     capture_job: str = ""
+    room_bytes: int | None = None
 
     @property
     def has_capture_job(self) -> bool:
@@ -241,6 +243,11 @@ class CaptureReport:
     def headroom_h(self) -> float | None:
         """The least hours until unread changes are cleaned up; None if not known."""
         return min((table.headroom_h for table in self.tables if table.headroom_h is not None), default=None)
+
+    @property
+    def room_bytes(self) -> int | None:
+        """The least bytes that a log may still grow before unread changes are removed; None if none counts by size."""
+        return min((found.room_bytes for found in self.databases if found.room_bytes is not None), default=None)
 
     def counts(self) -> Mapping[str, int]:
         """Number of tables by condition."""

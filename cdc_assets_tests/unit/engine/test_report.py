@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,17 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
+from cdc_assets.engine.counted import counted
 from cdc_assets.engine.history import newest_structure
+from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.run import EngineRun
 from cdc_assets.engine.source import LogPoint, Retention, binlog_point
 from cdc_assets.errors import ConnectionLostError
+from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.metrics import CaptureMetrics
 from cdc_assets.run.overview import CaptureReport
 from cdc_assets.run.overview.engine import OpenProbe, look_at_engine
 from cdc_assets_tests.unit.engine.feeds import ListFeed, event
@@ -111,6 +116,45 @@ def test_late_if_the_log_goes_on_and_nobody_reads(look: Callable[..., CaptureRep
     assert "behind what the server has captured" in late.headline
     fresh = look(database.opened, captured=False)
     assert fresh.databases[0].lag.poll_s == 90.0, "while events arrive, they are as late as the newest"
+
+
+def test_headroom_is_counted_from_what_may_be_unread(look: Callable[..., CaptureReport]) -> None:
+    database = Database()
+    database.retained = Retention(kept_h=2.0)
+    assert look(database.opened).headroom_h == 2.0, "if nothing is unread, what comes next is kept for so long"
+    database.end, database.proved = 12, False
+    assert look(database.opened, captured=False).headroom_h == pytest.approx(2 - 90 / 3600)
+    database.retained = Retention(kept_h=0.01)
+    assert look(database.opened, captured=False).headroom_h == 0.0
+    assert look(database.away, captured=False).headroom_h is None
+    database.retained = Retention(room_bytes=5 * 2**20)
+    report = look(database.opened, captured=False)
+    assert (report.headroom_h, report.room_bytes) == (None, 5 * 2**20)
+
+
+def test_metrics_of_a_capture_by_another_connector(look: Callable[..., CaptureReport], tmp_path: Path) -> None:
+    database, lake = Database(), LakeSettings(str(tmp_path / "lake"))
+    database.retained = Retention(kept_h=2.0, room_bytes=7)
+    report = look(database.opened)
+    metrics = CaptureMetrics("shop", lambda: report)
+    config = EngineConfig("shop", "shop", lake, {"connector.class": "MySqlConnector"})
+    heartbeats = config.heartbeat_topic
+    file = DataFile("part-0.parquet", 100, 3, "", "", 0, {"c": 2, "r": 1})
+    batch = Batch(0, {TOPIC: [file, file], "shop.__engine_history": [file], heartbeats: [file]}, [], 6)
+    for part in counted(config, batch):
+        metrics.note(part)
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"cdc_assets_{name}", {"capture": "shop", **labels})
+
+    own = {"database": "db", "table": "items1"}
+    assert value("events_seen_total", **own, kind="batch", operation="create") == 4
+    assert value("written_bytes_total", **own) == 200
+    assert value("commits_total", database="db", kind="batch") == 1
+    assert value("retention_headroom_seconds", **own) == 7200
+    assert value("retention_room_bytes", database="db") == 7
+    assert value("health", health="healthy") == 1
+    assert not list(counted(config, replace(batch, files={heartbeats: [file]})))
 
 
 def test_nothing_captured_is_not_healthy(look: Callable[..., CaptureReport]) -> None:

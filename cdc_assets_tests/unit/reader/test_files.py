@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.cli.engine import capture_by_engine
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.reader.trial import Trial
@@ -30,6 +31,17 @@ def event(number: int, **more: Any) -> dict[str, Any]:
 
 def numbers(trial: Trial, *topics: str) -> list[int]:
     return [found["key"]["id"] for topic in topics or ("shop.t0", "shop.t1") for found in trial.held(topic)]
+
+
+def test_the_command_exports_metrics(tmp_path: Path) -> None:
+    trial, file = Trial(tmp_path), tmp_path / "shop.prom"
+    trial.write("a.json", *map(event, range(10)))
+    configuration = tmp_path / "capture.json"
+    configuration.write_text(json.dumps({**trial.properties, "metrics.textfile": str(file)}))
+    capture_by_engine(configuration, follow=False, idle=None)
+    text = file.read_text()
+    assert 'kind="batch",operation="create",table="t0"} 5.0' in text
+    assert 'cdc_assets_health{capture="shop",health="healthy"} 1.0' in text
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -32,7 +32,8 @@ class Trial:
             "lake.path": str(self.lake),
             "stream.idle.timeout.ms": "1",
         }
-        self.config = engine_config(usual | {name.replace("__", "."): text for name, text in properties.items()})
+        self.properties = usual | {name.replace("__", "."): text for name, text in properties.items()}
+        self.config = engine_config(self.properties)
 
     def write(self, name: str, *events: Any, end: str = "\n") -> None:
         """Append events to a file, as JSON or as they are."""
