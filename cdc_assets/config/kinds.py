@@ -189,9 +189,9 @@ def integer(low: int, high: int = _LONGEST_INTEGER) -> Kind:
     return Kind("integer", f"a whole number {bound}", parse)
 
 
-def milliseconds(low: int = 0) -> Kind:
+def milliseconds(low: int = 0, high: int = LONGEST_MS) -> Kind:
     """A time span written in milliseconds; the value is seconds."""
-    base = integer(low, LONGEST_MS)
+    base = integer(low, high)
 
     def parse(text: str) -> float:
         return timedelta(milliseconds=int(str(base.parse(text)))).total_seconds()

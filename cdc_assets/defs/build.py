@@ -1,7 +1,8 @@
 """Builds one `Definitions` from configuration files."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,44 @@ def build_definitions(
     """
     if not captures:
         raise ConfigurationError("captures", "none", "at least one", "name a configuration file, or give properties")
+    folder = Path(state_dir or os.environ.get(STATE_VARIABLE) or "var")
+    load = DefinitionsLoadContext.get()
+    if load.load_type is DefinitionsLoadType.RECONSTRUCTION:
+        return _of_run.get((captures, spark, translator, folder, dict(load.reconstruction_metadata)))
+    return _definitions(captures, spark, translator, folder)
+
+
+def _definitions(
+    captures: Sequence[CaptureSource], spark: SparkResource | None, translator: CdcTranslator | None, folder: Path
+) -> dg.Definitions:
     runs = spark or SparkResource()
     chosen = translator or CdcTranslator()
-    folder = Path(state_dir or os.environ.get(STATE_VARIABLE) or "var")
     common = dg.Definitions(resources={"spark": runs}, executor=dg.in_process_executor)
     with without_collections():
         made = [_capture_definitions(capture, runs, chosen, folder) for capture in captures]
-    if DefinitionsLoadContext.get().load_type is DefinitionsLoadType.RECONSTRUCTION:
-        keep_all()  # this is the process of a run, which loads its definitions once
     return dg.Definitions.merge(common, *made)
+
+
+@dataclass(slots=True)
+class _OfRun:
+    """The definitions that the process of a run has built: Dagster loads them a second time if the run selects assets.
+
+    Args:
+        asked: what they were built from: the arguments of `_definitions`, and what the load of the code location has left.
+    """
+
+    asked: tuple[Any, ...] = ()
+    built: dg.Definitions | None = None
+
+    def get(self, asked: tuple[Any, ...]) -> dg.Definitions:
+        """The definitions of that load, built once."""
+        if self.built is None or asked != self.asked:
+            self.asked, self.built = asked, _definitions(*asked[:-1])
+            keep_all()  # this process needs them to its end
+        return self.built
+
+
+_of_run = _OfRun()
 
 
 def _capture_definitions(

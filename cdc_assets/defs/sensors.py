@@ -1,7 +1,7 @@
 """One sensor per capture: checks for a new LSN, and starts a run when there is something to do.
 
 A tick is one small query per database, one read of the manifest, and a check of
-the signal channels; no JVM. Rows of the signal table are changes like any
+the signal channels; no JVM. One that finds nothing waits for a change (`waiting`). Rows of the signal table are changes like any
 others, so they start a run by themselves. A file, a Kafka topic, requests of
 users, and unfinished requests are checked separately. The cursor is not used for positions: these are in the lake.
 
@@ -59,6 +59,7 @@ from cdc_assets.defs.live import IdlePage, Subject, subject_of
 from cdc_assets.defs.partitions import all_ranges
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
 from cdc_assets.defs.snapshot import SnapshotConfig
+from cdc_assets.defs.waiting import change_comes
 from cdc_assets.errors import CdcError, describe_error
 
 AFTER_TERMINATION = timedelta(minutes=1)
@@ -106,7 +107,7 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
         unread = pause_ends(snapshots, of_any_kind=True)
         request = _request(catalog, resource, records, unread, first_tick=_start_of(context) != _START)
-        if catalog.has_kafka and isinstance(request, dg.SkipReason) and request.skip_message == NOTHING_NEW:
+        if catalog.has_kafka and _is_idle(request):
             request = published.request(context.instance, resource) or request
         context.update_cursor(_START)
         return request
@@ -124,8 +125,11 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
         resource: CaptureResource = getattr(context.resources, names.resource)
+        began = monotonic()
         try:
             answer = answer_of(context, resource)
+            if _is_idle(answer) and change_comes(context, resource, began):
+                answer = answer_of(context, resource)
         except CdcError as error:
             if not error.retryable:
                 raise
@@ -134,6 +138,11 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         return with_page(context, runs, answer, page, subject_of(catalog, resource))
 
     return sensor
+
+
+def _is_idle(answer: dg.RunRequest | dg.SkipReason) -> bool:
+    """Whether there is nothing to do."""
+    return isinstance(answer, dg.SkipReason) and answer.skip_message == NOTHING_NEW
 
 
 def with_page(

@@ -12,15 +12,18 @@ from dagster._core.code_pointer import CodePointer
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 from dagster._core.definitions.reconstruct import (
+    ReconstructableRepository,
     initialize_repository_def_from_pointer,
     reconstruct_repository_def_from_pointer,
 )
+from dagster._core.definitions.repository_definition import RepositoryLoadData
 from dagster._utils.test.definitions import scoped_reconstruction_metadata
 
 from cdc_assets.config.load import configured_files
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.defs import build
 from cdc_assets.defs.build import build_definitions, capture_resources
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
@@ -271,6 +274,23 @@ def test_code_location_of_a_run_is_built_without_the_server(shop: Shop) -> None:
             built = reconstruct_repository_def_from_pointer(pointer, loaded.repository_load_data)
     assert built.asset_graph.get_all_asset_keys() == loaded.asset_graph.get_all_asset_keys()
     assert key("customers", "changes") in built.asset_graph.get_all_asset_keys()
+
+
+def test_run_builds_its_definitions_once_though_dagster_loads_them_twice(shop: Shop) -> None:
+    pointer = CodePointer.from_module("resources.definitions", "defs", working_directory=None)
+    with (
+        shop.in_environment(),
+        DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)),
+        patch.object(build, "_capture_definitions", wraps=build._capture_definitions) as built,
+    ):
+        load = initialize_repository_def_from_pointer(pointer).repository_load_data
+        job = ReconstructableRepository(pointer, repository_load_data=load).get_reconstructable_job("shop_changes")
+        job.get_definition()
+        once = built.call_count
+        job.get_subset(asset_selection={key("customers", "changes")}).get_definition()
+        assert built.call_count == once
+        reconstruct_repository_def_from_pointer(pointer, RepositoryLoadData(reconstruction_metadata={"of": "another"}))
+        assert built.call_count > once, "another load may have found other tables"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[{"table": 3}]'])

@@ -2,18 +2,21 @@
 
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import dagster as dg
 import pytest
 from dagster import DagsterRunStatus
 
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.processes import is_gone, own_process
-from cdc_assets.defs import runs, sensors
+from cdc_assets.defs import runs, sensors, waiting
 from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.sensors import (
@@ -29,6 +32,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
+from cdc_assets.run.overview.work import Work
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.shop import TABLES, Shop, key, tick
 
@@ -125,6 +129,42 @@ def test_after_the_snapshot_only_news_start_a_run(shop: Shop, instance: dg.Dagst
     assert request.run_key.startswith("shop:")
     assert shop.changes(instance).success
     assert tick(shop, instance).skip_message == "Nothing new."
+
+
+def test_idle_tick_of_the_daemon_waits_for_a_change(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.changes(instance)
+    with patch.object(waiting, "_may_wait", return_value=True), ThreadPoolExecutor(1) as others:
+        later = others.submit(lambda: (time.sleep(1), shop.add_customers(1)))
+        request = tick(shop, instance)
+        later.result()
+    assert request.job_name == "shop_changes"
+    shop.changes(instance)
+
+
+def test_idle_tick_asks_once_a_poll_and_ends_before_the_daemon_looks_again(
+    shop: Shop, instance: dg.DagsterInstance
+) -> None:
+    shop.changes(instance)
+    shop.write({"sensor.wait.ms": "2000", "poll.interval.ms": "200"})
+    ask, began = Mock(return_value=None), time.monotonic()
+    try:
+        with (
+            patch.object(waiting, "_may_wait", return_value=True),
+            patch.object(SqlServerSource, "max_transaction_lsn", ask),
+        ):
+            assert tick(shop, instance).skip_message == "Nothing new."
+    finally:
+        shop.write({})
+    assert 3 <= ask.call_count <= 11
+    assert time.monotonic() - began < 4
+
+
+def test_one_capture_waits_at_a_time_and_none_outside_the_daemon(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.changes(instance)
+    with patch.object(Work, "comes", side_effect=AssertionError):
+        assert tick(shop, instance).skip_message == "Nothing new."
+        with patch.object(waiting, "_may_wait", return_value=True), waiting._TURN:
+            assert tick(shop, instance).skip_message == "Nothing new."
 
 
 @pytest.mark.spark

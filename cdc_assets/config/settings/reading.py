@@ -92,6 +92,7 @@ class StreamingSettings:
         slices: parts a window is cut into (`slices.per.window`); 0 takes the task runner's parallelism.
         idle_timeout_s: seconds without a change after which a run ends; 0 never.
         max_duration_s: seconds after which a run ends at the next window border; 0 never.
+        sensor_wait_s: `sensor.wait.ms` in seconds: how long a tick of Dagster's sensor waits for a change.
         delay_s: `streaming.delay.ms` in seconds: wait between snapshot and stream.
         gap_policy: reaction for a table whose changes were cleaned up before they were read.
         retry_wait_s: `retriable.restart.connector.wait.ms` in seconds.
@@ -109,6 +110,7 @@ class StreamingSettings:
     slices: int = 0
     idle_timeout_s: float = 10.0
     max_duration_s: float = 600.0
+    sensor_wait_s: float = 4.0
     delay_s: float = 0.0
     gap_policy: GapPolicy = "fail"
     retry_wait_s: float = 10.0

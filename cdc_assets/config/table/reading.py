@@ -234,6 +234,14 @@ STREAMING = (
         note="Ours.",
     ),
     Property(
+        "sensor.wait.ms",
+        kinds.milliseconds(high=20_000),
+        "4000",
+        "Time for which a tick of the sensor that finds nothing waits for a change; Dagster evaluates sensors every 5 s. 0: not.",
+        "streaming.sensor_wait_s",
+        note="Ours.",
+    ),
+    Property(
         "gap.policy",
         kinds.choice(*get_args(GapPolicy)),
         "fail",

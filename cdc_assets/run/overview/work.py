@@ -6,6 +6,7 @@ One read of the manifest, one query per database and channel; which queries are 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from time import monotonic, sleep
 
 from cdc_assets.capture.forks import restore_problem
 from cdc_assets.capture.instances import by_table
@@ -102,7 +103,7 @@ class Work:
         for state in self._state.tables.values():
             if state.status == "excluded" and self._included(state.table):
                 found[state.table.database] = state.position or ZERO_LSN
-        for database in sorted({table.database for table in self._state.tables if self._included(table)}):
+        for database in self._databases():
             watermark = self._state.watermark(database)
             try:
                 newest = self._source.max_transaction_lsn(database, watermark, 0) if watermark else None
@@ -127,6 +128,34 @@ class Work:
             if watermark and (signals.reads or (signals.queue and not signals.paused)):
                 found.setdefault(database, watermark)
         return found
+
+    def comes(self, until: float) -> bool:
+        """Wait until a database has a transaction that was not read; returns whether one has come.
+
+        One query for each database every `poll_interval_s`.
+
+        Args:
+            until: when to stop waiting, on the monotonic clock.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        while monotonic() + self._streaming.poll_interval_s < until:
+            sleep(self._streaming.poll_interval_s)
+            if any(map(self._has_moved, self._databases())):
+                return True
+        return False
+
+    def _has_moved(self, database: str) -> bool:
+        """Whether a database has a transaction after what was read of it; False if it cannot be asked."""
+        watermark = self._state.watermark(database)
+        with suppress(CdcDisabledError, DatabaseAwayError):
+            return watermark is not None and self._source.max_transaction_lsn(database, watermark, 0) is not None
+        return False
+
+    def _databases(self) -> list[str]:
+        """Databases with tables that are captured."""
+        return sorted({table.database for table in self._state.tables if self._included(table)})
 
     def asked(self) -> list[str]:
         """Channels with unread signals, and databases with requests that no run has finished.
