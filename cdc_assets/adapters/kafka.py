@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from cdc_assets.adapters.kafka_log import ClientLog
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
 from cdc_assets.core.signal import Delivery, Signal, SignalChannel, signal_of
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
@@ -107,7 +108,7 @@ class KafkaSignals:
         fixed = {"enable.auto.commit": False, "enable.partition.eof": True}
         given = {name: value for name, value in options.items() if name != "auto.offset.reset"}
         try:
-            return self._kafka.Consumer({**base, **given, **fixed}, logger=log)
+            return self._kafka.Consumer({**base, **given, **fixed}, logger=ClientLog())
         except self._kafka.KafkaException as error:
             raise ConfigurationError(
                 "signal.consumer options",

@@ -5,14 +5,12 @@ records first. The client waits for no group and commits no offsets.
 """
 
 import importlib
-import logging
 import time
 from typing import Any, Final
 
+from cdc_assets.adapters.kafka_log import ClientLog
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
-
-log = logging.getLogger(__name__)
 
 _LOOK_BACK: Final = 1000
 """Offsets from the end among which the newest marker is looked for first."""
@@ -120,7 +118,7 @@ def made(library: Any, kind: Any, options: dict[str, Any], settings: KafkaSettin
         ConfigurationError: it does not know an option.
     """
     try:
-        return kind(dict(options), logger=log)
+        return kind(dict(options), logger=ClientLog())
     except library.KafkaException as error:
         raise ConfigurationError(
             "producer options",

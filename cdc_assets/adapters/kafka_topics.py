@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from cdc_assets.adapters.kafka_log import ClientLog
 from cdc_assets.config.reader import Converter, ReaderSettings
 from cdc_assets.engine.feed import Offsets
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
@@ -118,7 +119,7 @@ class KafkaSource:
         given = {name: text for name, text in self._settings.options if name not in _OF_THE_JVM}
         base = {"bootstrap.servers": self._settings.servers, "group.id": f"cdc-assets-{self._settings.prefix}"}
         try:
-            return self._kafka.Consumer({**base, **given, **_FIXED}, logger=log)
+            return self._kafka.Consumer({**base, **given, **_FIXED}, logger=ClientLog())
         except self._kafka.KafkaException as error:
             raise ConfigurationError(
                 "consumer.override options",
