@@ -29,6 +29,7 @@ from unittest.mock import patch
 import psutil
 
 from benchmarks.passes import timed
+from benchmarks.raw import count_rows
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.adapters.spark.session import stop_spark
@@ -203,12 +204,6 @@ def _statements(task: object) -> Sequence[Statement]:
         for planned in task.reads
         for statement in change_queries(planned.plan, planned.read, task.mode, task.begins, task.ends)
     ]
-
-
-def count_rows(task: tuple[MssqlBulkSource, Sequence[Statement]]) -> int:
-    """Read some statements as Arrow and keep nothing."""
-    bulk, statements = task
-    return sum(batch.num_rows for text, parameters in statements for batch in bulk.read(text, parameters))
 
 
 def raw_read(runner: SparkTaskRunner, bulk: MssqlBulkSource, jobs: Sequence[Sequence[Sequence[Statement]]]) -> int:

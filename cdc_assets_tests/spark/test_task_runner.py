@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import cast
 
@@ -68,6 +69,8 @@ def test_tasks_run_in_parallel_in_worker_processes(runner: SparkTaskRunner) -> N
 
 def test_collector_of_a_worker_passes_over_what_tasks_import(runner: SparkTaskRunner) -> None:
     """Spark's daemon collects garbage after each task, which takes time for each object that is looked at."""
+    runner.run(lambda _: None, range(8))
+    runner.run(lambda _: len(import_module("dagster").__name__), range(8))
     looked_at = runner.run(lambda _: len(gc.get_objects()), range(8))
     assert max(looked_at) < 20_000, looked_at
 

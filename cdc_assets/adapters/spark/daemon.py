@@ -6,14 +6,15 @@ Spark's own daemon prints the traceback, which looks like a failure at the end o
 
 What tasks import is imported here once and shared by all workers, which are forked from this process. Spark's daemon has a
 worker look through all that it holds for garbage after each task, which cost more than a small task's own work; so what was
-imported is put out of the collector's reach, here before the forks and in a worker once it has done its first task, and stays
-shared between the processes. What else a task leaves behind is collected as before.
+imported is put out of the collector's reach, here before the forks and in a worker behind each task that imported more, and
+stays shared between the processes. What else a task leaves behind is collected as before.
 
 Set by `spark.python.daemon.module`.
 """
 
 import gc
 import socket
+import sys
 from contextlib import suppress
 from importlib import import_module
 
@@ -21,9 +22,8 @@ from pyspark import daemon
 
 _worker = daemon.worker
 _ENDED = 1
-_SECOND = 2
-_served = 0
-"""Tasks that this worker has begun."""
+_known = 0
+"""Modules that were imported when all objects were last put out of the collector's reach."""
 
 _OF_TASKS = (
     "cdc_assets.incremental.staging",
@@ -36,10 +36,10 @@ _OF_TASKS = (
 
 def worker(connection: socket.socket, authenticated: bool) -> int:
     """Serve tasks over a connection until the JVM closes it; returns the exit code."""
-    global _served
-    _served += 1
-    if _served == _SECOND:  # nothing but what the first task imported and keeps is left: its garbage was collected
+    global _known
+    if len(sys.modules) != _known:  # the garbage of the task before was collected: what is left is imported or kept
         gc.freeze()
+        _known = len(sys.modules)
     try:
         return int(_worker(connection, authenticated))
     except BrokenPipeError:
