@@ -34,6 +34,11 @@ def marker_topic(prefix: str) -> str:
     return f"{prefix}.__published"
 
 
+def replay_topic(prefix: str) -> str:
+    """Name of the topic of replays' markers, whose keys are the prefixes that they have written."""
+    return f"{prefix}.__replayed"
+
+
 class KafkaMarker:
     """The newest marker of a prefix.
 
@@ -41,15 +46,17 @@ class KafkaMarker:
         settings: brokers and options of the client.
         prefix: topic prefix.
         limit_s: time limit of each request in seconds.
+        replay: prefix that a replay writes, whose marker it is; empty for the publisher's.
 
     Raises:
         ConfigurationError: the extra `kafka` is not installed.
     """
 
-    def __init__(self, settings: KafkaSettings, prefix: str, limit_s: float = _QUICK_S) -> None:
+    def __init__(self, settings: KafkaSettings, prefix: str, limit_s: float = _QUICK_S, replay: str = "") -> None:
         self._settings, self._prefix, self._limit_s = settings, prefix, limit_s
         self._kafka = client_library()
-        self._topic = marker_topic(prefix)
+        self.topic = replay_topic(prefix) if replay else marker_topic(prefix)
+        self.key = (replay or prefix).encode()
 
     def newest(self, *, exists: bool = False) -> str | None:
         """The newest committed marker; None if nothing is published yet.
@@ -67,7 +74,7 @@ class KafkaMarker:
         try:
             if not exists and self._is_missing(consumer):
                 return None
-            own = self._kafka.TopicPartition(self._topic, 0)
+            own = self._kafka.TopicPartition(self.topic, 0)
             low, high = consumer.get_watermark_offsets(own, timeout=self._limit_s)
             for start in dict.fromkeys((max(low, high - _LOOK_BACK), low)):
                 found = self._last(consumer, start) if start < high else None
@@ -83,26 +90,26 @@ class KafkaMarker:
             consumer.close()
 
     def _is_missing(self, consumer: Any) -> bool:
-        error = consumer.list_topics(self._topic, timeout=self._limit_s).topics[self._topic].error
+        error = consumer.list_topics(self.topic, timeout=self._limit_s).topics[self.topic].error
         if error is not None and error.code() != self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise self._kafka.KafkaException(error)
         return error is not None
 
     def _last(self, consumer: Any, start: int) -> str | None:
         """The value of the newest marker from an offset on."""
-        consumer.assign([self._kafka.TopicPartition(self._topic, 0, start)])
+        consumer.assign([self._kafka.TopicPartition(self.topic, 0, start)])
         found, until = None, time.monotonic() + self._limit_s
         while time.monotonic() < until:
             message = consumer.poll(0.5)
             if message is None:
                 continue
             if message.error() is None:
-                found = message.value().decode()
+                found = message.value().decode() if message.key() == self.key else found
             elif message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
                 return found
             else:
                 raise self._kafka.KafkaException(message.error())
-        raise ConnectionLostError(f"Topic {self._topic} at {self._settings.servers} cannot be read to its end.")
+        raise ConnectionLostError(f"Topic {self.topic} at {self._settings.servers} cannot be read to its end.")
 
 
 def connection_options(settings: KafkaSettings) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka_marker import KafkaMarker, client_library, connection_options, made, marker_topic
+from cdc_assets.adapters.kafka_marker import KafkaMarker, client_library, connection_options, made
 from cdc_assets.config.settings import KafkaSettings, TopicRule
 from cdc_assets.errors import ConnectionLostError, FencedError
 from cdc_assets.publish.render import Record
@@ -43,16 +43,18 @@ class KafkaBroker:
     Args:
         settings: brokers, options of the client, and how topics are made.
         prefix: topic prefix.
+        replay: prefix that a replay writes; empty for the publisher of everything.
 
     Raises:
         ConfigurationError: the extra `kafka` is not installed.
     """
 
-    def __init__(self, settings: KafkaSettings, prefix: str) -> None:
+    def __init__(self, settings: KafkaSettings, prefix: str, replay: str = "") -> None:
         self._settings, self._prefix = settings, prefix
         self._kafka = client_library()
-        self._marker = KafkaMarker(settings, prefix, _ANSWER_S)
-        self._markers = marker_topic(prefix)
+        self._marker = KafkaMarker(settings, prefix, _ANSWER_S, replay)
+        self._markers = self._marker.topic
+        self._id = f"cdc-assets-{prefix}-replay-{replay}" if replay else f"cdc-assets-{prefix}"
         self._producer: Any = None
         self._limits: dict[str, int] = {}
         self._unflushed: dict[str, int] = {}
@@ -112,7 +114,7 @@ class KafkaBroker:
         """See `Broker`."""
         with self._translated("written"):
             try:
-                self._producer.produce(self._markers, marker.encode(), self._prefix.encode(), 0)
+                self._producer.produce(self._markers, marker.encode(), self._marker.key, 0)
                 self._producer.commit_transaction(_OUTCOME_S)
             except self._kafka.KafkaException:
                 if not self._refused:
@@ -139,7 +141,7 @@ class KafkaBroker:
         base = {"linger.ms": "5", "message.max.bytes": str(_LIMIT_BYTES), "log_level": 3}
         fixed = {
             "bootstrap.servers": self._settings.servers,
-            "transactional.id": f"cdc-assets-{self._prefix}",
+            "transactional.id": self._id,
             "on_delivery": self._delivered,
         }
         given = dict(self._settings.producer)

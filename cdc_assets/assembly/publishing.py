@@ -1,6 +1,7 @@
 """Puts the publication of topics together with a Kafka broker."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from cdc_assets.adapters.kafka_marker import KafkaMarker
 from cdc_assets.adapters.kafka_producer import KafkaBroker
@@ -11,6 +12,7 @@ from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.follow import publish
 from cdc_assets.publish.publisher import Commit, Publisher
 from cdc_assets.publish.render import Renderer
+from cdc_assets.publish.span import Replay
 from cdc_assets.publish.view import AskMarker
 
 
@@ -29,6 +31,7 @@ def publish_topics(
     *,
     follow: bool,
     after: str = "",
+    replay: Replay | None = None,
     ends: Callable[[], bool] = lambda: False,
 ) -> Mapping[str, str]:
     """Write the topics of the lake to Kafka until nothing is new, or without end.
@@ -37,6 +40,7 @@ def publish_topics(
         on_commit: function called after each transaction.
         follow: whether to wait for more.
         after: commit LSN after which events are published, if none were published yet; empty for all.
+        replay: the range that is published again elsewhere, in place of what is new.
         ends: whether nothing more is to be waited for from now on, neither for events nor for the broker.
 
     Returns:
@@ -53,10 +57,16 @@ def publish_topics(
     if settings.problem:
         name, value, supported = settings.problem
         raise ConfigurationError(name, value, f"{supported}, to publish to Kafka", "change it, or leave it out")
-    broker = KafkaBroker(settings, config.events.topic_prefix)
+    own, rename = config.events.topic_prefix, None
+    if replay is not None:
+        _check_free(config, replay)
+        rename = partial(replay.topic, own)
+    broker = KafkaBroker(settings, own, replay.prefix if replay else "")
     feed = Feed(config, TopicTables.of(config))
-    renderer = Renderer(settings)
-    publisher = Publisher(feed, broker, renderer, settings.transaction_rows, on_commit, after)
+    renderer = Renderer(settings, rename)
+    publisher = Publisher(
+        feed, broker, renderer, settings.transaction_rows, on_commit, after, replay.span if replay else None
+    )
     publish(
         publisher,
         feed,
@@ -67,6 +77,13 @@ def publish_topics(
         ends=ends,
     )
     return publisher.stopped
+
+
+def _check_free(config: CaptureConfig, replay: Replay) -> None:
+    """Refuse to replay into topics that another capture publishes."""
+    if KafkaMarker(config.kafka, replay.prefix).newest() is not None:
+        expected = "a prefix under which no capture publishes"
+        raise ConfigurationError("--prefix", replay.prefix, expected, "choose another one")
 
 
 def ask_marker(config: CaptureConfig) -> AskMarker | None:

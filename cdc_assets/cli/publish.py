@@ -8,7 +8,9 @@ from cdc_assets.assembly.publishing import forget_publisher, publish_topics
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, err, out, read_lake_config, show_logs
 from cdc_assets.core.interruption import listening
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.errors import ConfigurationError
 from cdc_assets.publish.publisher import Commit
+from cdc_assets.publish.span import Replay, replay_of
 
 
 def publish(
@@ -22,6 +24,14 @@ def publish(
             "--from-lsn", help="Begin after this commit LSN, in place of the whole history. At the first start alone."
         ),
     ] = "",
+    replay: Annotated[
+        str,
+        typer.Option(
+            "--replay",
+            help="Publish a range again, FROM..TO: windows, both included, or commit LSNs, the first not included. Needs --prefix.",
+        ),
+    ] = "",
+    prefix: Annotated[str, typer.Option("--prefix", help="Topic prefix of a replay.")] = "",
     forget: Annotated[
         bool,
         typer.Option(
@@ -40,14 +50,26 @@ def publish(
         forget_publisher(settings)
         out.print("Retention of topics waits for no publisher. The next `cdc-assets publish` is waited for again.")
         return
+    again = _replay(settings.events.topic_prefix, replay, prefix, other=follow or bool(from_lsn))
     after = str(Lsn.parse(from_lsn)) if from_lsn else ""
     with listening():
-        stopped = publish_topics(settings, _print_commit, follow=follow, after=after)
+        stopped = publish_topics(settings, _print_commit, follow=follow, after=after, replay=again)
     for topic, reason in stopped.items():
         err.print(f"{topic} is not published further: {reason}", style="bold red", markup=False, soft_wrap=True)
     if stopped:
         raise typer.Exit(FAILED)
-    out.print("All complete windows are published.")
+    out.print("All complete windows are published." if again is None else f"{replay} is published as {prefix}.")
+
+
+def _replay(own: str, text: str, prefix: str, *, other: bool) -> Replay | None:
+    """The replay that is wanted; None if none is."""
+    if not text and not prefix:
+        return None
+    if not (text and prefix) or other:
+        raise ConfigurationError(
+            "--replay", text or None, "with --prefix, without --follow and --from-lsn", "give a range and a prefix"
+        )
+    return replay_of(text, prefix, own)
 
 
 def _print_commit(commit: Commit) -> None:

@@ -29,6 +29,7 @@ class Published:
         writer: identity of the process that wrote this.
         lsn: commit LSN of the newest event of a table that is published; empty if there is none.
         written: seconds since 1970 at which it was written.
+        span: range of a replay; empty for the publisher of everything.
         per_second: events per second that were published in the last `RATE_S` seconds before it.
     """
 
@@ -41,6 +42,7 @@ class Published:
     lsn: str = ""
     written: float = 0.0
     per_second: float = 0.0
+    span: str = ""
 
     def of(self, topic: str, *, numbered: bool = True) -> Place:
         """How far a topic is.
@@ -56,7 +58,10 @@ class Published:
 
     def text(self) -> str:
         """As JSON, for the marker's value."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        found = asdict(self)
+        if not self.span:  # which earlier releases do not know
+            del found["span"]
+        return json.dumps(found, separators=(",", ":"))
 
 
 def parse_published(text: str) -> Published:

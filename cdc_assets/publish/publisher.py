@@ -27,7 +27,7 @@ long; the older one tells the two apart by the marker, which names its writer: e
 import logging
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from time import monotonic
@@ -40,6 +40,7 @@ from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.place import RATE_S, WHOLE, Place, Published, parse_published
 from cdc_assets.publish.ports import Broker
 from cdc_assets.publish.render import Record, Renderer
+from cdc_assets.publish.span import Span
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class Publisher:
         most: rows of a transaction, after which it is committed.
         on_commit: called after each transaction.
         after: commit LSN after which events are published; empty for all. Only for topics that are not published yet.
+        span: the range of a replay, in place of all that there is.
     """
 
     def __init__(
@@ -101,9 +103,10 @@ class Publisher:
         most: int,
         on_commit: Callable[[Commit], None],
         after: str = "",
+        span: Span | None = None,
     ) -> None:
         self._feed, self._broker, self._renderer, self._most = feed, broker, renderer, most
-        self._on_commit, self._after = on_commit, after
+        self._on_commit, self._after, self._span = on_commit, span.after if span else after, span
         self._writer = uuid4().hex
         self._published = Published("")
         self.stopped: dict[str, str] = {}
@@ -129,7 +132,7 @@ class Publisher:
             ConfigurationError: a start was given, but the topics are published already.
         """
         text, lake = self._broker.open(), self._feed.lake()
-        known = Published(lake, after=self._after) if text is None else parse_published(text)
+        known = self._first(lake) if text is None else parse_published(text)
         self._check(known, lake, new=text is None)
         self._after = known.after
         self._published = replace(known, writer=self._writer, stopped={}, written=time.time(), per_second=self._rate())
@@ -141,16 +144,31 @@ class Publisher:
         self._broker.commit(self._published.text())
         self.record_place()
 
+    def _first(self, lake: str) -> Published:
+        """What is published before anything is."""
+        if self._span is None:
+            return Published(lake, after=self._after)
+        return Published(lake, self._span.first - 1, after=self._after, span=self._span.text())
+
     def record_place(self) -> None:
         """Tell the lake how far topics are published; if it cannot be written, it only knows less."""
         self._recorded_at = monotonic()
+        if self._span is not None:  # for which nothing waits
+            return
         try:
             self._record.write(self._published)
         except (LakeError, LakeFullError) as error:
             log.warning("Retention of topics is not told how far they are published: %s", error)
 
     def _check(self, known: Published, lake: str, *, new: bool) -> None:
-        complete, topics = self._feed.look()
+        complete, topics = self._look()
+        if known.span != (self._span.text() if self._span else ""):
+            raise ConfigurationError(
+                "--replay",
+                self._span.text() if self._span else None,
+                f"{known.span}, which was replayed into this prefix",
+                "choose another prefix; a second range in the same topics could not be told from the first",
+            )
         if known.lake != lake or known.window > complete:
             raise LakeError(
                 f"The topics were published from another lake, or from a newer copy of it (manifest {known.lake}, window "
@@ -159,8 +177,11 @@ class Publisher:
             )
         newest = max((topic.holds.after for topic in topics), default="")
         for topic in topics if new else ():
+            if self._span and self._span.first > topic.holds.window:
+                continue
             wanted = f"events after {known.after}" if known.after else "all events"
-            topic.holds.require(topic.name, known.after, wanted, f"publish with --from-lsn {newest}")
+            hint = f"replay {newest}.." if self._span else f"publish with --from-lsn {newest}"
+            topic.holds.require(topic.name, known.after, wanted, hint)
         if not new and self._after and self._after != known.after and known.writer != self._writer:
             raise ConfigurationError(
                 "--from-lsn",
@@ -191,7 +212,7 @@ class Publisher:
 
     def _attempt(self) -> Iterator[int]:
         """One pass over all that is new; yields the rows of each transaction."""
-        self._complete, topics = self._feed.look()
+        self._complete, topics = self._look()
         self._base, self._places = self._published.window, dict(self._published.places)
         self._rows, self._begun = 0, False
         for topic in topics:
@@ -217,6 +238,14 @@ class Publisher:
         if monotonic() - self._recorded_at >= _TELL_EVERY_S:
             self.record_place()
 
+    def _look(self) -> tuple[int, Sequence[Topic]]:
+        """The greatest window to publish, and the topics; a replay has those whose events have an LSN."""
+        complete, topics = self._feed.look()
+        if self._span is None:
+            return complete, topics
+        last = complete if self._span.last is None else min(complete, self._span.last)
+        return last, [topic for topic in topics if topic.numbered]
+
     def _records(self, topic: Topic) -> Iterator[Record]:
         """Records behind the place of a topic."""
         place = self._published.of(topic.name, numbered=topic.numbered)
@@ -226,8 +255,10 @@ class Publisher:
             return iter(())
         batches = topic.rows.read(place, self._complete if topic.numbered else None)
         records = chain.from_iterable(self._renderer.records(topic.name, batch) for batch in batches)
-        if topic.numbered and self._after:
-            return (record for record in records if record.position > self._after + WHOLE)
+        until = self._span.until if self._span else ""
+        if topic.numbered and (self._after or until):
+            least, most = self._after and self._after + WHOLE, (until or WHOLE) + WHOLE
+            return (record for record in records if least < record.position < most)
         return records
 
     def _stop_if_dropped(self, topic: Topic) -> None:

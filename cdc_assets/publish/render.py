@@ -6,7 +6,8 @@ without escapes of control characters; a changed key in a header is JSON in the 
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -53,10 +54,11 @@ class Renderer:
 
     Args:
         settings: converters.
+        rename: gives another name to topics, after the transforms; None if they keep it.
     """
 
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: KafkaSettings, rename: Callable[[str], str] | None = None) -> None:
+        self._settings, self._rename = settings, rename
         self._last: dict[str, int] = {}
         """Number of the newest flat record by topic."""
         self._key, self._value = form_of(settings.key, "key"), form_of(settings.value, "value")
@@ -80,8 +82,10 @@ class Renderer:
 
     def _records(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
         if self._settings.flat and is_of_table(batch.schema):
-            return self._flat(topic, batch)
-        if self._chain:
+            records = self._flat(topic, batch)
+            rename = self._rename
+            return records if rename is None else (record._replace(topic=rename(topic)) for record in records)
+        if self._chain or self._rename:
             return self._transformed(topic, batch)
         key, value = batch.schema.field("key"), batch.schema.field("value")
         keys = self._key.render(topic, key, batch.column("key"))
@@ -99,7 +103,8 @@ class Renderer:
         """What the transforms make of rows, in the order of the rows; of those that they drop, only the place."""
         windows, positions = batch.column("window_id").to_pylist(), batch.column("position").to_pylist()
         made: dict[int, Record] = {}
-        for part in self._chain.apply(topic, batch):
+        for made_part in self._chain.apply(topic, batch):
+            part = replace(made_part, topic=self._rename(made_part.topic)) if self._rename else made_part
             rows = part.rows.tolist()
             columns = (
                 _bytes(self._key.render(part.topic, *part.key)),

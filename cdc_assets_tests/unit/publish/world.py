@@ -1,6 +1,7 @@
 """A captured table with its lake, and a broker in memory."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cdc_assets.config.settings import CaptureConfig, HeartbeatSettings
@@ -9,6 +10,7 @@ from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
+from cdc_assets.publish.span import Replay
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
@@ -37,14 +39,20 @@ class World:
         Upkeep(TopicTables.of(self.config), self.config.lake).compact(TOPIC)
 
 
-def publisher(config: CaptureConfig, broker: MemoryBroker, most: int = 5, after: str = "") -> Publisher:
+def publisher(
+    config: CaptureConfig, broker: MemoryBroker, most: int = 5, after: str = "", replay: Replay | None = None
+) -> Publisher:
     feed = Feed(config, TopicTables.of(config))
-    return Publisher(feed, broker, Renderer(config.kafka), most, lambda _: None, after)
+    rename = partial(replay.topic, config.events.topic_prefix) if replay else None
+    renderer = Renderer(config.kafka, rename)
+    return Publisher(feed, broker, renderer, most, lambda _: None, after, replay.span if replay else None)
 
 
-def published(config: CaptureConfig, broker: MemoryBroker, most: int = 5) -> dict[str, str]:
+def published(
+    config: CaptureConfig, broker: MemoryBroker, most: int = 5, replay: Replay | None = None
+) -> dict[str, str]:
     """Publish what there is, and return what is stopped."""
-    found = publisher(config, broker, most)
+    found = publisher(config, broker, most, replay=replay)
     found.open()
     while found.turn():
         pass
