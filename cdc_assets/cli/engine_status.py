@@ -1,5 +1,6 @@
 """`status`, `summary`, `tail` and `doctor` of captures that another connector than SQL Server's makes."""
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,10 +20,11 @@ from cdc_assets.core.check_result import CheckResult
 from cdc_assets.engine.overview import EngineOverview, EngineTopic
 from cdc_assets.engine.requested import INCREMENTAL_NEEDS, takes_signals, why_no_incremental
 from cdc_assets.engine.source import SourceProbe
-from cdc_assets.errors import CdcError, ConfigurationError, LakeError, LakeFullError
+from cdc_assets.errors import CdcError, ConfigurationError, LakeError, LakeFullError, PreflightError, QueryError
 from cdc_assets.lake.location import Location
 from cdc_assets.run.overview.engine import look_at_engine
 
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _ALL_OPERATIONS = {**OPERATIONS, "t": "truncate", "m": "message"}
 
 
@@ -129,7 +131,7 @@ def engine_checks(place: Path) -> list[CheckResult]:
     """
     config = load_engine_config(place)
     overview = EngineOverview(config)
-    return [*_engine(), *_signals(config), *_database(overview), *_lake(overview)]
+    return [*_engine(), *_heap(config), *_signals(config), *_database(overview), *_lake(overview)]
 
 
 def _engine() -> Iterator[CheckResult]:
@@ -140,6 +142,15 @@ def _engine() -> Iterator[CheckResult]:
     yield CheckResult(
         "java", "runtime", java is not None, java or "not found", "found", "install a Java 17 runtime", blocking=False
     )
+
+
+def _heap(config: EngineConfig) -> Iterator[CheckResult]:
+    """Whether this machine has the memory that the engine's Java machine may take."""
+    wanted = int(config.heap.rstrip("kKmMgG")) * _UNITS[config.heap.lstrip("0123456789").lower()]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    text, most = f"{config.heap} of {memory / 2**30:.1f} GB", "less than the memory of the machine"
+    remedy = "lower engine.heap, or the process is killed when it takes so much"
+    yield CheckResult("engine.heap", "memory", wanted < memory, text, most, remedy, blocking=False)
 
 
 def _signals(config: EngineConfig) -> Iterator[CheckResult]:
@@ -160,10 +171,19 @@ def _database(overview: EngineOverview) -> Iterator[CheckResult]:
         with open_probe(config) as probe:
             yield CheckResult("connection", place, True, "accepted", "accepted")
             yield from probe.inspect()
-            retention = probe.retention(overview.point)
+            yield from _log(overview, probe, place)
     except CdcError as error:
         fact, _, remedy = str(error).partition(" Next: ")
         yield CheckResult("connection", place, False, fact, "possible", remedy)
+
+
+def _log(overview: EngineOverview, probe: SourceProbe, place: str) -> Iterator[CheckResult]:
+    """Whether the log still has what was not read; a user without the right to ask is connected all the same."""
+    try:
+        retention = probe.retention(overview.point)
+    except (QueryError, PreflightError) as error:
+        fact, _, remedy = str(error).partition(" Next: ")
+        yield CheckResult("log", place, False, fact, "readable", remedy)
         return
     if retention.lost or retention.near:
         fact, _, remedy = (retention.lost or retention.near).partition(" Next: ")

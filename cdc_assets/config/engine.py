@@ -19,6 +19,7 @@ from cdc_assets.errors import ConfigurationError
 
 SQL_SERVER: Final = "SqlServerConnector"
 _SECRET: Final = re.compile(r"password|passphrase|secret|token|private.?key", re.IGNORECASE)
+_HEAP: Final = re.compile(r"[1-9][0-9]*[kKmMgG]?")
 _OWN: Final = ("engine.", "lake.", "metrics.", "stream.")
 _OFFERED: Final[Mapping[str, tuple[str, int, int]]] = {
     "engine.heap": ("1g", 0, 0),
@@ -181,6 +182,8 @@ def engine_config(texts: Mapping[str, str]) -> EngineConfig:
     for key in own:
         if key.startswith("engine.") and key not in _OFFERED:
             raise ConfigurationError("property", key, "one of " + ", ".join(_OFFERED), "correct its name")
+    if not _HEAP.fullmatch(engine["engine.heap"]):
+        raise ConfigurationError("engine.heap", engine["engine.heap"], "a size such as 512m or 2g", "correct it")
     parsed = _parsed(own)
     if hours := parsed["lake"].get("topic_hours"):
         raise ConfigurationError(

@@ -2,22 +2,29 @@
 
 import json
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
+_PORTS = range(20000, 32000)
+"""Below those that the system gives to clients: one of these could take a server's port while the server is stopped."""
+
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError(f"no port of {_PORTS} is free")
 
 
 class Server(ABC):
@@ -45,7 +52,7 @@ class Server(ABC):
         self._process = subprocess.Popen(self._command, **self._as_user())
         deadline = time.monotonic() + 90
         while self.try_execute("select 1").returncode:
-            assert time.monotonic() < deadline, f"{self.name} does not start"
+            assert time.monotonic() < deadline, f"{self.name} does not start (exit status {self._process.poll()})"
             time.sleep(0.3)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
@@ -164,6 +171,13 @@ class Postgres(Server):
             "wal_sender_timeout=5s",
         ]
         return [self._binary("postgres"), "-D", data, *(part for option in options for part in ("-c", option))]
+
+    def without(self, option: str) -> None:
+        """Start again without an option of the command line, which would win over what the server is told by SQL."""
+        self.stop(signal.SIGINT)
+        place = next(number for number, part in enumerate(self._command) if part.startswith(f"{option}="))
+        self._command = [*self._command[: place - 1], *self._command[place + 1 :]]
+        self.start()
 
     def try_execute(self, text: str) -> subprocess.CompletedProcess[str]:
         command = [

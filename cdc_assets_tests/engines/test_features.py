@@ -257,6 +257,25 @@ def test_a_log_that_is_gone_is_told_and_nothing_is_claimed(
         assert status_of(tmp_path)["health"] == "healthy"
 
 
+def test_a_binlog_that_was_reset_and_has_grown_since_is_told(tmp_path: Path) -> None:
+    with MariaDb(tmp_path / "server") as server:
+        server.execute("create table items (id int primary key, t text)")
+        server.execute("insert into items values (1, 'before')")
+        own = properties_of(server, 0)
+        assert captured(tmp_path, own) == 0, log_of(tmp_path)
+        assert status_of(tmp_path)["headroom_h"] is None, "this server keeps its binlog until somebody purges it"
+        server.execute("set global binlog_expire_logs_seconds = 7200")
+        status = status_of(tmp_path)
+        assert (status["health"], status["headroom_h"]) == ("healthy", 2.0)
+        server.execute("reset master")
+        for number in range(2, 40):
+            server.execute(f"insert into items values ({number}, repeat('x', {number}))")
+        status = status_of(tmp_path)
+        assert {table["condition"] for table in status["tables"]} == {"gap"}
+        assert "reset" in status["troubles"][0]["what"]
+        assert captured(tmp_path, own) != 0, "the connector refuses to read there, too"
+
+
 def test_an_engine_that_hangs_is_killed(tmp_path: Path) -> None:
     """Its process is stopped, as one that only collects garbage is."""
     with MariaDb(tmp_path / "server") as server:

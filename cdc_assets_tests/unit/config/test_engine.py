@@ -64,6 +64,7 @@ def test_stores_of_the_engine_are_ours() -> None:
     [
         ("engine.batch.rows", "0"),
         ("engine.batch.ms", "soon"),
+        ("engine.heap", "much"),
         ("engine.hep", "1g"),
         ("lake.pth", "x"),
         ("topic.prefix", ""),

@@ -1,0 +1,80 @@
+"""`doctor` names what a connector lacks of its database, and what corrects it; the connector then runs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_assets_tests.engines.captures import properties_of
+from cdc_assets_tests.engines.servers import MariaDb, Postgres
+
+pytestmark = pytest.mark.engines
+
+
+def wrong(folder: Path, properties: dict[str, str]) -> dict[tuple[str, str], Any]:
+    """Checks that have failed, by name and object; of the connector alone if that is what they are about."""
+    file = folder / "capture.json"
+    file.write_text(json.dumps(properties | {"lake.path": str(folder / "lake")}))
+    command = [sys.executable, "-m", "cdc_assets.cli.main", "doctor", "--json", "-c", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    results = json.loads(done.stdout)["checks"]
+    assert done.returncode == any(result["blocking"] and not result["ok"] for result in results)
+    return {(result["check"], result["object"]): result for result in results if not result["ok"]}
+
+
+def test_what_mysql_lacks(tmp_path: Path) -> None:
+    with MariaDb(tmp_path / "server") as server:
+        server.execute("create table items (id int primary key)")
+        server.execute("set global binlog_format = 'MIXED'; set global binlog_row_image = 'MINIMAL'")
+        server.execute("create user poor@'%' identified by 'secret'; grant select on shop.* to poor@'%'")
+        own = properties_of(server, 0) | {"database.user": "poor"}
+        signals = {
+            "signal.enabled.channels": "file",
+            "signal.data.collection": "shop.signals",
+            "engine.heap": "900000g",
+        }
+        found = wrong(tmp_path, own | signals)
+        rights = {("privilege", name) for name in ("REPLICATION SLAVE", "REPLICATION CLIENT", "RELOAD")}
+        settings = {("binlog_format", "server"), ("binlog_row_image", "server")}
+        given = {("incremental snapshots", "signals"), ("signal table", "shop.signals"), ("engine.heap", "memory")}
+        assert found.keys() == {*rights, *settings, *given, ("log", "127.0.0.1")}
+        assert "never sees its marks" in found["incremental snapshots", "signals"]["actual"]
+        server.execute("set global binlog_format = 'ROW'; set global binlog_row_image = 'FULL'")
+        for place in rights:
+            server.execute(found[place]["remedy"])
+        assert not wrong(tmp_path, own)
+        assert wrong(tmp_path, own | {"table.include.list": "shop.itmes"}).keys() == {("captured tables", "server")}
+        assert wrong(tmp_path, own | {"database.password": "other"}).keys() == {("connection", "127.0.0.1")}
+
+
+def test_what_postgresql_lacks(tmp_path: Path) -> None:
+    with Postgres(tmp_path / "server") as server:
+        server.execute("create table items (id int primary key)")
+        server.execute("alter system set wal_level = 'replica'")
+        server.without("wal_level")
+        server.execute("create role poor login password 'secret'")
+        own = properties_of(server, 0) | {"database.user": "poor"}
+        own.pop("replica.identity.autoset.values")
+        found = wrong(tmp_path, own)
+        expected = {
+            ("wal_level", "server"),
+            ("REPLICATION", "poor"),
+            ("publication", "pub0"),
+            ("captured tables", "postgres"),
+        }
+        assert found.keys() == expected
+        server.execute("grant select on items to poor")
+        table = "postgres.public.items"
+        assert wrong(tmp_path, own).keys() == {*expected, ("replica identity", table)} - {
+            ("captured tables", "postgres")
+        }
+        server.execute("alter system set wal_level = 'logical'")
+        server.execute("alter system set max_slot_wal_keep_size = '1GB'")
+        server.stop()
+        server.start()
+        server.execute("alter role poor replication; create publication pub0 for all tables")
+        server.execute("alter table items replica identity full")
+        assert not wrong(tmp_path, own)
