@@ -41,6 +41,7 @@ STEPS: Final[dict[str, str]] = {
     "mirror-history-committed": "versions that ended are in one mirror's history; its rows are not committed",
     "mirror-committed": "one mirror's rows are committed (counts once for each table)",
     "mirror-complete": "steps of mirrors are recorded as complete",
+    "absence-recorded": "rows that the server lacks are recorded for one mirror; it has them still",
     "retention-recorded": "what topics hold from now on is in the manifest; nobody is told, nothing is dropped",
     "retention-announced": "readers of a topic are told; nothing of it is dropped (counts once for each topic)",
     "compaction-written": "what stays of one topic is written to files that nobody names yet (counts once for each topic)",

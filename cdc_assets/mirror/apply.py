@@ -40,7 +40,7 @@ from cdc_assets.mirror.keys import bound_bytes
 from cdc_assets.mirror.leaves import LEAF_BYTES, Leaf, NewFile, groups
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
 from cdc_assets.mirror.shape import TO_LSN
-from cdc_assets.mirror.staged import PartTask, Piece, part
+from cdc_assets.mirror.staged import PartTask, Piece, part, stage
 from cdc_assets.mirror.steps import Target, files_of, next_step, range_of, require_events
 from cdc_assets.mirror.tasks import ConvertTask, FoldResult, FoldTask, SampleTask, convert, fold_leaf, sample
 
@@ -226,7 +226,10 @@ class Mirrors:
             if planned is None or table.topic in rebuilt or planned.key != key:
                 anew = table.topic in rebuilt or self._is_lost(table, state)
                 planned = next_step(table.topic, state, table.target, table.files, key, anew=anew)
-            if planned is None or (not planned.whole and not planned.void and not files_of(planned, table.files)):
+            if planned is None:
+                return None
+            is_idle = not files_of(planned, table.files) and not planned.takes(state.absences)
+            if is_idle and not planned.whole and not planned.void:
                 return None
             require_events(planned, table.target)
             return self._work(table, planned)
@@ -311,18 +314,23 @@ class Mirrors:
         results = iter(self._runner.run(part, [task for _, found in tasks for task in found]))
         for work, found in tasks:
             work.pieces = tuple(piece for _ in found for piece in next(results))
+            if absences := work.planned.takes(self._state(work.table.topic).absences):
+                events = [absence.events(work.table.description.shape) for absence in absences]
+                work.pieces += tuple(stage(self._part_task(work, ()), events))
 
     def _reader(self, work: _Work) -> TopicReader:
         about = work.table.description
         return TopicReader(self._tables.location, about.shape, about.generations, self._unavailable)
 
     def _part_tasks(self, work: _Work) -> list[PartTask]:
-        bounds = tuple(leaf.bound for leaf in work.leaves)
         files = files_of(work.planned, work.table.files)
         even = -(-sum(file.rows for file in files) // self._runner.parallelism)
         shares = _shares(files, max(_LEAST_PART_ROWS, min(even, _PART_ROWS)))
-        staging = _staging(work.table.topic)
-        return [PartTask(self._reader(work), share, range_of(work.planned), bounds, staging) for share in shares]
+        return [self._part_task(work, share) for share in shares]
+
+    def _part_task(self, work: _Work, share: tuple[EventFile, ...]) -> PartTask:
+        bounds = tuple(leaf.bound for leaf in work.leaves)
+        return PartTask(self._reader(work), share, range_of(work.planned), bounds, _staging(work.table.topic))
 
     def _first_leaves(self, work: _Work) -> list[Leaf]:
         """Leaves of a mirror that has no rows: as many as its events will need."""

@@ -18,6 +18,7 @@ from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.mirror.absent import MOST_ABSENT, Absence
 from cdc_assets.mirror.apply import MirroredTable, Mirrors, StepReport
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.describe import describe
@@ -72,7 +73,7 @@ class CaptureMirrors:
         on_step: Callable[[StepReport], None] = _ignore,
     ) -> None:
         check_settings(config)
-        self._config = config
+        self._config, self._clock = config, clock
         self._topics = TopicTables.of(config)
         self.tables = MirrorTables.of(config)
         prefix = config.events.topic_prefix
@@ -115,6 +116,30 @@ class CaptureMirrors:
         tidy(self.tables, self._config.lake, sorted(self._moved))
         self._moved.clear()
         return troubles
+
+    def remove(self, table: TableId, lsn: str, keys: pa.Table) -> int:
+        """Remove rows that the server lacks, though no event says so; to be taken with the mirror's next step.
+
+        Args:
+            lsn: that the mirror had reached before the server was read: events behind it win.
+            keys: values of the columns of the mirror's key.
+
+        Returns:
+            Number of rows that go: not more than can be kept.
+
+        Raises:
+            FencedError: another writer has taken over.
+            LakeError: the ledger cannot be written.
+        """
+        topic = topic_name(table, self._config.events)
+        state = self._ledger.claim().get(topic, MirrorState())
+        rows: int = min(keys.num_rows, MOST_ABSENT - sum(absence.rows for absence in state.absences))
+        if rows > 0 and state.step:
+            now = self._clock.now()
+            absence = Absence.of(lsn, int(now.timestamp() * 1_000_000), keys.slice(0, rows))
+            self._ledger.record_absence(now, topic, absence)
+            return rows
+        return 0
 
     def states(self) -> Mapping[str, MirrorState]:
         """How far each mirror has come, by topic.

@@ -9,6 +9,8 @@ with the rows that are there they form, key after key, a sequence of states. Fro
 3. of several states with one commit LSN the last one counts, for nobody has seen the others;
 4. the last state of a sequence is the row from now on, or its absence; every other one is a version that has ended.
 
+What a comparison found absent (`absent`) ends a row like a deletion, unless the row has come again since.
+
 A row that no event is about stays as it is, unless its table was read anew after changes were lost (`void`): then it is
 a row that the server no longer has, and its version ends.
 
@@ -26,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.mirror.absent import ABSENT
 from cdc_assets.mirror.shape import (
     AT,
     CHANGED_AT,
@@ -84,6 +87,7 @@ def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None
     Returns:
         Rows in the order of their keys.
     """
+    events = _still_true(shape, rows, events)
     base, incoming = shape.keys(rows), shape.keys(events)
     codes = _numbered(incoming)
     distinct = incoming.take(pa.array(np.flatnonzero(np.diff(codes, prepend=-1))))
@@ -101,6 +105,18 @@ def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None
         ended = pa.concat_tables([plain(ended), plain(_voided(shape, gone, void))])
     changed = bool(gone.num_rows) or not same
     return Folded(_merged(rows, keeps, alive, places[owners]) if changed else rows, ended, changed)
+
+
+def _still_true(shape: Shape, rows: pa.Table, events: pa.Table) -> pa.Table:
+    """Events without those that say that a row is gone which has come again since."""
+    gone = mask_of(pc.equal(events[OPERATION], ABSENT))
+    if not gone.any():
+        return events
+    said = events.filter(pa.array(gone))
+    known = rows[LSN].take(pc.index_in(shape.keys(said), value_set=shape.keys(rows)))
+    later = pc.greater(in_form(known, pa.string()), in_form(lsns_of(said[POSITION]), pa.string()))
+    gone[np.flatnonzero(gone)] = mask_of(later)
+    return events.filter(pa.array(~gone))
 
 
 def lsns_of(positions: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -167,7 +183,7 @@ class _States:
         self._order = np.argsort(codes, kind="stable")
         self._codes = codes[self._order]
         operations = events[OPERATION]
-        self._removes = self._of_events(mask_of(pc.equal(operations, "d")))
+        self._removes = self._of_events(mask_of(pc.is_in(operations, value_set=pa.array(["d", ABSENT]))))
         self._reads = self._of_events(mask_of(pc.equal(operations, "r")))
         self._columns = {LSN: joined([in_form(old[LSN], TEXTS), lsns_of(events[POSITION])]).take(pa.array(self._order))}
         self._sources = {name: self._filled(name) for name in shape.large}
@@ -238,6 +254,7 @@ class _States:
         at = pa.array(self._order[by] - self._old.num_rows)
         operations = whole(self._events[OPERATION]).take(at)
         operations = pc.if_else(pc.equal(operations, "c"), "u", operations)
+        operations = pc.if_else(pc.equal(operations, ABSENT), "r", operations)
         rows, times = self._rows(ended), whole(self._events[CHANGED_AT]).take(at)
         return self._shape.ended(rows, self._values(LSN, by), times, operations)
 

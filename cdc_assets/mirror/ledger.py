@@ -16,6 +16,7 @@ import pyarrow as pa
 from cdc_assets.core.steps import step
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.fenced_log import FencedLog, Row
+from cdc_assets.mirror.absent import Absence
 
 SCHEMA = pa.schema(
     [
@@ -43,6 +44,7 @@ class PlannedStep:
         void: whether such rows are removed by this step.
         whole: whether the mirror is made anew, without what it holds.
         key: what the leaves depend on (`Shape.key_text`).
+        absences: how many of the state's absences it knows.
     """
 
     topic: str
@@ -55,6 +57,15 @@ class PlannedStep:
     void: bool = False
     whole: bool = False
     key: str = ""
+    absences: int = 0
+
+    def takes(self, known: Sequence[Absence]) -> list[Absence]:
+        """Those that the step takes of all that the state has."""
+        return [
+            absence
+            for absence in known[: self.absences]
+            if absence.lsn <= self.until and (self.whole or not absence.taken or absence.lsn > self.after)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,7 @@ class MirrorState:
         key: see `PlannedStep`.
         gaps: intervals of lost changes that no snapshot has repaired, as LSNs.
         pending: step in flight.
+        absences: rows that are gone though no event says so, in the order in which that was found.
     """
 
     step: int = 0
@@ -78,6 +90,7 @@ class MirrorState:
     key: str = ""
     gaps: tuple[tuple[str, str], ...] = ()
     pending: PlannedStep | None = None
+    absences: tuple[Absence, ...] = ()
 
     @property
     def next_step(self) -> int:
@@ -86,6 +99,7 @@ class MirrorState:
 
     def behind(self, planned: PlannedStep) -> "MirrorState":
         """The state after a step."""
+        new = planned.takes(self.absences)
         return replace(
             self,
             step=planned.step,
@@ -94,6 +108,7 @@ class MirrorState:
             since=planned.since,
             key=planned.key,
             pending=None,
+            absences=tuple(replace(one, taken=one.taken or one in new) for one in self.absences),
         )
 
 
@@ -155,6 +170,17 @@ class MirrorLedger:
         self._record(now, "planned", changed)
         step("mirror-planned")
 
+    def record_absence(self, now: datetime, topic: str, absence: Absence) -> None:
+        """Record rows of a mirror that are gone; its next step takes them.
+
+        Raises:
+            FencedError: another writer has taken over.
+            LakeError: it cannot be written.
+        """
+        state = self.states[topic]
+        self._record(now, "absent", {topic: replace(state, absences=(*state.absences, absence))})
+        step("absence-recorded")
+
     def complete(self, now: datetime, changed: Mapping[str, MirrorState]) -> None:
         """Record states whose steps are committed, or that moved without events.
 
@@ -196,4 +222,5 @@ def _fold(rows: Sequence[Row]) -> _Folded:
 def _state(data: dict[str, Any]) -> MirrorState:
     pending = data.pop("pending")
     gaps = tuple((after, until) for after, until in data.pop("gaps"))
-    return MirrorState(**data, gaps=gaps, pending=PlannedStep(**pending) if pending else None)
+    absences = tuple(Absence(**absence) for absence in data.pop("absences", ()))
+    return MirrorState(**data, gaps=gaps, pending=PlannedStep(**pending) if pending else None, absences=absences)

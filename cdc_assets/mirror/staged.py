@@ -4,7 +4,7 @@ A batch of a staged file holds events of one leaf, in the order in which they ca
 of large files some of their row groups, and holds a few ten thousand events at a time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -66,19 +66,24 @@ def part(task: PartTask) -> list[Piece]:
     Raises:
         LakeError: the lake cannot be read or written.
     """
+    least = min(max(_STAGED_ROWS, _STAGED_OF_LEAF * len(task.bounds)), 8 * _STAGED_ROWS)
     try:
-        return _part(task)
+        return stage(task, _portions(task.reader.read(task.files, task.wanted), least))
     finally:
         tidy()
 
 
-def _part(task: PartTask) -> list[Piece]:
+def stage(task: PartTask, portions: Iterable[pa.Table]) -> list[Piece]:
+    """Stage events leaf by leaf.
+
+    Raises:
+        LakeError: the lake cannot be read or written.
+    """
     files, name, pieces = task.reader.location.filesystem(task.staging), f"{uuid4().hex}.arrow", list[Piece]()
     schema = task.reader.shape.events
     try:
         with files.open_output_stream(name) as stream, pa.ipc.new_file(stream, schema, options=_IPC) as writer:
-            least = min(max(_STAGED_ROWS, _STAGED_OF_LEAF * len(task.bounds)), 8 * _STAGED_ROWS)
-            for events in _portions(task.reader.read(task.files, task.wanted), least):
+            for events in portions:
                 for leaf, batch in _parted(task, events):
                     pieces.append(Piece(name, leaf, len(pieces), batch.num_rows))
                     writer.write_batch(batch)

@@ -97,6 +97,17 @@ def next_step(
         key: `Shape.key_text` of the shape now.
         anew: whether the mirror is to be made anew.
     """
+    found = _next(topic, known, target, files, key, anew=anew)
+    if found is None and known.step and not all(absence.taken for absence in known.absences):
+        found = PlannedStep(
+            topic, known.next_step, known.lsn, known.lsn, known.window, known.window, known.since, key=key
+        )
+    return None if found is None else replace(found, absences=len(known.absences))
+
+
+def _next(
+    topic: str, known: MirrorState, target: Target, files: Sequence[EventFile], key: str, *, anew: bool
+) -> PlannedStep | None:
     lost = target.since > known.since
     if anew or known.step == 0 or known.key != key or (lost and known.lsn >= target.read):
         return _first(topic, known, target, files, key)

@@ -73,6 +73,15 @@ class Candidates:
         return sum(_count(row) > _count(self.server.get(code)) for code, row in self.mirror.items())
 
     @property
+    def absent_keys(self) -> pa.Table:
+        """Keys of the rows that only the mirror has, in its types; none of a table without a key."""
+        shape = self.subject.compared.shape
+        types = {column.name: column.type for column in shape.columns}
+        schema = pa.schema([(part.name, types[part.name]) for part in shape.key])
+        rows = [row for code, row in self.mirror.items() if code not in self.server] if shape.keyed else []
+        return pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema)
+
+    @property
     def count(self) -> int:
         """Number of rows that differ."""
         return len(self.codes) + (self.more if self.any else 0)

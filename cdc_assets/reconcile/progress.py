@@ -48,6 +48,7 @@ class Pass:
         mirrored: rows of the mirror so far.
         differing: rows that differ so far.
         absent: those of them that the server lacks.
+        removed: those of these that were removed from the mirror.
         asked: those of them for which READ events were requested.
         waiting: those of them for which they are still to be requested.
         keys: keys of these in the server's own texts.
@@ -72,6 +73,7 @@ class Pass:
     lsn: str = ""
     began: str = ""
     at: str = ""
+    removed: int = 0
 
     @property
     def ended(self) -> bool:
@@ -90,8 +92,12 @@ class Pass:
         if self.waiting:
             text += f" {self.waiting:,} are to be read again, but not asked for yet."
         if self.absent:
+            text += f" {self.absent:,} are not on the server, or less often: no READ can tell that."
+        if self.removed:
+            text += f" {self.removed:,} of them are removed from the mirror; the topic has them still."
+        if self.removed < self.absent:
             text += (
-                f" {self.absent:,} are not on the server, or less often: no READ can tell that. They go when the table is "
+                " --repair removes those of a table with a key from the mirror, up to a thousand in all; others go when the table is "
                 "read again after a gap: disable and enable its change data capture, then take its snapshot."
             )
         return text
@@ -107,6 +113,7 @@ class Pass:
             mirrored=self.mirrored + made.mirrored,
             differing=self.differing + made.differing,
             absent=self.absent + made.absent,
+            removed=self.removed + made.removed,
             asked=self.asked,
             waiting=self.waiting + made.waiting,
             keys=(*self.keys, *made.keys),

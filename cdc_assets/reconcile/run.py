@@ -15,6 +15,7 @@ values: then all ranges are one group.
 | a crash after | the next comparison |
 |---|---|
 | reading, comparing | compares the group again; staged rows are removed when it begins |
+| the record of rows that go from the mirror | compares the group again; the mirror's next step takes them, whoever carries it out |
 | the record of the group | continues behind it; keys that are to be read again are recorded with it |
 | the request for READ events, at the end | may ask a second time: a READ too many changes nothing |
 
@@ -50,6 +51,7 @@ from cdc_assets.snapshot.slices import ranges_wanted
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.5
+_ATTEMPTS = 10
 _BEHIND = timedelta(seconds=1)
 """How much later a transaction must be committed to be surely behind a read: commit times are rounded."""
 
@@ -186,11 +188,24 @@ class Reconciler:
             lsn=since,
             at=self._clock.now().isoformat(),
         )
+        if wishes.repair and found.absent:
+            made = replace(made, removed=self._removed(table, since, found))
         if not wishes.repair or not found.texts:
             return made
         if found.more or len(found.texts) + named > MOST_KEYS:
             return replace(made, waiting=found.present, spans=tuple(ranges))
         return replace(made, waiting=found.present, keys=tuple(found.texts))
+
+    def _removed(self, table: TableId, since: str, found: Candidates) -> int:
+        """Remove rows from the mirror that the server lacks; how many."""
+        keys = found.absent_keys
+        for _ in range(_ATTEMPTS if keys.num_rows else 0):
+            with suppress(FencedError):  # a run keeps the mirror at this moment
+                removed = self._mirrors.remove(table, since, keys)
+                self._follow(table)
+                return removed
+            self._clock.sleep(_POLL_S)
+        return 0
 
     def _compared(self, table: TableId, ranges: Sequence[KeyRange]) -> tuple[str, Candidates]:
         """What differs right now, in flight or not, and the LSN that the mirror had before."""

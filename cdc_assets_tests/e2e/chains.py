@@ -51,6 +51,9 @@ ENGINE = ["files-written", "batch-planned", "table-committed", "table-committed:
 MIRROR = ["mirror-planned", "mirror-folded", "mirror-history-committed", "mirror-committed", "mirror-complete"]
 """A mirror follows its topic; killed in turn by the tests of mirrors, in processes of their own."""
 
+ABSENCE = ["absence-recorded"]
+"""A row that the server lacks goes from a mirror; killed by `unit/reconcile/test_reconcile.py`."""
+
 RETENTION = ["retention-recorded", "retention-announced", "topic-dropped"]
 """Old events are dropped from a topic; killed one by one by `unit/retention/test_sigkill.py`."""
 

@@ -4,6 +4,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from cdc_assets.config.settings import ColumnRule
@@ -12,7 +13,8 @@ from cdc_assets.errors import CaptureNotReadyError, PreflightError
 from cdc_assets.reconcile.progress import Pass
 from cdc_assets.reconcile.run import Wishes
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.crashes import PowerCutError
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.e2e.chains import MIRROR
 from cdc_assets_tests.unit.reconcile.world import World
 
 
@@ -50,13 +52,69 @@ def test_what_the_log_does_not_record_is_found_and_mended(world: World) -> None:
     assert world.rows() == world.on_server("id, note, big")
 
 
-def test_rows_that_vanished_are_told_and_not_invented(world: World) -> None:
+def test_rows_that_vanished_are_told(world: World) -> None:
     world.behind_the_log("DELETE FROM dbo.t WHERE id = 3")
-    found = world.reconcile(repair=True)
+    found = world.reconcile()
     assert kinds(found) == [("not on the server", "3")]
-    assert (found.differing, found.absent, found.asked) == (1, 1, 0)
-    world.follow()
-    assert not world.reads(world.table)
+    assert (found.differing, found.absent, found.removed) == (1, 1, 0)
+    assert "--repair removes" in found.summary
+
+
+def test_rows_that_vanished_go_from_the_mirror_and_not_from_the_topic(world: World) -> None:
+    """A mirror that is made anew lacks them, too; a row that comes again is there."""
+    world.change("UPDATE dbo.t SET note = N'later than these' WHERE id = 5")
+    events = len(world.events(world.table))
+    world.behind_the_log("DELETE FROM dbo.t WHERE id IN (3, 4)")
+    found = world.reconcile(repair=True)
+    assert (found.differing, found.absent, found.removed, found.asked) == (2, 2, 2, 0)
+    assert world.rows() == world.on_server("id, note, big")
+    assert len(world.events(world.table)) == events
+    assert world.reconcile().differing == 0
+    [ended] = [row for row in world.versions() if row["id"] == 3]
+    assert (ended["_valid_to_lsn"], ended["_operation"]) == (found.lsn, "r")
+    world.change("INSERT INTO dbo.t VALUES (3, N'again', N'A')")
+    world.change("UPDATE dbo.t SET note = N'other' WHERE id = 5")
+    for anew in (False, True, True):
+        assert not world.mirrors().catch_up(anew=anew)
+        assert world.rows() == world.on_server("id, note, big")
+    assert world.reconcile().differing == 0
+
+
+@pytest.mark.parametrize("step", ["absence-recorded", *MIRROR])
+def test_a_removal_that_dies_is_carried_out_by_the_next_step(world: World, step: str) -> None:
+    world.change("UPDATE dbo.t SET note = N'later than that' WHERE id = 5")
+    assert not world.mirrors().catch_up()
+    world.behind_the_log("DELETE FROM dbo.t WHERE id = 3")
+    with cut_at(step), pytest.raises(PowerCutError):
+        world.reconcile(repair=True)
+    world.change("UPDATE dbo.t SET note = N'other' WHERE id = 5")
+    assert not world.mirrors().catch_up()
+    assert world.rows() == world.on_server("id, note, big")
+    assert len([row for row in world.versions() if row["id"] == 3]) == 1
+    assert world.reconcile().differing == 0
+
+
+def test_a_row_that_came_again_before_it_was_removed_stays(world: World) -> None:
+    """The mirror goes on between the comparison and the removal."""
+    assert not world.mirrors().catch_up()
+    lsn = world.mirrors().states()[world.topic].lsn
+    world.change("UPDATE dbo.t SET note = N'alive' WHERE id = 3")
+    assert not world.mirrors().catch_up()
+    mirrors = world.mirrors()
+    assert mirrors.remove(world.table, lsn, pa.table({"id": pa.array([3, 4], pa.int32())})) == 2
+    assert not mirrors.catch_up()
+    for anew in (False, True):
+        assert not world.mirrors().catch_up(anew=anew)
+        assert {row for row in world.on_server("id, note, big") if "'id': 4," not in row} == set(world.rows())
+
+
+def test_no_more_rows_are_removed_than_the_ledger_may_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_assets.mirror.capture.MOST_ABSENT", 2)
+    world.behind_the_log("DELETE FROM dbo.t WHERE id IN (3, 4, 5)")
+    found = world.reconcile(repair=True)
+    assert (found.absent, found.removed) == (3, 2)
+    assert "after a gap" in found.summary
+    assert world.reconcile().absent == 1
 
 
 def test_large_values_are_shown_as_digests(world: World) -> None:

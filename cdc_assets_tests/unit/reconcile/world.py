@@ -5,6 +5,8 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from deltalake import DeltaTable
+
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
@@ -54,6 +56,13 @@ class World(Signalled):
     def rows(self) -> list[str]:
         found = MirrorReader(self.mirrors().tables, self.topic).current().to_pylist()
         return sorted(repr({name: row[name] for name in row if not name.startswith("_")}) for row in found)
+
+    def versions(self) -> list[dict[str, Any]]:
+        """Versions that ended."""
+        found: list[dict[str, Any]] = (
+            DeltaTable(f"{self.config.lake.path}/{self.topic}.__history").to_pyarrow_table().to_pylist()
+        )
+        return found
 
     def on_server(self, names: str) -> list[str]:
         rows = self.server.execute(f"SELECT {names} FROM dbo.t", database=self.table.database)

@@ -1,0 +1,66 @@
+"""Rows that a comparison did not find on the server, and that no event removes: nothing has logged that they went.
+
+The ledger keeps them, each with the mirror's LSN before the server was read. At that LSN they are gone from the mirror, as if an event said so:
+events behind it win, and a mirror that is made anew from its topic takes them at the same place. The topic stays as it is, for its
+events are those of the log.
+
+*Why a step that is repeated makes the same.* Its plan says how many of them it knows. Those that it takes are told by their LSNs, and by
+which of them a complete step has taken before.
+"""
+
+import base64
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from cdc_assets.mirror.natural import cast
+from cdc_assets.mirror.shape import AT, CHANGED_AT, MISSING, OPERATION, POSITION, Shape
+from cdc_assets.mirror.texts import whole
+
+ABSENT = "a"
+"""Operation of an event that says that a row is gone."""
+MOST_ABSENT = 1000
+"""Rows of one mirror that may be kept so: each change of the ledger names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Rows that are gone.
+
+    Args:
+        lsn: commit LSN at which they are.
+        at: when they were looked for, in microseconds since 1970.
+        rows: number of rows.
+        keys: of these, as an Arrow IPC stream in base64.
+        taken: whether a complete step has taken them.
+    """
+
+    lsn: str
+    at: int
+    rows: int
+    keys: str
+    taken: bool = False
+
+    @classmethod
+    def of(cls, lsn: str, at: int, keys: pa.Table) -> "Absence":
+        """Rows with these values in the columns of the key."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, keys.schema) as writer:
+            writer.write_table(keys)
+        return cls(lsn, at, keys.num_rows, base64.b64encode(sink.getvalue()).decode())
+
+    def events(self, shape: Shape) -> pa.Table:
+        """As events, behind all others of their LSN; none if rows have another key now."""
+        with pa.ipc.open_stream(base64.b64decode(self.keys)) as reader:
+            keys = reader.read_all()
+        if {part.name for part in shape.key} != set(keys.column_names):
+            return shape.events.empty_table()
+        own = {POSITION: f"{self.lsn}~", OPERATION: ABSENT, CHANGED_AT: pa.scalar(self.at, AT)}
+        own |= {MISSING + name: False for name in shape.large}
+        columns = [
+            cast(whole(keys[field.name]), field.type)
+            if field.name in keys.column_names
+            else pa.repeat(pa.scalar(own.get(field.name), field.type), self.rows)
+            for field in shape.events
+        ]
+        return pa.Table.from_arrays(columns, schema=shape.events)

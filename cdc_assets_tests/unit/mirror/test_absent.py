@@ -1,0 +1,66 @@
+"""Rows that are found absent: a mirror that is told late has the rows of one that is made anew."""
+
+import os
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_assets.mirror.absent import Absence
+from cdc_assets.mirror.fold import fold_keyed
+from cdc_assets.mirror.keys import KeyPart
+from cdc_assets.mirror.ledger import MirrorState, PlannedStep
+from cdc_assets.mirror.rewrite import by_key
+from cdc_assets.mirror.shape import CHANGED_AT, LSN, OPERATION, POSITION, Shape, ShapeColumn
+
+EXAMPLES = 10 * int(os.environ.get("CDC_LAW_EXAMPLES", "5"))
+SHAPE = Shape((ShapeColumn("id", pa.int32(), False), ShapeColumn("note", pa.string())), (KeyPart("id"),))
+EVENT = st.tuples(st.integers(0, 3), st.sampled_from("cdur"))
+TOLD = st.tuples(
+    st.integers(0, 12), st.integers(0, 12), st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True)
+)
+
+
+def lsn_of(number: int) -> str:
+    return f"{number:022d}"
+
+
+def folded(rows: pa.Table, parts: list[pa.Table]) -> pa.Table:
+    events = pa.concat_tables([SHAPE.events.empty_table(), *parts]).sort_by(POSITION)
+    return fold_keyed(SHAPE, rows, by_key(SHAPE, events)).rows
+
+
+def seen(rows: pa.Table) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = rows.select(["id", "note"]).to_pylist()
+    return found
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(EVENT, max_size=12), st.lists(TOLD, max_size=3), st.sets(st.integers(1, 11)))
+def test_what_is_told_late_counts_at_its_lsn(
+    events: list[tuple[int, str]], told: list[tuple[int, int, list[int]]], ends: set[int]
+) -> None:
+    made = [
+        {"id": key, "note": f"note {at}", POSITION: f"{lsn_of(at)}:0", OPERATION: op, CHANGED_AT: None}
+        for at, (key, op) in enumerate(events)
+    ]
+    topic = pa.Table.from_pylist(made, schema=SHAPE.events)
+    at_lsn = [
+        (max(lsn, heard), Absence.of(lsn_of(lsn), 0, pa.table({"id": pa.array(keys, pa.int32())})))
+        for lsn, heard, keys in told
+    ]
+    state, rows, after = MirrorState(step=1, lsn=lsn_of(0)), folded(SHAPE.no_rows(), [topic.slice(0, 1)]), 0
+    for number, until in enumerate([*sorted(ends), 12]):
+        new = tuple(absence for heard, absence in at_lsn if after <= heard < until or (heard == until == 12))
+        state = MirrorState(state.step, state.lsn, absences=(*state.absences, *new))
+        step = PlannedStep("t", number + 2, lsn_of(after), lsn_of(until), 0, 0, absences=len(state.absences))
+        taken = [absence.events(SHAPE) for absence in step.takes(state.absences)]
+        rows = folded(rows, [topic.slice(after + 1, until - after), *taken])
+        state, after = state.behind(step), until
+    assert all(absence.taken for absence in state.absences)
+    assert len(state.absences) == len(told)
+    anew = PlannedStep("t", 99, "", lsn_of(12), 0, 0, whole=True, absences=len(told))
+    whole = folded(SHAPE.no_rows(), [topic, *(absence.events(SHAPE) for absence in anew.takes(state.absences))])
+    assert seen(rows) == seen(whole)
+    assert rows.num_rows == len(set(rows["id"].to_pylist()))
+    assert rows[LSN].null_count == 0
