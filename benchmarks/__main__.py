@@ -13,6 +13,7 @@ SUBJECTS = {
     "commit_cost": "windows behind many windows",
     "thousand_tables": "Dagster with many tables",
     "cold_start": "a million rows by a cold process; the way of an idle capture's first change",
+    "kafka": "from a server to topics in Kafka, beside the real connector in Kafka Connect",
     "engine": "an embedded connector into the lake beside the same with an empty sink",
     "standin": "the stand-in itself",
     "envelopes": "events and JSON from rows in memory",

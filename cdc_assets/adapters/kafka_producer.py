@@ -19,7 +19,7 @@ from typing import Any, Final
 from cdc_assets.adapters.kafka_marker import KafkaMarker, client_library, connection_options, made
 from cdc_assets.config.settings import KafkaSettings, TopicRule
 from cdc_assets.errors import ConnectionLostError, FencedError
-from cdc_assets.publish.render import Record
+from cdc_assets.publish.render import Headers, Record
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,8 @@ _LIMIT_BYTES: Final = 1_048_588
 _OVERHEAD: Final = 120
 """Bytes of a batch and of a record besides keys, values and headers; those of a header in `_HEADER`."""
 _HEADER: Final = 10
+_LINGER_MS: Final = "100"
+"""Waits for full batches alone: a commit sends what there is at once."""
 _MARKERS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
 
 
@@ -92,23 +94,30 @@ class KafkaBroker:
         with self._translated("written"):
             self._producer.begin_transaction()
 
-    def send(self, topic: str, record: Record) -> str:
-        """See `Broker`."""
-        limit = self._limits.get(topic, _LIMIT_BYTES)
-        size = _OVERHEAD + len(record.key or b"") + len(record.value or b"")
-        size += sum(_HEADER + len(name) + len(value or b"") for name, value in record.headers)
-        if size > limit:
-            return f"it has {size:,} bytes, and the topic takes {limit:,} (max.message.bytes)"
-        if limit < _BATCH_BYTES:
-            self._keep_small(topic, size, limit)
+    def send(self, topic: str, records: Sequence[Record]) -> tuple[int, str]:
+        """See `Broker`. The loop is that of every event: nothing in it may be dear."""
+        limit, produce = self._limits.get(topic, _LIMIT_BYTES), self._producer.produce
+        known, more = None, _OVERHEAD
         with self._translated("written"):
-            try:
-                self._produce(topic, record)
-            except self._kafka.KafkaException as error:
-                if error.args[0].code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
-                    return f"it has {size:,} bytes, more than producer.max.request.size"
-                raise
-        return ""
+            for number, record in enumerate(records):
+                key, value, headers = record.key, record.value, record.headers
+                if headers is not known:
+                    known, more = headers, _OVERHEAD + _size(headers)
+                size = more + len(key or b"") + len(value or b"")
+                if size > limit:
+                    return number, f"it has {size:,} bytes, and the topic takes {limit:,} (max.message.bytes)"
+                if limit < _BATCH_BYTES:
+                    self._keep_small(topic, size, limit)
+                try:
+                    produce(topic, value, key, partition=record.partition, timestamp=record.timestamp, headers=headers)
+                except BufferError:
+                    self._produce_later(topic, record)
+                except self._kafka.KafkaException as error:
+                    if error.args[0].code() != self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
+                        raise
+                    return number, f"it has {size:,} bytes, more than producer.max.request.size"
+            self._producer.poll(0)
+        return len(records), ""
 
     def commit(self, marker: str) -> Mapping[str, str]:
         """See `Broker`."""
@@ -138,11 +147,12 @@ class KafkaBroker:
         self._producer = None
 
     def _new_producer(self) -> Any:
-        base = {"linger.ms": "5", "message.max.bytes": str(_LIMIT_BYTES), "log_level": 3}
+        base = {"linger.ms": _LINGER_MS, "message.max.bytes": str(_LIMIT_BYTES), "log_level": 3}
         fixed = {
             "bootstrap.servers": self._settings.servers,
             "transactional.id": self._id,
             "on_delivery": self._delivered,
+            "delivery.report.only.error": True,
         }
         given = dict(self._settings.producer)
         return self._made(self._kafka.Producer, {"partitioner": "murmur2_random", **base, **given, **fixed})
@@ -150,19 +160,16 @@ class KafkaBroker:
     def _made(self, kind: Any, options: dict[str, Any]) -> Any:
         return made(self._kafka, kind, options, self._settings)
 
-    def _produce(self, topic: str, record: Record) -> None:
+    def _produce_later(self, topic: str, record: Record) -> None:
+        """Hand over a record once the client has room."""
         until = time.monotonic() + _OUTCOME_S
-        while True:
-            try:
+        while time.monotonic() < until:
+            self._producer.poll(0.1)
+            with suppress(BufferError):
                 chosen = {"partition": record.partition, "timestamp": record.timestamp, "headers": record.headers}
                 self._producer.produce(topic, record.value, record.key, **chosen)
-            except BufferError:
-                if time.monotonic() > until:
-                    raise ConnectionLostError(f"Kafka at {self._settings.servers} takes no more events.") from None
-                self._producer.poll(0.1)
-            else:
-                self._producer.poll(0)
                 return
+        raise ConnectionLostError(f"Kafka at {self._settings.servers} takes no more events.")
 
     def _keep_small(self, topic: str, size: int, limit: int) -> None:
         if self._unflushed.get(topic, 0) + size > limit:
@@ -232,6 +239,10 @@ class KafkaBroker:
                 f"Kafka at {self._settings.servers} cannot be {what}: {found.str()}. "
                 "Next: check bootstrap.servers and the producer options."
             ) from None
+
+
+def _size(headers: Headers) -> int:
+    return sum(_HEADER + len(name) + len(value or b"") for name, value in headers)
 
 
 def rule_for(topic: str, rules: Sequence[TopicRule]) -> TopicRule:

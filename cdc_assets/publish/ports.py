@@ -7,7 +7,7 @@ from cdc_assets.publish.render import Record
 
 
 class Broker(Protocol):
-    """Takes records in transactions, one at a time, and holds the marker.
+    """Takes records in transactions, one transaction at a time, and holds the marker.
 
     All methods raise `ConnectionLostError` if the broker is away or a transaction failed for a reason that passes; then the
     broker is opened again. They raise `FencedError` if another producer has perhaps taken over,
@@ -34,11 +34,11 @@ class Broker(Protocol):
     def begin(self) -> None:
         """Begin a transaction."""
 
-    def send(self, topic: str, record: Record) -> str:
-        """Hand over a record.
+    def send(self, topic: str, records: Sequence[Record]) -> tuple[int, str]:
+        """Hand over records in their order.
 
         Returns:
-            Why this record will never be taken; empty if it will.
+            How many were handed over, and why the next one will never be taken; all of them, and nothing, if it goes well.
         """
 
     def commit(self, marker: str) -> Mapping[str, str]:

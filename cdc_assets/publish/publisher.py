@@ -45,6 +45,10 @@ from cdc_assets.publish.span import Span
 log = logging.getLogger(__name__)
 
 _TELL_EVERY_S = 60.0
+_AT_ONCE = 1000
+"""Records that are handed over together."""
+_FATE = slice(Record._fields.index("problem"), Record._fields.index("topic") + 1)
+"""What records that are handed over together have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,18 @@ class _Stream:
     def name(self) -> str:
         return self.topic.name
 
-    def next(self) -> None:
-        self.head = next(self._records, None)
+    def has(self, window: int | None) -> bool:
+        """Whether the next record is of a window; None is any."""
+        return self.head is not None and (window is None or self.head.window == window)
+
+    def take(self, window: int | None, most: int) -> list[Record]:
+        """The next records of a window that have one fate: the same topic, left out, or the same problem."""
+        found: list[Record] = []
+        fate = self.head[_FATE] if self.head is not None else ()
+        while (head := self.head) is not None and self.has(window) and head[_FATE] == fate and len(found) < most:
+            found.append(head)
+            self.head = next(self._records, None)
+        return found
 
 
 class _Refused(Exception):  # noqa: N818 - ends an attempt; never leaves this module
@@ -278,14 +292,18 @@ class Publisher:
         self._unwritable |= self._broker.prepare(new) if new else {}
         self._prepared.update(new)
 
-    def _hand_over(self, name: str, record: Record) -> str:
-        """Send a record where it is to go; why that will never be taken, or nothing."""
-        topic = record.topic or name
+    def _hand_over(self, name: str, records: Sequence[Record]) -> tuple[int, str]:
+        """Send records of one fate where they are to go; how many were taken, and why the next one never will be."""
+        first = records[0]
+        if first.problem or first.is_left_out:
+            return (0, first.problem) if first.problem else (len(records), "")
+        topic = first.topic or name
         self._senders[topic].add(name)
         if topic not in self._prepared:
             self._unwritable |= self._broker.prepare([topic])
             self._prepared.add(topic)
-        return self._unwritable.get(topic) or self._broker.send(topic, record)
+        reason = self._unwritable.get(topic)
+        return (0, reason) if reason else self._broker.send(topic, records)
 
     def _stop(self, name: str, reason: str) -> None:
         self.stopped[name] = reason
@@ -301,25 +319,33 @@ class Publisher:
     def _send(self, stream: _Stream, window: int | None) -> Iterator[int]:
         """Send a topic's records of one window, or all of them; yields the rows of transactions that are full."""
         last = ""
-        while (record := stream.head) is not None and (window is None or record.window == window):
-            if self._rows >= self._most and record.position != last:
+        while (head := stream.head) is not None and stream.has(window):
+            if self._rows >= self._most and head.position != last:
                 yield self._commit()
             if not self._begun:
                 self._broker.begin()
                 self._begun = True
-            if reason := record.problem or ("" if record.is_left_out else self._hand_over(stream.name, record)):
-                self._stop(stream.name, f"the event at {record.position} is refused: {reason}")
-                if record.position == last:  # others share its position and must not be there without it
+            records = stream.take(window, max(1, min(_AT_ONCE, self._most - self._rows)))
+            taken, reason = self._hand_over(stream.name, records)
+            if taken:
+                last = records[taken - 1].position
+                self._note(stream, records[:taken])
+            if reason:
+                refused = records[taken].position
+                self._stop(stream.name, f"the event at {refused} is refused: {reason}")
+                if refused == last:  # others share its position and must not be there without it
                     raise _Refused
                 return
-            last = record.position
-            if stream.topic.is_of_table:
-                self._lsn = max(self._lsn, last.partition("/")[0])
-            self._places[stream.name] = record.window, last
-            self._rows += 1
-            if self._rows == 1:
-                step("publish-begun")
-            stream.next()
+
+    def _note(self, stream: _Stream, records: Sequence[Record]) -> None:
+        """Count what was handed over; it is in the order of positions."""
+        final = records[-1]
+        if stream.topic.is_of_table:
+            self._lsn = max(self._lsn, final.position.partition("/")[0])
+        self._places[stream.name] = final.window, final.position
+        if not self._rows:
+            step("publish-begun")
+        self._rows += len(records)
 
     def _marker(self) -> Published:
         found = self._published.at(self._base, self._places)

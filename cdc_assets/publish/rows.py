@@ -145,12 +145,15 @@ class TopicRows:
         """Window, position, piece and row of what is held."""
         for number, piece in enumerate(pieces):
             batch = self._piece(piece, schemas[piece.directory], after, until)
+            following = pieces[number + 1].bound if number + 1 < len(pieces) else None
+            if not order and _is_next(batch, following):
+                yield batch
+                continue
             windows, positions = batch.column("window_id").to_pylist(), batch.column("position").to_pylist()
             held[number] = batch
             order += zip(windows, positions, [number] * len(windows), range(len(windows)), strict=True)
             order.sort()
-            bound = pieces[number + 1].bound if number + 1 < len(pieces) else None
-            ready = len(order) if bound is None else _count_below(order, bound)
+            ready = len(order) if following is None else _count_below(order, following)
             yield from _taken(held, order[:ready])
             order = order[ready:]
             held = {at: held[at] for at in {entry[2] for entry in order}}
@@ -188,6 +191,19 @@ def _narrowed(found: pa.Field, described: pa.Field) -> pa.Field:
         return described
     children = [_narrowed(child, described.type.field(child.name)) for child in found.type]
     return pa.field(described.name, pa.struct(children), described.nullable, described.metadata)
+
+
+def _is_next(batch: pa.RecordBatch, following: Place | None) -> bool:
+    """Whether all its rows are in their order, and before those of the next piece."""
+    if not len(batch):
+        return True
+    windows, positions = batch.column("window_id"), batch.column("position")
+    last = windows[-1].as_py(), positions[-1].as_py()
+    if following is not None and last >= following:
+        return False
+    later = pc.greater(windows[1:], windows[:-1])
+    same = pc.and_(pc.equal(windows[1:], windows[:-1]), pc.less_equal(positions[:-1], positions[1:]))
+    return bool(pc.all(pc.or_(later, same), min_count=0).as_py())
 
 
 def _count_below(order: Sequence[tuple[int, str, int, int]], bound: Place) -> int:

@@ -94,6 +94,15 @@ class Worker:
             self._process.kill()
             self._process.wait()
 
+    def add(self, name: str, properties: Mapping[str, str]) -> None:
+        """Start another connector in the running worker."""
+        body = json.dumps({"name": name, "config": dict(properties)})
+        asked = HTTPConnection("127.0.0.1", self._port, timeout=120)
+        asked.request("POST", "/connectors", body, {"Content-Type": "application/json"})
+        answer = asked.getresponse()
+        assert answer.status == 201, answer.read().decode()
+        asked.close()
+
     def check(self) -> None:
         """Fail if the worker or a task has ended."""
         assert self._process is not None
@@ -111,7 +120,7 @@ class Worker:
         try:
             asked.request("GET", f"/{path}")
             return json.load(asked.getresponse())
-        except (OSError, HTTPException):  # not there yet, or not ready
+        except (OSError, HTTPException, ValueError):  # not there yet, or not ready
             return None
         finally:
             asked.close()

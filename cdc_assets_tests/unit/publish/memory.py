@@ -34,12 +34,13 @@ class MemoryBroker:
     def begin(self) -> None:
         self.called("begin")
 
-    def send(self, topic: str, record: Record) -> str:
-        self.called("send")
-        if topic == TOPIC and len(record.value or b"") > self.most_bytes:
-            return "it is too large"
-        self._open.append((topic, record))
-        return ""
+    def send(self, topic: str, records: Sequence[Record]) -> tuple[int, str]:
+        for number, record in enumerate(records):
+            self.called("send")
+            if topic == TOPIC and len(record.value or b"") > self.most_bytes:
+                return number, "it is too large"
+            self._open.append((topic, record))
+        return len(records), ""
 
     def commit(self, marker: str) -> Mapping[str, str]:
         self.called("commit")

@@ -1,0 +1,292 @@
+"""From a server to topics in Kafka, ours and the real connector's: `python -m benchmarks kafka [--rows N] [--updates N] [--write]`.
+
+Both write the same events of the same server to the same broker (one process, one partition a table, JSON without schemas unless
+`--schemas`), one after the other. Ours is `cdc-assets capture --local`, then `cdc-assets publish`; theirs is a standalone Kafka Connect
+worker with the connector and a large queue. *Cold* is from the launch of a process to its last record in the topic; *warm* is
+the same work, into other topics, in a process that has done it before. Processor seconds are those of the contender's
+process, without the server's and the broker's. A pass of ours comes first, in which the server encodes the rows.
+
+*Latency* is from the return of an INSERT to the record at a consumer of committed records, one row at a time, with
+`poll.interval.ms` 100 for both.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from statistics import median
+
+import psutil
+import pyodbc
+from confluent_kafka import Consumer, TopicPartition
+
+from benchmarks.connector_passes import FAST
+from benchmarks.document import FIGURES, write_table
+from benchmarks.main_job import DATABASE, TABLE, server_process
+from benchmarks.passes import Times, load_average, run_process, spread
+from cdc_assets_tests.kafka.broker import Broker
+from cdc_assets_tests.kafka.connect import Worker, source
+
+OURS, THEIRS = "cdc-assets", "connector in Connect"
+HEAD = ("| | | Cold: s | events/s | Warm: s | events/s | Processor, µs an event |", "|---|---|---|---|---|---|---|")
+LATENCY_HEAD = ("| | Rows | p50 | p99 |", "|---|---|---|---|")
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+_LIMIT_S = 1800
+
+
+@dataclass
+class Contest:
+    """What both share.
+
+    Args:
+        broker: takes the topics.
+        folder: for lakes and workers.
+        properties: of a capture and of the connector.
+        repeats: warm passes.
+    """
+
+    broker: Broker
+    folder: Path
+    properties: dict[str, str]
+    repeats: int
+    _prefixes: Iterator[str] = field(default_factory=lambda: (f"b{number}" for number in range(10**6)))
+
+    def ours(self, events: int, lake: Path | None, passes: int) -> Times:
+        """Passes of ours, each checked."""
+        prefixes = [next(self._prefixes) for _ in range(passes)]
+        own = {"bootstrap.servers": self.broker.servers, "stream.idle.timeout.ms": "1", "poll.interval.ms": "10"}
+        given = {"properties": self.properties | own, "lakes": [str(lake or "")] * passes, "prefixes": list(prefixes)}
+        times = run_process("kafka_passes", given, self.folder)
+        for prefix in prefixes:
+            assert self.count(prefix) >= events, f"{self.count(prefix)} of {events} records"
+        return times
+
+    def lake(self, lake: Path) -> None:
+        """A lake with a snapshot."""
+        file = self.folder / "first.json"
+        file.write_text(json.dumps({**self.properties, "topic.prefix": "b", "lake.path": str(lake)}))
+        command = [sys.executable, "-m", "cdc_assets.cli.main", "capture", "--local", "--config", str(file)]
+        subprocess.run([*command, "--snapshot-only"], check=True, capture_output=True)
+
+    def connectors(self, work: Path) -> dict[str, dict[str, str]]:
+        """Connectors of a worker by prefix, one for each pass."""
+        found = {}
+        work.mkdir()
+        for prefix in [next(self._prefixes) for _ in range(self.repeats + 1)]:
+            history = work / prefix
+            history.mkdir()
+            found[prefix] = source(history, **self.properties, **FAST, **{"topic.prefix": prefix})
+        return found
+
+    def prepare(self, work: Path) -> dict[str, dict[str, str]]:
+        """Connectors whose offsets are behind a snapshot of one row."""
+        given = self.connectors(work)
+        table = f"dbo.{TABLE}"
+        few = {
+            "snapshot.select.statement.overrides": table,
+            f"snapshot.select.statement.overrides.{table}": f"SELECT * FROM {table} WHERE id <= 1",
+        }
+        with Worker(work, self.broker.servers, {name: one | few for name, one in given.items()}) as worker:
+            for prefix in given:
+                self._await(worker, prefix, 1)
+            time.sleep(2)
+        return given
+
+    def theirs(self, events: int, work: Path, given: dict[str, dict[str, str]]) -> Times:
+        """Passes of the connector."""
+        times, (first, *others) = Times(), list(given)
+        before = {prefix: self.count(prefix) for prefix in given}
+        started = time.perf_counter()
+        with Worker(work, self.broker.servers, {first: given[first]}, heap="2g") as worker:
+            self._await(worker, first, before[first] + events)
+            times.cold.append(time.perf_counter() - started)
+            for prefix in others:
+                process = psutil.Process(worker.pid)
+                started, used = time.perf_counter(), _used(process)
+                worker.add(prefix, given[prefix])
+                self._await(worker, prefix, before[prefix] + events)
+                times.add_warm((time.perf_counter() - started, _used(process) - used))
+        return times
+
+    def count(self, prefix: str) -> int:
+        """Records of the table's topic, with the marks that end transactions."""
+        consumer = Consumer({"bootstrap.servers": self.broker.servers, "group.id": "count", "log_level": 0})
+        try:
+            topic = topic_of(prefix)
+            if topic not in consumer.list_topics(timeout=30).topics:
+                return 0
+            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[1])
+        finally:
+            consumer.close()
+
+    def _await(self, worker: Worker, prefix: str, records: int) -> None:
+        deadline = time.monotonic() + _LIMIT_S
+        while self.count(prefix) < records:
+            assert time.monotonic() < deadline, worker.log()
+            worker.check()
+            time.sleep(0.05)
+
+
+def topic_of(prefix: str) -> str:
+    """The table's topic."""
+    return f"{prefix}.{DATABASE}.dbo.{TABLE}"
+
+
+def _used(process: psutil.Process) -> float:
+    used = process.cpu_times()
+    return float(used.user + used.system)
+
+
+def lines(phase: str, events: int, ours: Times, theirs: Times) -> Iterator[str]:
+    """Rows of a table, and the ratios."""
+    for name, times in ((OURS, ours), (THEIRS, theirs)):
+        yield (
+            f"| {phase} | {name} | {spread(times.cold)} | {events / median(times.cold):,.0f} | {spread(times.warm)} "
+            f"| {events / median(times.warm):,.0f} | {median(times.processor) / events * 1e6:.1f} |"
+        )
+    ratios = [median(getattr(theirs, kind)) / median(getattr(ours, kind)) for kind in ("cold", "warm", "processor")]
+    yield f"| {phase} | times ours | {ratios[0]:.1f} | | {ratios[1]:.1f} | | {ratios[2]:.1f} |"
+
+
+def latency(broker: Broker, topic: str, insert: Callable[[int], None], rows: int, first: int) -> list[float]:
+    """Seconds of some rows, one after the other; the first five warm up."""
+    options = {"bootstrap.servers": broker.servers, "group.id": "latency", "log_level": 0, "fetch.wait.max.ms": 10}
+    consumer = Consumer(options | {"isolation.level": "read_committed"})
+    high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[1]
+    consumer.assign([TopicPartition(topic, 0, high)])
+    found = []
+    for number in range(first, first + rows + 5):
+        insert(number)
+        started = time.perf_counter()
+        while (message := consumer.poll(60)) is not None and f'"id":{number}'.encode() not in (message.key() or b""):
+            continue
+        assert message is not None, f"row {number} did not come"
+        found.append(time.perf_counter() - started)
+        time.sleep(0.05)
+    consumer.close()
+    return found[5:]
+
+
+@contextmanager
+def following(contest: Contest, prefix: str) -> Iterator[None]:
+    """Ours at work: a capture and a publisher."""
+    work = Path(tempfile.mkdtemp(dir=contest.folder))
+    own = {"bootstrap.servers": contest.broker.servers, "poll.interval.ms": "100", "stream.idle.timeout.ms": "600000"}
+    file = work / "bench.json"
+    file.write_text(json.dumps(contest.properties | own | {"topic.prefix": prefix, "lake.path": str(work / "lake")}))
+    commands = (["capture", "--local"], ["publish", "--follow"])
+    processes = []
+    try:
+        for command in commands:
+            whole = [sys.executable, "-m", "cdc_assets.cli.main", *command, "--config", str(file)]
+            with (work / f"{command[0]}.log").open("wb") as log:
+                processes.append(subprocess.Popen(whole, stdout=log, stderr=log))
+            deadline = time.monotonic() + 300
+            while command[0] == "capture" and not list(work.glob(f"lake/*{TABLE}/_delta_log/*.json")):
+                assert time.monotonic() < deadline, (work / "capture.log").read_text()
+                time.sleep(0.2)
+        while not contest.count(prefix):
+            assert time.monotonic() < deadline, (work / "publish.log").read_text()
+            time.sleep(0.2)
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait(60)
+
+
+def latencies(contest: Contest, port: int, password: str, rows: int) -> Iterator[str]:
+    """Rows of a table, ours and theirs, one after the other."""
+    text = f"DRIVER={{ODBC Driver 18 for SQL Server}};SERVER=127.0.0.1,{port};DATABASE={DATABASE};UID=sa;PWD={password};Encrypt=no"
+    connection = pyodbc.connect(text, autocommit=True)
+
+    def insert(number: int) -> None:
+        connection.execute(f"INSERT INTO dbo.{TABLE} (id, name) VALUES (?, N'latency')", number)
+
+    few = {
+        "snapshot.select.statement.overrides": f"dbo.{TABLE}",
+        f"snapshot.select.statement.overrides.dbo.{TABLE}": f"SELECT * FROM dbo.{TABLE} WHERE id <= 1",
+    }
+    contest.properties |= few
+    with following(contest, "l0"):
+        yield _told(OURS, latency(contest.broker, topic_of("l0"), insert, rows, 10**8))
+    work = contest.folder / "latency"
+    work.mkdir()
+    given = {"l1": source(work, **contest.properties, **{"topic.prefix": "l1"})}
+    with Worker(work, contest.broker.servers, given) as worker:
+        contest._await(worker, "l1", 1)
+        time.sleep(5)
+        yield _told(THEIRS, latency(contest.broker, topic_of("l1"), insert, rows, 2 * 10**8))
+
+
+def _told(name: str, seconds: list[float]) -> str:
+    ordered = sorted(seconds)
+    late = ordered[max(0, ceil(0.99 * len(ordered)) - 1)]
+    return f"| {name} | {len(ordered)} | {median(ordered) * 1000:.0f} ms | {late * 1000:.0f} ms |"
+
+
+def contest_lines(given: argparse.Namespace, folder: Path) -> Iterator[str]:
+    """All that is measured."""
+    with Broker(folder / "broker") as broker, server_process() as (port, password, load):
+        schemas = str(given.schemas).lower()
+        properties = {
+            "database.hostname": "127.0.0.1",
+            "database.port": str(port),
+            "database.user": "sa",
+            "database.password": password,
+            "database.names": DATABASE,
+            "driver.encrypt": "false",
+            "table.include.list": f"dbo\\.{TABLE}",
+            "topic.creation.default.partitions": "1",
+            "topic.creation.default.replication.factor": "1",
+            **{f"{side}.converter": _JSON for side in ("key", "value")},
+            **{f"{side}.converter.schemas.enable": schemas for side in ("key", "value")},
+        }
+        contest = Contest(broker, folder, properties, given.repeats)
+        load("table", given.rows)
+        contest.ours(given.rows, None, 1)
+        ours = contest.ours(given.rows, None, given.repeats + 1)
+        work = folder / "snapshot"
+        yield from lines("snapshot", given.rows, ours, contest.theirs(given.rows, work, contest.connectors(work)))
+        lake, work = folder / "lake", folder / "backlog"
+        contest.lake(lake)
+        connectors = contest.prepare(work)
+        each = min(100, given.updates)
+        load("changes", given.updates // each, each)
+        events = given.updates // each * each
+        contest.ours(events, lake, 1)
+        ours = contest.ours(events, lake, given.repeats + 1)
+        yield from lines("backlog", events, ours, contest.theirs(events, work, connectors))
+        yield from ("", *LATENCY_HEAD)
+        yield from latencies(contest, port, password, given.latencies)
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=200_000, help="rows of the table")
+    parser.add_argument("--updates", type=int, default=200_000, help="updates of the backlog")
+    parser.add_argument("--repeats", type=int, default=2, help="warm passes")
+    parser.add_argument("--latencies", type=int, default=200, help="rows whose latency is measured")
+    parser.add_argument("--schemas", action="store_true", help="JSON with schemas")
+    parser.add_argument("--write", nargs="?", type=Path, const=FIGURES, help="put the table into benchmarks/README.md")
+    given = parser.parse_args()
+    told = [f"{given.rows:,} rows, {given.updates:,} updates; load average at the start {load_average()}.", "", *HEAD]
+    print(*told, sep="\n", flush=True)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        for line in contest_lines(given, Path(folder)):
+            print(line, flush=True)
+            told.append(line)
+    if given.write:
+        write_table(given.write, "kafka", told)
+
+
+if __name__ == "__main__":
+    main()
