@@ -49,7 +49,7 @@ class CheckBoard:
         for key in changed:
             record, result = shown.get(key), found[key]
             settled = key not in self._own and key.asset_key not in materialized
-            if settled and record is not None and _recorded(record) == _verdict(result):
+            if settled and record is not None and recorded_verdict(record) == _verdict(result):
                 continue  # an earlier run's, and nothing hides it
             self._report(result)
             if record is not None and key in self._own and record.run_id != self._run_id:
@@ -64,7 +64,9 @@ class CheckBoard:
         """Whether another run's record says something else, or is not of the newest materialization."""
         target = record.evaluation.target_materialization_data if record.evaluation else None
         newest = self._newest(result.asset_key)
-        return _recorded(record) != _verdict(result) or (newest is not None and (target is None or target != newest))
+        return recorded_verdict(record) != _verdict(result) or (
+            newest is not None and (target is None or target != newest)
+        )
 
     def _newest(self, key: dg.AssetKey) -> AssetCheckEvaluationTargetMaterializationData | None:
         """The asset's newest materialization."""
@@ -102,6 +104,7 @@ def _verdict(result: dg.AssetCheckEvaluation) -> Verdict:
     return result.passed, result.description
 
 
-def _recorded(record: AssetCheckExecutionRecord) -> Verdict | None:
+def recorded_verdict(record: AssetCheckExecutionRecord) -> Verdict | None:
+    """What a record says; None if it was planned and not evaluated."""
     evaluation = record.evaluation
     return _verdict(evaluation) if evaluation is not None and record.status.value in ("SUCCEEDED", "FAILED") else None

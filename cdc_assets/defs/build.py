@@ -18,6 +18,7 @@ from cdc_assets.defs.checks import drift_check, headroom_check
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
 from cdc_assets.defs.discovery import discover
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
+from cdc_assets.defs.headroom import headroom_schedule
 from cdc_assets.defs.kafka import kafka_asset
 from cdc_assets.defs.mirrors import mirror_assets
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
@@ -122,11 +123,8 @@ def _capture_definitions(
     catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem, file)
     names = catalog.names
     changes, snapshot = changes_assets(catalog), snapshot_assets(catalog) if discovery.tables else None
-    checks = [
-        headroom_check(catalog),
-        capture_job_check(catalog),
-        *([drift_check(catalog)] if discovery.tables else []),
-    ]
+    whole = [headroom_check(catalog), capture_job_check(catalog)]
+    checks = [*whole, *([drift_check(catalog)] if discovery.tables else [])]
     streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
     jobs = [dg.define_asset_job(names.changes, streamed, description=_CHANGES_JOB)]
     if snapshot:
@@ -145,18 +143,11 @@ def _capture_definitions(
         matches = matches_check(catalog)
         jobs.append(dg.define_asset_job(names.reconcile, dg.AssetSelection.checks(matches), description=_RECONCILE_JOB))
     headroom_job = dg.define_asset_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
-    headroom_schedule = dg.ScheduleDefinition(
-        job=headroom_job,
-        cron_schedule="*/30 * * * *",
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        should_execute=lambda context: not catalog.runs().active(context.instance),  # a run checks them itself
-        description="Checks every half hour how far clean-up is from unread changes, and whether tables differ from their events.",
-    )
     return dg.Definitions(
         assets=[*catalog.specs("source", deps=None), changes, *(made for made in (snapshot, mirrors, kafka) if made)],
         asset_checks=[*checks, *([matches] if matches else [])],
         jobs=[*jobs, headroom_job, signal_job(catalog)],
-        schedules=[headroom_schedule],
+        schedules=[headroom_schedule(catalog, headroom_job, whole)],
         sensors=[lsn_sensor(catalog, jobs)],
         resources=capture_resources(names, capture, spark),
     )

@@ -57,7 +57,6 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         required_resource_keys={names.resource, names.envelope_io, names.history_io},
     )
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
-
         resource: CaptureResource = getattr(context.resources, names.resource)
         sink = sink_of(catalog, context)
         system = SystemReport(catalog, context, sink)

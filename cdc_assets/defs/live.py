@@ -43,6 +43,8 @@ from cdc_assets.run.overview.report import Trouble
 
 log = logging.getLogger(__name__)
 
+_FIRST_S = 1.0
+"""Seconds from the start of a run to its first look, which would take the processor from the run's first window."""
 _EVERY_S = 3.0
 """Least seconds between two looks."""
 _SHARE = 5.0
@@ -200,6 +202,7 @@ class LivePage:
 
     def _work(self) -> None:
         with suppress(Interrupted):  # the run was asked to end, and ends by itself
+            self._end.wait(_FIRST_S)
             while not self._end.is_set():
                 begun = monotonic()
                 self._look_once()

@@ -12,7 +12,9 @@ import pytest
 import yaml
 from dagster._core.remote_representation.external_data import RepositorySnap
 
+from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.partitions import all_ranges, range_partitions
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets_tests.shop import ROOT, TABLES, Shop, key, open_shop, tick
 
@@ -218,3 +220,34 @@ def test_table_in_trouble_is_reported_once_fails_each_run_and_is_reported_when_i
     assert as_the_sensor_asks(shop, instance).success
     assert all(shown(instance).values())
     assert len(shown(instance)) == ALL
+
+
+def of_the_schedule(shop: Shop, instance: dg.DagsterInstance) -> dg.RunRequest:
+    """What the half-hourly schedule asks for now."""
+    repository = shop.definitions().get_repository_def()
+    resources = {
+        "cdc_shop": CaptureResource(server=SqlServerCdcResource(config_file=str(shop.file)), spark=SparkResource())
+    }
+    with (
+        shop.in_environment(),
+        patch.object(dg.ScheduleEvaluationContext, "instance", instance),  # Dagster's own takes none that is in memory
+        dg.build_schedule_context(resources=resources, repository_def=repository) as context,
+    ):
+        (request,) = repository.get_schedule_def("shop_headroom_schedule").evaluate_tick(context).run_requests or ()
+    return request
+
+
+def test_half_hourly_checks_are_of_tables_whose_result_has_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
+    whole = {dg.AssetCheckKey(WINDOWS, name) for name in ("retention_headroom", "capture_job")}
+    assert set(of_the_schedule(shop, instance).asset_check_keys or ()) == whole
+    shop.execute(f"ALTER TABLE dbo.{NAMES[40]} ADD later int NULL")
+    request = of_the_schedule(shop, instance)
+    drifted = dg.AssetCheckKey(key(NAMES[40], "changes"), "schema_drift")
+    assert set(request.asset_check_keys or ()) == {*whole, drifted}
+    with shop.in_environment():
+        job = shop.definitions().resolve_job_def("shop_headroom")
+        job = job.get_subset(asset_selection=set(), asset_check_selection=set(request.asset_check_keys or ()))
+        result = job.execute_in_process(instance=instance)
+    assert sum(records(instance, result.run_id).values()) < 40
+    assert {found.asset_check_key for found in result.get_asset_check_evaluations() if not found.passed} == {drifted}
+    assert set(of_the_schedule(shop, instance).asset_check_keys or ()) == whole, "it is shown now"
